@@ -21,7 +21,7 @@ fuzz: ## damaged input of every kind, for as long as you like (ARGS="stream http
 vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/vm-test --help
 	@scripts/vm-test $(KERNELS)
 
-model: ## swtch-fiber's protocols between threads, played in every order (loom)
+model: ## swtch-fiber's protocols between threads, run in every order (loom)
 	@scripts/model-fiber.sh
 
 sanitize-fiber: ## the tests of swtch-fiber under AddressSanitizer, valgrind and Miri (ARGS=miri)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Plays the models of swtch-fiber's protocols between threads: every order of their steps, up to a bound
+# Runs the models of swtch-fiber's protocols between threads: every order of their steps, up to a bound
 # (crates/swtch-fiber/tests/models). About half a minute, after a first build.
 set -eu
 cd "$(dirname "$0")/../crates/swtch-fiber/tests/models"

@@ -1,11 +1,12 @@
 //! `xtask check`: what the docs promise about the source tree is true.
 //!
-//! There are three checks, each a pure function from text to a list of complaints, applied here to
+//! There are four checks, each a pure function from text to a list of complaints, applied here to
 //! the real tree. What clippy can check (`unwrap`, printing in libraries) is left to clippy.
 
 mod layers;
 mod licences;
 mod named_paths;
+mod type_names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub fn run() -> Result<ExitCode> {
     let checks = [
         ("layers", check_layers(&root)?),
         ("names in the docs", check_docs(&root)?),
+        ("type names", check_type_names(&root)?),
         ("licences and sources", check_licences(&root)?),
     ];
     let mut holds = true;
@@ -69,6 +71,14 @@ fn check_docs(root: &Path) -> Result<Vec<String>> {
         complaints.extend(named_paths::complaints(page, &text, &tree, &targets));
     }
     Ok(complaints)
+}
+
+fn check_type_names(root: &Path) -> Result<Vec<String>> {
+    let tree = named_paths::TreePaths::read(root)?;
+    let with_text = |path| Ok((path, read(&root.join(path))?));
+    let files: Vec<(&str, String)> = tree.sources().map(with_text).collect::<Result<_>>()?;
+    let files = files.iter().map(|(path, text)| (*path, text.as_str()));
+    Ok(type_names::complaints(files))
 }
 
 fn check_licences(root: &Path) -> Result<Vec<String>> {

@@ -24,6 +24,7 @@ mod chain;
 #[cfg(target_arch = "x86_64")]
 #[path = "arch/chain_x86_64.rs"]
 mod chain;
+mod chain_operation;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -43,7 +44,7 @@ pub use x86_64::{
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::{leave_cleared, leave_live, permit};
 
-pub(crate) use chain::chain;
+pub use chain_operation::ChainOperation;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("swtch-bench knows the registers of x86_64 and aarch64 only");

@@ -8,6 +8,6 @@ mod arch;
 mod arch;
 
 pub(crate) use arch::{
-    Entry, init_stack_frame, lay_registers_and_float_control, switch_registers,
+    Entry, init_stack_frame, init_stack_frame_with_float_control, switch_registers,
     switch_registers_and_float_control,
 };

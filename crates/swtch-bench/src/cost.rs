@@ -12,40 +12,49 @@
 //! compared block by block. A session is repeated in new process trees, because the placement of
 //! memory is part of the noise. `swtch_core::cost` decides what the samples mean.
 
-pub(crate) mod act;
 mod arm;
+mod control_block;
 mod coroutine;
+mod driver;
+mod follower;
 mod groups;
 mod instructions;
 mod launch;
 mod leader;
-mod lock;
 mod lock_ring;
+mod message;
 mod mitigation;
+mod placement;
+mod plan;
 mod relay;
 mod ring;
+mod ring_spec;
 mod runtime;
 mod session;
-mod stage;
 mod tails;
+mod timed_operation;
 mod topology;
 mod uncontended;
 mod work;
 mod yardstick;
 
 pub use crate::arch::ExtendedRegisters;
-pub use arm::{ArmSpec, RingSpec};
+pub use arm::ArmSpec;
 pub use coroutine::Coroutine;
 pub use groups::RingCgroups;
 pub use instructions::{InstructionRate, instruction_rate};
 pub use launch::{LaunchEnd, Launcher};
-pub use lock::LockKind;
-pub use lock_ring::{HandOver, LockRingSpec, Observed, Violation, observe, order_violation};
+pub use lock_ring::{
+    HandOver, LockKind, LockRingSpec, Observed, Violation, observe, order_violation,
+};
 pub use mitigation::{Mitigation, MitigationSpec, Protected};
+pub use plan::{Ended, MissingArm, Plan, Sample, Sentinel, Tree};
+pub use ring_spec::RingSpec;
 pub use runtime::LanguageRuntime;
-pub use session::{Ended, MissingArm, Plan, Sample, Sentinel, Tree};
 pub use tails::{Tails, passes_a_turn, tails};
 pub use topology::{Neighbour, check_cpu, home, may_use_fifo, neighbours};
 pub use uncontended::Uncontended;
-pub use work::{LiveRegisters, MemorySharing, Order, PageSize, Patterns, RegisterEnding, WorkSpec};
+pub use work::{
+    LiveRegisters, MemorySharing, Order, PageSize, PatternSharing, RegisterEnding, WorkSpec,
+};
 pub use yardstick::Yardstick;

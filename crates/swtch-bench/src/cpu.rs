@@ -25,7 +25,7 @@ pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
 }
 
 /// The CPU that workloads use: the last one, since the first one serves most interrupts.
-pub(crate) fn home() -> Result<usize, Error> {
+pub(crate) fn workload_cpu() -> Result<usize, Error> {
     let last = allowed()?.last().copied();
     Ok(last.expect("invariant: the thread that asks is running on an allowed CPU"))
 }
@@ -42,8 +42,9 @@ pub(crate) fn move_to(tid: u32, cpu: usize) -> Result<(), Error> {
     set_affinity(tid, &set)
 }
 
-/// Real-time members of a ring block at every hop. The kernel ends one that does not block for this
-/// long (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays usable.
+/// Longest time that a real-time member of a ring may run without blocking. It blocks at every hop;
+/// the kernel ends one that does not (`RLIMIT_RTTIME`, `getrlimit(2)`), so that the machine stays
+/// usable.
 pub(crate) const LONGEST_REAL_TIME_RUN: Duration = Duration::from_millis(500);
 
 /// Bounds how long the calling process may run under a real-time policy without blocking.
@@ -64,15 +65,15 @@ pub(crate) fn bound_real_time(longest: Duration) -> Result<(), Error> {
 static AT_FIRST: OnceLock<libc::cpu_set_t> = OnceLock::new();
 
 /// As [`move_to`] for the calling thread, and remembers where it could run before, so that children
-/// can be freed again by [`move_to_all`].
-pub(crate) fn move_from_all_to(cpu: usize) -> Result<(), Error> {
+/// can be freed again by [`unpin`].
+pub(crate) fn pin_and_remember(cpu: usize) -> Result<(), Error> {
     let before = affinity()?;
     AT_FIRST.get_or_init(|| before);
     move_to(0, cpu)
 }
 
-/// Lets the calling thread run wherever it could before [`move_from_all_to`].
-pub(crate) fn move_to_all() -> Result<(), Error> {
+/// Lets the calling thread run wherever it could before [`pin_and_remember`].
+pub(crate) fn unpin() -> Result<(), Error> {
     AT_FIRST.get().map_or(Ok(()), |set| set_affinity(0, set))
 }
 
@@ -104,10 +105,27 @@ impl Policy {
         let param = libc::sched_param {
             sched_priority: priority,
         };
-        // SAFETY: `param` lives across the call, which only reads it; 0 is the calling thread.
-        let result = unsafe { libc::sched_setscheduler(0, policy, &param) };
-        checked("sched_setscheduler", result).map(drop)
+        set_policy(policy, &param)
     }
+}
+
+/// Sets policy and priority of the calling thread. Its nice value and slice stay.
+fn set_policy(policy: libc::c_int, param: &libc::sched_param) -> Result<(), Error> {
+    // SAFETY: `param` lives across the call, which only reads it; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, param) };
+    checked("sched_setscheduler", result).map(drop)
+}
+
+/// Policy and priority of the calling thread.
+fn policy_and_priority() -> Result<(libc::c_int, libc::sched_param), Error> {
+    // SAFETY: no memory is involved; 0 is the calling thread.
+    let policy = checked("sched_getscheduler", unsafe { libc::sched_getscheduler(0) })?;
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: `param` is ours to be written to; 0 is the calling thread.
+    checked("sched_getparam", unsafe {
+        libc::sched_getparam(0, &mut param)
+    })?;
+    Ok((policy, param))
 }
 
 /// Sets the priority of a real-time thread; 0 is the calling one. It is only used on threads that a
@@ -122,30 +140,35 @@ pub(crate) fn set_fifo_priority(tid: u32, priority: i32) -> Result<(), Error> {
 }
 
 /// Keeps the main thread on one CPU under one policy; the workers that it starts inherit both.
-/// Dropping it restores the CPUs, and sets `SCHED_OTHER`, the policy that workloads start with.
+/// Dropping it restores the CPUs and the policy that it found, or else the ordinary policy.
 #[derive(Debug)]
 pub(crate) struct CpuPolicyGuard {
-    before: Box<libc::cpu_set_t>,
+    cpus_before: Box<libc::cpu_set_t>,
+    policy_before: (libc::c_int, libc::sched_param),
     pub(crate) cpu: usize,
 }
 
 impl CpuPolicyGuard {
-    /// Moves the calling thread to [`home`] and sets its policy.
-    pub(crate) fn at_home(policy: Policy) -> Result<Self, Error> {
-        let stage = Self {
-            before: Box::new(affinity()?),
-            cpu: home()?,
+    /// Moves the calling thread to [`workload_cpu`] and sets its policy.
+    pub(crate) fn on_workload_cpu(policy: Policy) -> Result<Self, Error> {
+        let guard = Self {
+            cpus_before: Box::new(affinity()?),
+            policy_before: policy_and_priority()?,
+            cpu: workload_cpu()?,
         };
-        move_to(0, stage.cpu)?;
+        move_to(0, guard.cpu)?;
         policy.adopt()?;
-        Ok(stage)
+        Ok(guard)
     }
 }
 
 impl Drop for CpuPolicyGuard {
     fn drop(&mut self) {
-        let policy = Policy::Other.adopt();
-        let affinity = set_affinity(0, &self.before);
+        let (policy, priority) = &self.policy_before;
+        // A policy that a more powerful user gave to this process (real-time, deadline) cannot be set
+        // again without the right to it: then it is the ordinary one.
+        let policy = set_policy(*policy, priority).or_else(|_| Policy::Other.adopt());
+        let affinity = set_affinity(0, &self.cpus_before);
         debug_assert!(
             policy.and(affinity).is_ok(),
             "invariant: the ordinary policy and the former CPUs may always be set"
@@ -210,7 +233,8 @@ impl SchedAttr {
         checked("sched_setattr", result).map(drop)
     }
 
-    pub(crate) fn own() -> Result<Self, Error> {
+    /// The attributes of the calling thread.
+    pub(crate) fn of_calling_thread() -> Result<Self, Error> {
         let mut own = Self::default();
         let size = own.size;
         // SAFETY: `own` is ours to be written to, and its size is passed; 0 is the calling thread.
@@ -245,4 +269,31 @@ fn set_affinity(tid: u32, set: &libc::cpu_set_t) -> Result<(), Error> {
     // SAFETY: `set` lives across the call, which only reads it; its size is passed.
     let result = unsafe { libc::sched_setaffinity(tid.cast_signed(), mem::size_of_val(set), set) };
     checked("sched_setaffinity", result).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workload must not change how the program that runs it is scheduled (`chrt --batch`).
+    #[test]
+    fn a_guard_restores_the_policy_and_the_cpus_that_it_found() {
+        std::thread::spawn(|| {
+            for (before, number) in [
+                (Policy::Batch, libc::SCHED_BATCH),
+                (Policy::Other, libc::SCHED_OTHER),
+            ] {
+                before.adopt().unwrap();
+                let cpus = allowed().unwrap();
+                let guard = CpuPolicyGuard::on_workload_cpu(Policy::Batch).unwrap();
+                assert_eq!(policy_and_priority().unwrap().0, libc::SCHED_BATCH);
+                assert_eq!(allowed().unwrap(), [guard.cpu]);
+                drop(guard);
+                assert_eq!(policy_and_priority().unwrap().0, number);
+                assert_eq!(allowed().unwrap(), cpus);
+            }
+        })
+        .join()
+        .unwrap();
+    }
 }

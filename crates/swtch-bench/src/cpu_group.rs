@@ -55,13 +55,13 @@ pub(crate) struct CpuGroup {
 
 impl CpuGroup {
     /// Makes a group below the root, without a limit of CPU time.
-    pub(crate) fn new(controller: &CgroupHierarchy, name: &str) -> Result<Self, Error> {
-        let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = controller;
+    pub(crate) fn new(hierarchy: &CgroupHierarchy, name: &str) -> Result<Self, Error> {
+        let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = hierarchy;
         let mut group = Self {
             path: root.join(name),
             enabled_in: None,
         };
-        if let CgroupHierarchy::V2(root) = controller {
+        if let CgroupHierarchy::V2(root) = hierarchy {
             group.enable_for_children_of(root)?;
         }
         group.make()?;
@@ -70,13 +70,13 @@ impl CpuGroup {
 
     /// Makes a group whose tasks may use `quota` of CPU time in every `period`.
     pub(crate) fn with_quota(
-        controller: &CgroupHierarchy,
+        hierarchy: &CgroupHierarchy,
         quota: Duration,
         period: Duration,
     ) -> Result<Self, Error> {
-        let group = Self::new(controller, &format!("swtch-{}", std::process::id()))?;
+        let group = Self::new(hierarchy, &format!("swtch-{}", std::process::id()))?;
         let (quota, period) = (quota.as_micros(), period.as_micros());
-        match controller {
+        match hierarchy {
             CgroupHierarchy::V1(_) => {
                 write(&group.path.join("cpu.cfs_period_us"), &period.to_string())?;
                 write(&group.path.join("cpu.cfs_quota_us"), &quota.to_string())?;

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::Needs;
 use crate::limits::LimitOf;
+use crate::needs::Needs;
 
 /// The reason why a workload or a measurement could not be done.
 #[derive(Debug, thiserror::Error)]

@@ -23,14 +23,14 @@ fn limit(call: &str, errno: Option<i32>) -> Option<&'static str> {
         ("mq_open", libc::ENOSPC) => "fs.mqueue.queues_max",
         ("semget", libc::ENOSPC) => "kernel.sem (SEMMNI, SEMMNS)",
         ("tgkill", libc::EAGAIN) => "RLIMIT_SIGPENDING (ulimit -i)",
-        ("fork" | "clone" | "clone3" | "posix_spawn", libc::EAGAIN) => {
+        ("fork" | "clone" | "clone3" | "posix_spawn" | "pthread_create", libc::EAGAIN) => {
             "RLIMIT_NPROC (ulimit -u), pids.max of the cgroup, kernel.threads-max, kernel.pid_max, or \
              for threads vm.max_map_count (four each)"
         }
         ("mmap", libc::EAGAIN) | ("mlock", libc::EAGAIN | libc::ENOMEM | libc::EPERM) => {
             "RLIMIT_MEMLOCK (ulimit -l)"
         }
-        ("mmap" | "fork" | "clone" | "clone3" | "posix_spawn", libc::ENOMEM) => {
+        ("mmap" | "fork" | "clone" | "clone3" | "posix_spawn" | "pthread_create", libc::ENOMEM) => {
             "memory: vm.overcommit_memory, RLIMIT_AS (ulimit -v) or vm.max_map_count"
         }
         ("sched_setscheduler", libc::EPERM) => "RLIMIT_RTPRIO (ulimit -r)",

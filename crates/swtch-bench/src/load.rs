@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `check` refuses loads that cannot run, `play` starts the members and waits, `member` is the life
-//! of one member, `program` its body as a flat list of instructions. `stage` holds what exists
+//! of one member, `program` its body, a flat list of `instructions`. `state` holds what exists
 //! before the members start: `control`, the memory that they share, and `resources`, the objects
 //! they wait for (`lock`, `event`, `ring`). `overdue` reports what each member waits for when a
 //! load does not end.
@@ -25,30 +25,32 @@ use serde::{Deserialize, Serialize};
 use swtch_core::cost::Members;
 use swtch_core::{Nanos, Pid, Tid};
 
+mod calibrate;
 mod check;
 mod child_ends;
 mod control;
 mod event;
 mod gap;
-mod kernel;
+mod instructions;
 mod lock;
 mod member;
 mod overdue;
 mod place;
-mod places;
 mod play;
 mod program;
 mod resources;
 mod ring;
-mod stage;
+mod state;
+mod usable_cpus;
 
+pub use crate::arch::ChainOperation;
+pub use calibrate::calibrate;
 pub use check::{Fault, LoadPart};
 pub use event::EventKind;
-pub use gap::OffCpuGap;
-pub use kernel::{Kernel, calibrate};
+pub use gap::ClockGap;
 pub use lock::LoadLockKind;
-pub use places::UsableCpus;
 pub use ring::{LoadRingSpec, RingKind};
+pub use usable_cpus::UsableCpus;
 
 /// A load: groups of tasks that start together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +147,7 @@ pub enum Step {
     /// Runs a loop that touches no memory.
     Spin {
         /// The loop that is run.
-        kernel: Kernel,
+        kernel: ChainOperation,
         /// Number of iterations of the loop.
         iterations: u64,
     },
@@ -227,7 +229,7 @@ pub struct PlayedMember {
     pub involuntary: u64,
     /// The longest gaps that its [`Step::Watch`] steps saw, in order of time.
     #[serde(default)]
-    pub gaps: Vec<OffCpuGap>,
+    pub gaps: Vec<ClockGap>,
 }
 
 impl Load {

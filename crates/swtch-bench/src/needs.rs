@@ -2,10 +2,6 @@
 
 use std::fmt;
 
-use crate::cpu;
-use crate::cpu_group::CgroupHierarchy;
-use crate::scratch::Scratch;
-
 /// A need of a workload, beyond an ordinary user's rights on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,17 +19,6 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Whether this machine and this user meet the need.
-    pub fn are_met(self) -> bool {
-        match self {
-            Self::Nothing => true,
-            Self::Root => is_root(),
-            Self::TwoCpus => cpu::allowed().is_ok_and(|cpus| cpus.len() >= 2),
-            Self::CpuController => is_root() && CgroupHierarchy::find().is_some(),
-            Self::Disk => Scratch::new().is_ok(),
-        }
-    }
-
     /// Tells the user how to meet the need.
     pub const fn advice(self) -> &'static str {
         match self {
@@ -57,9 +42,4 @@ impl fmt::Display for Needs {
             Self::Disk => "a directory on a disk",
         })
     }
-}
-
-fn is_root() -> bool {
-    // SAFETY: geteuid has no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
 }

@@ -19,27 +19,27 @@ pub(crate) struct ForkedChild {
 }
 
 impl ForkedChild {
-    /// Starts a child that runs `act` and ends. It dies with the thread that started it.
+    /// Starts a child that runs `run` and ends. It dies with the thread that started it.
     ///
-    /// `act` must need neither another thread nor a lock that another thread of the parent holds:
+    /// `run` must need neither another thread nor a lock that another thread of the parent holds:
     /// only the calling thread exists in the child.
-    pub(crate) fn fork(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+    pub(crate) fn fork(run: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
         let parent = std::process::id();
         Self::fork_surviving(|| {
             die_with_parent(parent);
-            act()
+            run()
         })
     }
 
     /// As [`Self::fork`], for a child that outlives its parent long enough to clean up: it must
     /// itself detect that the parent has ended.
-    pub(crate) fn fork_surviving(act: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
-        // SAFETY: fork has no arguments. The child runs `act` under the condition above and then
+    pub(crate) fn fork_surviving(run: impl FnOnce() -> Result<(), Error>) -> Result<Self, Error> {
+        // SAFETY: fork has no arguments. The child runs `run` under the condition above and then
         // leaves by _exit, so it never returns into the parent's code.
         let pid = checked("fork", unsafe { libc::fork() })?;
         if pid == 0 {
             // A panic must not unwind into the copy of the parent's stack.
-            let done = catch_unwind(AssertUnwindSafe(act));
+            let done = catch_unwind(AssertUnwindSafe(run));
             leave(if matches!(done, Ok(Ok(()))) {
                 0
             } else {

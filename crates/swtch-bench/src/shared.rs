@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 
@@ -17,7 +18,7 @@ pub(crate) unsafe trait Zeroed: Sync {}
 // SAFETY: zero is a valid atomic number.
 unsafe impl Zeroed for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
-unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
+unsafe impl Zeroed for AtomicU64 {}
 // SAFETY: as above.
 unsafe impl Zeroed for std::sync::atomic::AtomicUsize {}
 // SAFETY: an array of elements that are each valid when zero.
@@ -61,6 +62,26 @@ impl<T: Zeroed> Drop for Shared<T> {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
         unsafe { libc::munmap(self.0.as_ptr().cast(), Self::BYTES) };
+    }
+}
+
+/// `N` numbers that one task stores and another reads.
+#[derive(Debug)]
+pub(crate) struct SharedNumbers<const N: usize>([AtomicU64; N]);
+
+// SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
+unsafe impl<const N: usize> Zeroed for SharedNumbers<N> {}
+
+impl<const N: usize> SharedNumbers<N> {
+    pub(crate) fn set(&self, values: [u64; N]) {
+        for (slot, value) in self.0.iter().zip(values) {
+            slot.store(value, Ordering::Release);
+        }
+    }
+
+    /// The numbers that were stored last; 0 before.
+    pub(crate) fn get(&self) -> [u64; N] {
+        self.0.each_ref().map(|slot| slot.load(Ordering::Acquire))
     }
 }
 

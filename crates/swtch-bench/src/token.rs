@@ -1,21 +1,20 @@
 //! Tokens that one task passes and another waits for. Each kind is another way to wait.
 
 use crate::error::Error;
+use crate::shared::{Shared, Zeroed};
 
 mod condition;
-pub(crate) mod futex;
+mod futex;
 mod message_queue;
 mod polled;
-mod process_mutex;
 mod semaphore;
 mod stream;
 mod sysv_semaphore;
 
 pub(crate) use condition::Condition;
-pub(crate) use futex::{Futex, SharedFutex, private_wait_while, private_wake};
+pub(crate) use futex::FutexToken;
 pub(crate) use message_queue::MessageQueue;
 pub(crate) use polled::{EpolledPipe, PolledPipe};
-pub(crate) use process_mutex::ProcessMutex;
 pub(crate) use semaphore::SemaphoreToken;
 pub(crate) use stream::{EventFd, Pipe, Tcp, UnixSocket};
 pub(crate) use sysv_semaphore::SysvSemaphore;
@@ -31,8 +30,22 @@ pub(crate) trait Token: Sync {
     /// Makes the calls of a hand-over, [`Self::pass`] and [`Self::take`], without a peer: the part
     /// of a hand-over that is not the switch. The token is absent before and after. What the C
     /// library builds from futexes does not enter the kernel then, although it does in a hand-over.
-    fn alone(&self) -> Result<(), Error> {
+    fn hand_over_alone(&self) -> Result<(), Error> {
         self.pass()?;
         self.take()
+    }
+}
+
+impl<T: Token + Zeroed> Token for Shared<T> {
+    fn pass(&self) -> Result<(), Error> {
+        (**self).pass()
+    }
+
+    fn take(&self) -> Result<(), Error> {
+        (**self).take()
+    }
+
+    fn hand_over_alone(&self) -> Result<(), Error> {
+        (**self).hand_over_alone()
     }
 }

@@ -15,7 +15,7 @@ use swtch_core::reason::Reason;
 use crate::error::{Error, checked};
 use crate::outcome::{Expect, SwitchCounts, ThreadId, ThreadOutcome};
 use crate::process::{self, ForkedChild};
-use crate::shared_page::SharedPage;
+use crate::shared::{Shared, SharedNumbers};
 
 /// What a worker did, and what the kernel counted for it.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ pub(crate) struct RunningWorker<'scope, T> {
 pub(crate) fn start<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     name: impl Into<String>,
-    act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+    run: impl FnOnce() -> Result<T, Error> + Send + 'scope,
 ) -> Result<RunningWorker<'scope, T>, Error> {
-    start_small(scope, name, 256 * 1024, act)
+    start_small(scope, name, 256 * 1024, run)
 }
 
 /// As [`start`], with a stack of `stack` bytes.
@@ -87,12 +87,12 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
     scope: &'scope Scope<'scope, 'env>,
     name: impl Into<String>,
     stack: usize,
-    act: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+    run: impl FnOnce() -> Result<T, Error> + Send + 'scope,
 ) -> Result<RunningWorker<'scope, T>, Error> {
     let name = name.into();
     let known_as = name.clone();
-    let perform = move || {
-        let value = act()?;
+    let run_and_count = move || {
+        let value = run()?;
         Ok(WorkerResult {
             name: known_as,
             id: own_id(),
@@ -103,7 +103,7 @@ pub(crate) fn start_small<'scope, 'env, T: Send + 'scope>(
     };
     let builder = Builder::new().name(name.clone()).stack_size(stack);
     let handle = builder
-        .spawn_scoped(scope, perform)
+        .spawn_scoped(scope, run_and_count)
         .map_err(Error::calling("clone"))?;
     Ok(RunningWorker { name, handle })
 }
@@ -123,19 +123,20 @@ impl<T> RunningWorker<'_, T> {
 pub(crate) struct WorkerProcess<const N: usize> {
     name: String,
     child: ForkedChild,
-    found: SharedPage<N>,
-    counted: SharedPage<2>,
+    found: Shared<SharedNumbers<N>>,
+    counted: Shared<SharedNumbers<2>>,
 }
 
 /// Starts a process with a single thread.
 pub(crate) fn start_process<const N: usize>(
     name: &str,
-    act: impl FnOnce() -> Result<[u64; N], Error>,
+    run: impl FnOnce() -> Result<[u64; N], Error>,
 ) -> Result<WorkerProcess<N>, Error> {
-    let (found, counted) = (SharedPage::new()?, SharedPage::new()?);
-    let perform = || {
+    let found: Shared<SharedNumbers<N>> = Shared::new()?;
+    let counted: Shared<SharedNumbers<2>> = Shared::new()?;
+    let run_and_count = || {
         process::set_own_name(name.as_bytes());
-        found.set(act()?);
+        found.set(run()?);
         let switches = own_switches()?;
         counted.set([switches.voluntary, switches.involuntary]);
         Ok(())
@@ -144,7 +145,7 @@ pub(crate) fn start_process<const N: usize>(
     let explain = |error: &Error| {
         let _ = writeln!(io::stderr(), "error: process {name}: {error}");
     };
-    let child = ForkedChild::fork(|| perform().inspect_err(explain))?;
+    let child = ForkedChild::fork(|| run_and_count().inspect_err(explain))?;
     Ok(WorkerProcess {
         name: name.to_owned(),
         child,

@@ -16,8 +16,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use swtch_bench::load::{
-    Class, Cpus, EventKind, Group, Kernel, Load, LoadLockKind, LoadResults, LoadRingSpec, RingKind,
-    Step, UsableCpus, calibrate,
+    ChainOperation, Class, Cpus, EventKind, Group, Load, LoadLockKind, LoadResults, LoadRingSpec,
+    RingKind, Step, UsableCpus, calibrate,
 };
 use swtch_core::Nanos;
 use swtch_core::cost::Members;
@@ -84,7 +84,7 @@ fn refusal(load: &Load) -> String {
 
 const fn spin(iterations: u64) -> Step {
     Step::Spin {
-        kernel: Kernel::Add,
+        kernel: ChainOperation::Add,
         iterations,
     }
 }
@@ -100,7 +100,7 @@ fn work(cpu_time: Duration) -> Step {
         clippy::cast_sign_loss,
         reason = "it fits"
     )]
-    let iterations = (f64::from(ns) / calibrate(Kernel::Add)) as u64;
+    let iterations = (f64::from(ns) / calibrate(ChainOperation::Add)) as u64;
     spin(iterations)
 }
 
@@ -111,7 +111,7 @@ fn took(played: &LoadResults, member: usize) -> Duration {
 
 /// All steps, and all kernels that this CPU has, by threads and by processes.
 fn every_step_is_played() {
-    let kernels = Kernel::ALL.iter().filter(|one| one.is_supported());
+    let kernels = ChainOperation::ALL.iter().filter(|one| one.is_supported());
     let mut body: Vec<Step> = kernels
         .map(|kernel| Step::Spin {
             kernel: *kernel,

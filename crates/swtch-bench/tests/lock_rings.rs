@@ -99,7 +99,7 @@ fn misses_of_tree(rings: &[LockRingSpec], tree: &Tree) -> Vec<String> {
 fn miss_of_arm(ring: &LockRingSpec, arm: usize, tree: &Tree) -> Option<String> {
     let samples = tree.samples.iter();
     let blocks: Vec<_> = samples
-        .filter(|sample| (sample.arm, sample.act) == (arm, 0))
+        .filter(|sample| (sample.arm, sample.timed_operation) == (arm, 0))
         .collect();
     let is_undisturbed = |sample: &&&Sample| sample.counted.involuntary == 0;
     let undisturbed: Vec<_> = blocks.iter().filter(is_undisturbed).collect();

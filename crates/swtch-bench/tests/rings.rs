@@ -143,14 +143,18 @@ struct PerOperation {
     involuntary: f64,
 }
 
-/// Switches per operation in the measurement `act` of an arm, over those of its blocks whose counts
+/// Switches per operation in a timed operation of an arm, over those of its blocks whose counts
 /// `is_chosen` accepts.
 #[expect(clippy::cast_precision_loss, reason = "counts below 2⁵³ are exact")]
-fn sum(tree: &Tree, arm: usize, act: usize, is_chosen: fn(SwitchCounts) -> bool) -> PerOperation {
-    let samples = tree
-        .samples
-        .iter()
-        .filter(|sample| (sample.arm, sample.act) == (arm, act) && is_chosen(sample.counted));
+fn sum(
+    tree: &Tree,
+    arm: usize,
+    timed_operation: usize,
+    is_chosen: fn(SwitchCounts) -> bool,
+) -> PerOperation {
+    let samples = tree.samples.iter().filter(|sample| {
+        (sample.arm, sample.timed_operation) == (arm, timed_operation) && is_chosen(sample.counted)
+    });
     let [mut operations, mut voluntary, mut involuntary] = [0; 3];
     let mut blocks = 0;
     for sample in samples {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use swtch_bench::arch::{self, ExtendedRegisters};
 use swtch_bench::cost::{
-    ArmSpec, MemorySharing, Mitigation, MitigationSpec, Order, PageSize, Patterns, Plan, Protected,
-    RegisterEnding, RingCgroups, RingSpec, Sample, Tree, WorkSpec,
+    ArmSpec, MemorySharing, Mitigation, MitigationSpec, Order, PageSize, PatternSharing, Plan,
+    Protected, RegisterEnding, RingCgroups, RingSpec, Sample, Tree, WorkSpec,
 };
 use swtch_core::cost::{Members, Policy, Primitive};
 
@@ -73,10 +73,10 @@ fn time(rings: &[RingSpec], rounds: usize) -> Result<Tree, String> {
         .map_err(|error| error.to_string())
 }
 
-fn blocks(tree: &Tree, arm: usize, act: usize) -> Vec<&Sample> {
+fn blocks(tree: &Tree, arm: usize, timed_operation: usize) -> Vec<&Sample> {
     let samples = tree.samples.iter();
     samples
-        .filter(|sample| (sample.arm, sample.act) == (arm, act))
+        .filter(|sample| (sample.arm, sample.timed_operation) == (arm, timed_operation))
         .collect()
 }
 
@@ -102,7 +102,7 @@ fn every_work_is_timed() -> Result<(), String> {
         },
         WorkSpec::Branches {
             count: 100,
-            patterns: Patterns::PerMember,
+            patterns: PatternSharing::PerMember,
         },
         WorkSpec::Delay { loops: 10 },
     ];
@@ -117,7 +117,7 @@ fn every_work_is_timed() -> Result<(), String> {
         .collect();
     let tree = time(&rings, 3)?;
     for (arm, ring) in rings.iter().enumerate() {
-        let counts = [0, 1].map(|act| blocks(&tree, arm, act).len());
+        let counts = [0, 1].map(|timed_operation| blocks(&tree, arm, timed_operation).len());
         if counts != [3, 3] {
             return Err(format!("{ring:?}: {counts:?} blocks, {:?}", tree.missing));
         }
@@ -165,8 +165,8 @@ fn a_delay_is_found() -> Result<(), String> {
         WorkSpec::Delay { loops: 0 },
     );
     let tree = time(&[spec], 10)?;
-    let quickest = |act| {
-        let blocks = blocks(&tree, 0, act).into_iter();
+    let quickest = |timed_operation| {
+        let blocks = blocks(&tree, 0, timed_operation).into_iter();
         blocks
             .map(|sample| sample.elapsed.as_ns() / sample.operations)
             .min()

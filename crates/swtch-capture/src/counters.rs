@@ -8,7 +8,6 @@ use libbpf_rs::MapCore;
 use swtch_core::{CpuId, Gap, Level, Timestamp};
 
 use crate::error::Error;
-use crate::load::Capture;
 use crate::mapped::Mapped;
 use crate::skeleton::recorder::types::cpu_state;
 
@@ -34,7 +33,7 @@ pub struct Counters {
     /// Number of times that the task that left was not the one that had come: the kernel did not
     /// trace the switch between. They are not part of [`Self::seen`].
     pub untraced: u64,
-    /// Words of user-mode schedulers that could not be read ([`Capture::watch_words`]).
+    /// Words of user-mode schedulers that could not be read ([`crate::Capture::watch_words`]).
     pub words_unread: u64,
     /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
     pub missed: u64,
@@ -82,7 +81,8 @@ impl CpuStates {
         (0..self.cpus()).map(|cpu| self.read(cpu, offset)).sum()
     }
 
-    fn totals(&self) -> Counters {
+    /// Sums over all CPUs since the start of the capture.
+    pub fn totals(&self) -> Counters {
         Counters {
             seen: self.sum(offset_of!(cpu_state, seen)),
             idle: self.sum(offset_of!(cpu_state, idle)),
@@ -96,6 +96,11 @@ impl CpuStates {
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
             missed: self.sum(offset_of!(cpu_state, missed)),
         }
+    }
+
+    /// The gaps of all CPUs since the last call.
+    pub fn take_gaps(&self) -> impl Iterator<Item = Gap> {
+        (0..self.cpus()).filter_map(|cpu| self.take_gap(cpu))
     }
 
     /// Records that a CPU lost since the last call; later losses start a new gap.
@@ -116,18 +121,5 @@ impl CpuStates {
             lost: lost - before,
             level: Level::Os,
         })
-    }
-}
-
-impl Capture {
-    /// The counters since the start of the capture.
-    pub fn counters(&self) -> Counters {
-        self.cpu_states().totals()
-    }
-
-    /// The gaps of all CPUs since the last call.
-    pub fn take_gaps(&self) -> impl Iterator<Item = Gap> {
-        let states = self.cpu_states();
-        (0..states.cpus()).filter_map(|cpu| states.take_gap(cpu))
     }
 }

@@ -1,9 +1,9 @@
 //! Decodes records into events: the only file that reads the records of `bpf/record.h`.
 
-use swtch_core::event::Wake;
 use swtch_core::{
-    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, SwitchEvent,
-    TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord, WaitObject, WakerKind,
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, StackNumbers,
+    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord, WaitEvidence,
+    WaitObject, WakerKind, Wakeup,
 };
 
 use crate::skeleton::recorder::types::{switch_record, task_record};
@@ -41,7 +41,6 @@ pub(crate) fn decode_switch(record: &switch_record) -> Option<Event> {
 }
 
 fn switch_event(r: &switch_record) -> Option<SwitchEvent> {
-    let waker_kind = pick(WakerKind::ALL, r.waker_kind)?;
     Some(SwitchEvent {
         ts: Timestamp::from_ns(r.ts),
         cpu: CpuId::new(r.cpu),
@@ -53,19 +52,7 @@ fn switch_event(r: &switch_record) -> Option<SwitchEvent> {
         evidence: evidence(r)?,
         cgroup: CgroupId::new(r.cgroup),
         user_word: (r.has_user_word != 0).then(|| UserWord::from_raw(r.user_word)),
-        previous_out: Timestamp::from_wire(r.out_ts),
-        was_runnable: r.was_runnable != 0,
-        wake: Timestamp::from_wire(r.wake_ts).map(|ts| Wake {
-            ts,
-            waker: TaskKey::from_wire(r.waker),
-            kind: waker_kind,
-            cpu: CpuId::new(r.wake_cpu),
-            kernel_stack: u32::try_from(r.waker_kernel_stack).ok(),
-            user_stack: u32::try_from(r.waker_user_stack).ok(),
-        }),
-        moved: Timestamp::from_wire(r.moved_ts),
-        kernel_stack: u32::try_from(r.kernel_stack).ok(),
-        user_stack: u32::try_from(r.user_stack).ok(),
+        wait: wait(r)?,
         kernel_count: r.kernel_count,
         in_scope: r.in_scope != 0,
     })
@@ -88,6 +75,30 @@ fn evidence(r: &switch_record) -> Option<Evidence> {
         next_class: pick(Class::ALL, r.next_class)?,
         next_prio: r.next_prio,
     })
+}
+
+fn wait(r: &switch_record) -> Option<WaitEvidence> {
+    Some(WaitEvidence {
+        out: Timestamp::from_wire(r.out_ts),
+        was_runnable: r.was_runnable != 0,
+        woken: Timestamp::from_wire(r.wake_ts),
+        wakeup: Wakeup {
+            waker: TaskKey::from_wire(r.waker),
+            kind: Some(pick(WakerKind::ALL, r.waker_kind)?),
+            cpu: Some(CpuId::new(r.wake_cpu)),
+            waker_stacks: stacks(r.waker_kernel_stack, r.waker_user_stack),
+        },
+        moved: Timestamp::from_wire(r.moved_ts),
+        stacks: stacks(r.kernel_stack, r.user_stack),
+    })
+}
+
+/// A negative number is an error of the kernel's, or no stack was asked for.
+fn stacks(kernel: i32, user: i32) -> StackNumbers {
+    StackNumbers {
+        kernel: u32::try_from(kernel).ok(),
+        user: u32::try_from(user).ok(),
+    }
 }
 
 fn task_event(r: &task_record) -> Option<TaskEvent> {
@@ -150,7 +161,10 @@ mod tests {
         assert_eq!(event.evidence.cause, Cause::Tick);
         assert_eq!(event.evidence.need_resched_delay, Some(Nanos::from_ns(50)));
         assert_eq!((event.task, event.next_task), (Some(TaskKey::new(7)), None));
-        assert_eq!((event.evidence.syscall, event.kernel_stack), (None, None));
+        assert_eq!(
+            (event.evidence.syscall, event.wait.stacks.kernel),
+            (None, None)
+        );
     }
 
     /// A word of 0 means a scheduler's thread that runs no worker; any other thread has no word.

@@ -25,21 +25,39 @@ use crate::clock::monotonic_ns;
 use crate::counters::CpuStates;
 use crate::decode::{decode_switch, decode_task};
 use crate::error::Error;
-use crate::load::Capture;
 use crate::mapped::Mapped;
 use crate::skeleton::recorder::types::{cpu_state, switch_record};
 
-/// Result of draining all rings once.
+/// Result of reading all rings of a source once.
 #[derive(Clone, Copy, Debug)]
 pub struct Drained {
-    /// Number of switch records that were taken.
+    /// Number of switches that were taken; of a user-mode scheduler's ring, events of any kind.
     pub switches: u64,
     /// All records before this moment have been delivered.
     pub horizon: Timestamp,
-    /// Number of records that could not be read, since the start.
-    pub unreadable: u64,
-    /// Number of switch records that the fullest ring held.
+    /// Number of them that the fullest ring held.
     pub most_in_a_ring: u64,
+}
+
+impl Drained {
+    /// The result of a source without rings: all before `horizon` has been delivered.
+    pub const fn nothing(horizon: Timestamp) -> Self {
+        Self {
+            switches: 0,
+            horizon,
+            most_in_a_ring: 0,
+        }
+    }
+
+    /// The result of reading both sources.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            switches: self.switches + other.switches,
+            horizon: self.horizon.min(other.horizon),
+            most_in_a_ring: self.most_in_a_ring.max(other.most_in_a_ring),
+        }
+    }
 }
 
 /// Most records taken from one ring before the next has its turn.
@@ -49,8 +67,14 @@ const TURN: u64 = 64 << 10;
 /// CPU may be away. If it is away longer, records are late, which is counted.
 const SLACK_NS: u64 = 2_000_000;
 
+/// All rings of a capture: those of switches are numbered by CPU, those of task records follow.
+pub(crate) struct CaptureRings {
+    switches: SwitchRings,
+    tasks: TaskRings,
+}
+
 /// The rings of switch records.
-pub(crate) struct SwitchRings {
+struct SwitchRings {
     slots: Mapped<switch_record>,
     slots_per_cpu: u64,
     /// Number of records that could not be read, since the start.
@@ -65,7 +89,7 @@ struct DrainedTurn {
 }
 
 impl SwitchRings {
-    pub fn map(map: &impl MapCore, cpus: usize, slots_per_cpu: u32) -> Result<Self, Error> {
+    fn map(map: &impl MapCore, cpus: usize, slots_per_cpu: u32) -> Result<Self, Error> {
         let slots = usize::try_from(slots_per_cpu).unwrap_or(usize::MAX);
         Ok(Self {
             slots: Mapped::new(map, cpus * slots)?,
@@ -104,11 +128,6 @@ impl SwitchRings {
         turn
     }
 
-    /// Number of records that fit into a CPU's ring.
-    pub const fn slots_per_cpu(&self) -> u64 {
-        self.slots_per_cpu
-    }
-
     fn record(&self, cpu: usize, distance: u64) -> switch_record {
         let slot = usize::try_from(distance & (self.slots_per_cpu - 1)).unwrap_or(usize::MAX);
         let per_cpu = usize::try_from(self.slots_per_cpu).unwrap_or(usize::MAX);
@@ -119,7 +138,7 @@ impl SwitchRings {
 }
 
 /// The rings of task records.
-pub(crate) struct TaskRings {
+struct TaskRings {
     rings: Vec<RingBuffer<'static>>,
     inbox: Rc<RefCell<TaskEventBuffer>>,
 }
@@ -131,7 +150,7 @@ struct TaskEventBuffer {
 }
 
 impl TaskRings {
-    pub fn open(maps: Vec<MapHandle>) -> Result<Self, Error> {
+    fn open(maps: Vec<MapHandle>) -> Result<Self, Error> {
         let inbox = Rc::new(RefCell::new(TaskEventBuffer::default()));
         let failed = |source| Error::Map {
             map: "rings",
@@ -158,47 +177,60 @@ impl TaskRings {
     }
 }
 
-impl Capture {
-    /// Number of rings that [`Self::drain`] numbers; streams from this number on are free for other
-    /// sources.
-    pub fn streams(&self) -> usize {
-        self.cpu_states().cpus() + self.task_rings().rings.len()
+impl CaptureRings {
+    /// Maps the records of switches, and opens one ring of task records per CPU.
+    pub fn open(
+        records: &impl MapCore,
+        slots_per_cpu: u32,
+        task_rings: Vec<MapHandle>,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            switches: SwitchRings::map(records, task_rings.len(), slots_per_cpu)?,
+            tasks: TaskRings::open(task_rings)?,
+        })
     }
 
-    /// Takes the records from the rings and passes each event on with the number of its ring.
-    /// Events of one ring come in order of time.
-    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {
+    /// Number of all rings.
+    pub fn count(&self) -> usize {
+        2 * self.tasks.rings.len()
+    }
+
+    /// Number of records that fit into a CPU's ring.
+    pub const fn slots_per_cpu(&self) -> u64 {
+        self.switches.slots_per_cpu
+    }
+
+    /// Number of records that could not be read, since the start.
+    pub fn unreadable(&self) -> u64 {
+        self.switches.unreadable.get() + self.tasks.inbox.borrow().unreadable
+    }
+
+    /// Takes the records from all rings, and passes each event on with the number of its ring.
+    pub fn drain(&self, states: &CpuStates, mut sink: impl FnMut(usize, Event)) -> Drained {
         let looked = Timestamp::from_ns(monotonic_ns().saturating_sub(SLACK_NS));
-        let mut drained = Drained {
-            switches: 0,
-            horizon: looked,
-            unreadable: 0,
-            most_in_a_ring: 0,
-        };
-        let cpus = self.cpu_states().cpus();
-        for (index, ring) in self.task_rings().rings.iter().enumerate() {
+        let mut drained = Drained::nothing(looked);
+        let cpus = states.cpus();
+        for (index, ring) in self.tasks.rings.iter().enumerate() {
             // Task records are few; a negative result is an interrupted call, which is repeated
             // soon.
             ring.consume_raw();
-            let mut inbox = self.task_rings().inbox.borrow_mut();
+            let mut inbox = self.tasks.inbox.borrow_mut();
             inbox
                 .events
                 .drain(..)
                 .for_each(|event| sink(cpus + index, event));
-            drained.unreadable = inbox.unreadable;
         }
-        let rings = self.switch_rings();
         for cpu in 0..cpus {
-            let turn = rings.take(self.cpu_states(), cpu, &mut |event| sink(cpu, event));
-            drained.switches += turn.taken;
-            drained.most_in_a_ring = drained.most_in_a_ring.max(turn.waiting);
-            if turn.taken < turn.waiting
-                && let Some(last) = turn.last
-            {
-                drained.horizon = drained.horizon.min(last);
-            }
+            let turn = self
+                .switches
+                .take(states, cpu, &mut |event| sink(cpu, event));
+            let horizon = turn.last.filter(|_| turn.taken < turn.waiting);
+            drained = drained.and(Drained {
+                switches: turn.taken,
+                horizon: horizon.unwrap_or(looked),
+                most_in_a_ring: turn.waiting,
+            });
         }
-        drained.unreadable += rings.unreadable.get();
         drained
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::probe::needed_capabilities;
-use crate::refusal::Refusal;
+use crate::refusal::{self, Refusal};
 
 /// A capture that could not be started or went wrong.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +114,17 @@ const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process 
      /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
+    /// The error for a load that failed, with what libbpf printed since [`refusal::listen`].
+    pub(crate) fn of_load(source: libbpf_rs::Error) -> Self {
+        let refusal = refusal::heard();
+        let is_permission = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+        // The verifier also returns "Permission denied" (EACCES), for a wrong memory access.
+        if is_permission && !refusal.is_by_verifier {
+            return Self::NotPermitted(source);
+        }
+        Self::Refused { refusal, source }
+    }
+
     /// The last lines of the kernel's verifier about a program that it refused. The text comes from
     /// the kernel and must be escaped where it is shown.
     pub fn verdict(&self) -> &[String] {

@@ -34,8 +34,9 @@ use crate::clock::monotonic_ns;
 use crate::confine::forbid_new_privileges;
 use crate::counters::CpuStates;
 use crate::error::Error;
-use crate::load::{Capture, kernel_version};
+use crate::load::Capture;
 use crate::privilege::{KeptPrivileges, drop_privileges, empty_bounding_set};
+use crate::probe::kernel_version;
 
 /// Time between two checks of the rings, per slot of a ring: at a million switches a second on one
 /// CPU its ring is two fifths full at the next check. A check costs about 45 µs including its
@@ -95,7 +96,7 @@ impl Capture {
     /// # Errors
     /// When no thread can be started, or the kernel refuses to take rights away from it.
     pub fn guard(&self, kept: KeptPrivileges) -> Result<Guard, Error> {
-        let room = self.switch_rings().slots_per_cpu();
+        let room = self.slots_per_cpu();
         Guard::start(self.cpu_states().clone(), room, kept)
     }
 }
@@ -249,20 +250,22 @@ impl Loan {
     }
 }
 
-/// `struct sched_attr`, its first version: `include/uapi/linux/sched/types.h`.
-#[repr(C)]
-#[derive(Default)]
-struct RawSchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime_ns: u64,
-    deadline_ns: u64,
-    period_ns: u64,
+/// The attributes of an ordinary thread, from which the others are made. Threads that this one
+/// starts do not inherit what is set.
+fn ordinary() -> libc::sched_attr {
+    libc::sched_attr {
+        size: u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0),
+        sched_policy: libc::SCHED_OTHER.cast_unsigned(),
+        sched_flags: SCHED_FLAG_RESET_ON_FORK,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    }
 }
 
+/// `include/uapi/linux/sched.h`.
 const SCHED_FLAG_RESET_ON_FORK: u64 = 1;
 
 /// `MAX_RT_PRIO - 1`, the highest priority of `SCHED_FIFO`.
@@ -271,36 +274,31 @@ const HIGHEST_FIFO: u8 = 99;
 /// Gives the calling thread the highest real-time priority that it may have.
 fn take_priority() -> GuardPriority {
     let ns = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
-    let deadline = RawSchedAttr {
-        policy: libc::SCHED_DEADLINE.cast_unsigned(),
-        runtime_ns: ns(RUNTIME),
-        deadline_ns: ns(PERIOD),
-        period_ns: ns(PERIOD),
-        ..RawSchedAttr::default()
+    let deadline = libc::sched_attr {
+        sched_policy: libc::SCHED_DEADLINE.cast_unsigned(),
+        sched_runtime: ns(RUNTIME),
+        sched_deadline: ns(PERIOD),
+        sched_period: ns(PERIOD),
+        ..ordinary()
     };
-    if set_scheduler(deadline) {
+    if set_scheduler(&deadline) {
         return GuardPriority::Deadline;
     }
-    let fifo = |priority: u8| RawSchedAttr {
-        policy: libc::SCHED_FIFO.cast_unsigned(),
-        priority: u32::from(priority),
-        ..RawSchedAttr::default()
+    let fifo = |priority: u8| libc::sched_attr {
+        sched_policy: libc::SCHED_FIFO.cast_unsigned(),
+        sched_priority: u32::from(priority),
+        ..ordinary()
     };
     [HIGHEST_FIFO, highest_allowed()]
         .into_iter()
-        .find(|priority| *priority > 0 && set_scheduler(fifo(*priority)))
+        .find(|priority| *priority > 0 && set_scheduler(&fifo(*priority)))
         .map_or(GuardPriority::Ordinary, GuardPriority::Fifo)
 }
 
 /// Sets the policy of the calling thread; true if the kernel allowed it.
-fn set_scheduler(attr: RawSchedAttr) -> bool {
-    let attr = RawSchedAttr {
-        size: u32::try_from(size_of::<RawSchedAttr>()).unwrap_or(0),
-        flags: SCHED_FLAG_RESET_ON_FORK,
-        ..attr
-    };
+fn set_scheduler(attr: &libc::sched_attr) -> bool {
     // SAFETY: reads the struct, whose size it names; 0 is the calling thread.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) == 0 }
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) == 0 }
 }
 
 /// The priority that `RLIMIT_RTPRIO` allows; 0 for none.

@@ -26,6 +26,7 @@ mod privilege;
 pub mod probe;
 mod refusal;
 mod scope;
+mod settings;
 mod share;
 pub mod signals;
 mod stacks;
@@ -39,14 +40,16 @@ pub use drain::Drained;
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use launch::{HeldCommand, LaunchError};
-pub use load::{BeforeWalk, Capture, MissedEvents, OptionalHook, Settings, kernel_version};
+pub use load::Capture;
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };
+pub use probe::kernel_version;
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_proc};
+pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
-pub use stacks::{CapturedStackKind, Frame, Stack, Stacks};
+pub use stacks::Stacks;
 pub use tree::TreeCount;
 
 #[allow(

@@ -5,139 +5,25 @@
 
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use libbpf_rs::btf::{Btf, types::Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
-use swtch_core::{Arch, Nanos, SyscallTable, Timestamp};
+use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, Timestamp};
 
 use crate::clock::monotonic_ns;
-use crate::counters::CpuStates;
-use crate::drain::{SwitchRings, TaskRings};
+use crate::counters::{Counters, CpuStates};
+use crate::drain::{CaptureRings, Drained};
 use crate::error::Error;
-use crate::probe::can_crash;
+use crate::probe::{UNKNOWN_VERSION, can_crash, kernel_version};
 use crate::refusal;
 use crate::scope::{
     CgroupTarget, Children, RecordingScope, TargetProcess, cgroup_target, is_unified,
     require_host_pids,
 };
+use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 use crate::tree::{RecordedTree, TreeCount};
-
-/// What is recorded, and how.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The tasks whose switches are recorded.
-    pub scope: RecordingScope,
-    /// Record stacks of waits that blocked for at least this long; `None` for no stacks.
-    pub stacks: Option<Nanos>,
-    /// Number of switch records that fit into a CPU's ring; a power of two.
-    pub slots_per_cpu: u32,
-    /// Hooks to treat as missing, for tests of older kernels.
-    pub without_hooks: Vec<String>,
-    /// Hooks to attach to although eBPF on them can crash this kernel.
-    pub with_hooks: Vec<String>,
-    /// For tests, and not with `stacks`: each record's `kernel_stack` is that of its own
-    /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule. This is
-    /// slow: two stacks per switch.
-    pub oracle: bool,
-    /// For tests: called between attaching the probes and walking the tasks to find those in scope.
-    pub before_walk: Option<BeforeWalk>,
-    /// For tests: events that the recorder treats as if it had not seen them.
-    pub missed: Option<MissedEvents>,
-}
-
-/// A callback for tests of processes that come and go at that moment.
-#[derive(Clone)]
-pub struct BeforeWalk(Arc<dyn Fn() + Send + Sync>);
-
-impl BeforeWalk {
-    /// Wraps the function that is called then.
-    pub fn new(happens: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(happens))
-    }
-
-    pub(crate) fn happen(&self) {
-        (self.0)();
-    }
-}
-
-impl fmt::Debug for BeforeWalk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BeforeWalk").finish_non_exhaustive()
-    }
-}
-
-/// For tests of how a missed event affects later ones: each CPU misses one in `one_in` of the
-/// events of these hooks.
-#[derive(Clone, Copy, Debug)]
-pub struct MissedEvents {
-    /// The hooks whose events are missed.
-    pub hooks: &'static [OptionalHook],
-    /// One of this many events is missed, counted on each CPU.
-    pub one_in: u32,
-}
-
-/// A hook whose events can be missed; the numbers are those of `enum hook` in `bpf/record.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum OptionalHook {
-    /// Tracepoint `sched_switch`: a task replaces another.
-    Switch,
-    /// Tracepoint `sched_waking`: a wakeup begins.
-    Waking,
-    /// Tracepoint `sched_wakeup`: a woken task is runnable.
-    Wakeup,
-    /// Tracepoint `sched_wakeup_new`: a new task is runnable.
-    WakeupNew,
-    /// Tracepoint `sched_migrate_task`: a task is moved to another CPU.
-    Migrate,
-    /// Tracepoint `sched_set_need_resched_tp`: a reschedule is asked for.
-    NeedResched,
-    /// Tracepoint `sched_exit_tp`: `__schedule()` ends in the next task.
-    SchedExit,
-    /// Tracepoint `sched_process_fork`: a task is created.
-    Fork,
-    /// Tracepoint `local_timer_entry`: the timer interrupt begins.
-    TimerEntry,
-    /// Tracepoint `local_timer_exit`: the timer interrupt ends.
-    TimerExit,
-    /// Tracepoint `irq_handler_entry`: a device interrupt begins.
-    IrqEntry,
-    /// Tracepoint `irq_handler_exit`: a device interrupt ends.
-    IrqExit,
-    /// Tracepoint `softirq_entry`: a soft interrupt begins.
-    SoftirqEntry,
-    /// Tracepoint `softirq_exit`: a soft interrupt ends.
-    SoftirqExit,
-    /// Not a hook: the first storage of a task, which is then refused.
-    Storage,
-}
-
-impl Settings {
-    /// Slots of all CPUs together: 92 MiB. More if a CPU would otherwise get fewer than the least.
-    const ALL_SLOTS: usize = 1 << 19;
-    const LEAST_SLOTS: usize = 1 << 13;
-    const MOST_SLOTS: usize = 1 << 18;
-
-    /// The defaults for this scope on a machine with this many CPUs. With two CPUs a ring holds
-    /// half a second at 500,000 switches a second.
-    pub fn new(scope: RecordingScope, cpus: usize) -> Self {
-        let share = Self::ALL_SLOTS / cpus.max(1).next_power_of_two();
-        let slots = share.clamp(Self::LEAST_SLOTS, Self::MOST_SLOTS);
-        Self {
-            scope,
-            stacks: None,
-            slots_per_cpu: u32::try_from(slots).unwrap_or(u32::MAX),
-            without_hooks: Vec::new(),
-            with_hooks: Vec::new(),
-            oracle: false,
-            missed: None,
-            before_walk: None,
-        }
-    }
-}
 
 /// Size of the ring of task records, per CPU, in bytes: 7,000 records.
 const TASK_RING_BYTES: u32 = 1 << 20;
@@ -173,8 +59,7 @@ const OPTIONAL: &[&str] = &[
 /// A running capture. Dropping it detaches all programs.
 pub struct Capture {
     skel: SwtchSkel<'static>,
-    switch_rings: SwitchRings,
-    task_rings: TaskRings,
+    rings: CaptureRings,
     cpus: CpuStates,
     hooks: FoundHooks,
     targets: Vec<TargetProcess>,
@@ -203,12 +88,14 @@ impl Capture {
         // The object must outlive everything that borrows from it; a process has one capture.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SwtchSkelBuilder::default().open(storage).map_err(refused)?;
+        let mut open = SwtchSkelBuilder::default()
+            .open(storage)
+            .map_err(Error::of_load)?;
         set_constants(&mut open, settings, &plan, &hooks, arch);
         choose_programs(&mut open, settings, &plan, &hooks);
         size_maps(&mut open, settings, &plan, cpus)?;
         let ring_maps = make_rings(TASK_RING_BYTES, cpus)?;
-        let mut skel = open.load().map_err(refused)?;
+        let mut skel = open.load().map_err(Error::of_load)?;
         for (index, ring) in (0u32..).zip(&ring_maps) {
             update(
                 &skel.maps.rings,
@@ -227,8 +114,7 @@ impl Capture {
             )?;
         }
         let states = CpuStates::map(&skel.maps.cpus, cpus)?;
-        let switch_rings = SwitchRings::map(&skel.maps.records, cpus, settings.slots_per_cpu)?;
-        let task_rings = TaskRings::open(ring_maps)?;
+        let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
         let started = Timestamp::from_ns(monotonic_ns());
@@ -238,8 +124,7 @@ impl Capture {
         }
         Ok(Self {
             skel,
-            switch_rings,
-            task_rings,
+            rings,
             cpus: states,
             hooks,
             targets: plan.targets,
@@ -281,12 +166,36 @@ impl Capture {
         &self.hooks.left_out
     }
 
-    pub(crate) const fn switch_rings(&self) -> &SwitchRings {
-        &self.switch_rings
+    /// Number of rings that [`Self::drain`] numbers; streams from this number on are free for other
+    /// sources.
+    pub fn streams(&self) -> usize {
+        self.rings.count()
     }
 
-    pub(crate) const fn task_rings(&self) -> &TaskRings {
-        &self.task_rings
+    /// Takes the records from the rings and passes each event on with the number of its ring.
+    /// Events of one ring come in order of time.
+    pub fn drain(&mut self, sink: impl FnMut(usize, Event)) -> Drained {
+        self.rings.drain(&self.cpus, sink)
+    }
+
+    /// Number of records that could not be read, since the start.
+    pub fn unreadable(&self) -> u64 {
+        self.rings.unreadable()
+    }
+
+    /// The counters since the start of the capture.
+    pub fn counters(&self) -> Counters {
+        self.cpus.totals()
+    }
+
+    /// The gaps of all CPUs since the last call.
+    pub fn take_gaps(&self) -> impl Iterator<Item = Gap> {
+        self.cpus.take_gaps()
+    }
+
+    /// Number of switch records that fit into a CPU's ring.
+    pub(crate) const fn slots_per_cpu(&self) -> u64 {
+        self.rings.slots_per_cpu()
     }
 
     pub(crate) const fn cpu_states(&self) -> &CpuStates {
@@ -375,21 +284,9 @@ fn names(hooks: &[String], hook: &str) -> bool {
 /// `bpf_task_pt_regs`.
 const OLDEST_VERSION: (u32, u32) = (5, 15);
 
-/// The result of [`kernel_version`] when the version is not known.
-const UNKNOWN_VERSION: (u32, u32) = (0, 0);
-
 /// `sched_switch` passes `prev_state` since this version (fa2c3254d7cf, and 9c2136be0878 moved it
 /// to the end before the release).
 const STATE_ARGUMENT_SINCE: (u32, u32) = (5, 18);
-
-/// Major and minor number of the running kernel; (0, 0) if it is not known.
-pub fn kernel_version() -> (u32, u32) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .filter_map(|n| n.parse().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
-}
 
 /// The scope in the form that the kernel side compares tasks with.
 struct ScopePlan {
@@ -599,7 +496,7 @@ fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
     };
     let make = |_| {
         MapHandle::create(MapType::RingBuf, Some("swtch_ring"), 0, 0, bytes, &options)
-            .map_err(refused)
+            .map_err(Error::of_load)
     };
     (0..cpus).map(make).collect()
 }
@@ -664,15 +561,4 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         sched_switch,
     );
     Ok(())
-}
-
-/// The error for a load that failed, with what libbpf printed since [`refusal::listen`].
-pub(crate) fn refused(source: libbpf_rs::Error) -> Error {
-    let refusal = refusal::heard();
-    let is_permission = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
-    // The verifier also returns "Permission denied" (EACCES), for a wrong memory access.
-    if is_permission && !refusal.is_by_verifier {
-        return Error::NotPermitted(source);
-    }
-    Error::Refused { refusal, source }
 }

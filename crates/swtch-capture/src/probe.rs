@@ -25,8 +25,6 @@ use std::path::PathBuf;
 
 use libbpf_rs::btf::Btf;
 
-use crate::load::kernel_version;
-
 mod hook;
 mod mount;
 mod privilege;
@@ -228,6 +226,18 @@ impl Probe {
             .filter(move |seen| seen.hook.need == need && seen.present == Some(false))
             .map(|seen| seen.hook)
     }
+}
+
+/// The result of [`kernel_version`] when the version is not known.
+pub(crate) const UNKNOWN_VERSION: (u32, u32) = (0, 0);
+
+/// Major and minor number of the running kernel; (0, 0) if it is not known.
+pub fn kernel_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|n| n.parse().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
 fn read(path: &str) -> Result<String, Unreadable> {

@@ -33,7 +33,6 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use swtch_core::CpuId;
 
 use crate::error::Error;
-use crate::load::refused;
 use crate::mapped::Mapped;
 use crate::probe::VMLINUX_BTF;
 use crate::refusal;
@@ -199,7 +198,9 @@ impl KernelShare {
         // When the skeleton is dropped, only a few bytes of this storage stay allocated.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = ShareSkelBuilder::default().open(storage).map_err(refused)?;
+        let mut open = ShareSkelBuilder::default()
+            .open(storage)
+            .map_err(Error::of_load)?;
         let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
             unreachable!("the object has constants")
         };
@@ -208,7 +209,7 @@ impl KernelShare {
             MeasuredTasks::Everyone => -1,
             MeasuredTasks::Policy(policy) => i32::try_from(policy).unwrap_or(i32::MAX),
         };
-        let mut skel = open.load().map_err(refused)?;
+        let mut skel = open.load().map_err(Error::of_load)?;
         let state = Mapped::new(&skel.maps.share, 1)?;
         macro_rules! attach {
             ($($program:ident),+) => {

@@ -17,50 +17,9 @@ use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use blazesym::{MaybeDefault, Pid as BlazePid};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::Pid;
+use swtch_core::{Frame, Pid, Stack, StackKind};
 
 use crate::load::Capture;
-
-/// The part of a stack that was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CapturedStackKind {
-    /// Frames of code in the kernel.
-    Kernel,
-    /// Frames of code in the program.
-    User,
-}
-
-/// One distinct stack, as a list of frames.
-#[derive(Clone, Debug)]
-pub struct Stack {
-    /// Number of the stack in the switch records.
-    pub id: u32,
-    /// Whether the frames are the kernel's or the program's.
-    pub kind: CapturedStackKind,
-    /// The process in which it was first seen; `None` in the kernel.
-    pub pid: Option<Pid>,
-    /// Numbers of the frames, the innermost first.
-    pub frames: Vec<u32>,
-}
-
-/// One distinct place in code.
-#[derive(Clone, Debug, Default)]
-pub struct Frame {
-    /// Number of the frame in this capture.
-    pub id: u32,
-    /// Address in the kernel, or in the process in which it was first seen.
-    pub address: u64,
-    /// Name of the function, demangled; `None` when there is no symbol.
-    pub symbol: Option<String>,
-    /// Path of the file that contains it, or `[kernel]`.
-    pub module: Option<String>,
-    /// Bytes from the start of the function.
-    pub offset: Option<u64>,
-    /// Source file, from debug information.
-    pub file: Option<String>,
-    /// Line in the source file.
-    pub line: Option<u32>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CodeAddress {
@@ -75,7 +34,7 @@ pub struct Stacks {
     normalizer: Normalizer,
     symbolizer: Symbolizer,
     frames: FxHashMap<CodeAddress, Frame>,
-    known: FxHashSet<(CapturedStackKind, u32)>,
+    known: FxHashSet<(StackKind, u32)>,
     fresh: Vec<Stack>,
     unread: u64,
 }
@@ -109,33 +68,29 @@ impl Stacks {
     }
 
     /// Looks a stack up if its number is new.
-    pub fn meet(&mut self, capture: &Capture, kind: CapturedStackKind, id: u32, pid: Option<Pid>) {
+    pub fn meet(&mut self, capture: &Capture, kind: StackKind, id: u32, pid: Option<Pid>) {
         if !self.known.insert((kind, id)) {
             return;
         }
         let addresses = match kind {
-            CapturedStackKind::Kernel => addresses(capture.kernel_stacks(), id),
-            CapturedStackKind::User => addresses(capture.user_stacks(), id),
+            StackKind::Kernel => addresses(capture.kernel_stacks(), id),
+            StackKind::User => addresses(capture.user_stacks(), id),
         };
         let Some(addresses) = addresses else {
             self.unread += 1;
             return;
         };
         let places = match (kind, pid) {
-            (CapturedStackKind::Kernel, _) => {
-                addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect()
-            }
-            (CapturedStackKind::User, Some(pid)) => self.places(pid, &addresses),
-            (CapturedStackKind::User, None) => {
-                addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect()
-            }
+            (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
+            (StackKind::User, Some(pid)) => self.places(pid, &addresses),
+            (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
         };
         let frames = places
             .into_iter()
             .zip(addresses)
             .map(|(p, a)| self.frame(p, a))
             .collect();
-        let pid = pid.filter(|_| kind == CapturedStackKind::User);
+        let pid = pid.filter(|_| kind == StackKind::User);
         self.fresh.push(Stack {
             id,
             kind,

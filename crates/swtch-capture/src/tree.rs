@@ -14,8 +14,8 @@ use std::io::{self, Read as _};
 use libbpf_rs::{Iter, Link};
 
 use crate::error::Error;
-use crate::load::BeforeWalk;
 use crate::scope::Children;
+use crate::settings::BeforeWalk;
 use crate::skeleton::recorder::types;
 
 /// The kernel's own data on the processes that are recorded.

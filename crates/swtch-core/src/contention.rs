@@ -216,7 +216,7 @@ impl Contention {
     /// Splits the part of the wait on the row's CPU; returns the part that was spent elsewhere.
     fn split_where_it_ran(&mut self, row: &Switch, ran: Nanos, runq: Nanos) -> Option<Stretch> {
         let start = row.ts.before(ran);
-        let first_cpu = row.wait.wake_cpu.or_else(|| self.last_cpu_of(row.task));
+        let first_cpu = row.wait.wakeup.cpu.or_else(|| self.last_cpu_of(row.task));
         let moved = match (row.wait.moved, first_cpu) {
             (Some(moved), Some(first)) if first != row.cpu && moved < runq => Some((moved, first)),
             _ => None,
@@ -517,8 +517,8 @@ mod tests {
     use crate::evidence::Evidence;
     use crate::ids::CgroupId;
     use crate::rules::rule_named;
-    use crate::switch::Wait;
     use crate::user::{Level, UserSide};
+    use crate::wait::{Wait, Wakeup};
 
     const T: u32 = 1;
     const A: u32 = 2;
@@ -554,9 +554,12 @@ mod tests {
         Switch { wait, ..row }
     }
 
-    fn moved(row: Switch, wake_cpu: Option<u16>, here: u64) -> Switch {
+    fn moved(row: Switch, woken_to: Option<u16>, here: u64) -> Switch {
         let wait = Wait {
-            wake_cpu: wake_cpu.map(CpuId::new),
+            wakeup: Wakeup {
+                cpu: woken_to.map(CpuId::new),
+                ..row.wait.wakeup
+            },
             moved: Some(Nanos::from_ns(here)),
             ..row.wait
         };

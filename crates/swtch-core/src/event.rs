@@ -1,10 +1,11 @@
 //! What a source of events (live capture, import) reports, before any conclusion.
 
-use crate::evidence::{Evidence, WakerKind};
+use crate::evidence::Evidence;
 use crate::ids::{CgroupId, CpuId, TaskKey};
 use crate::switch::TaskEvent;
 use crate::units::{Nanos, Timestamp};
 use crate::user::{UserSwitchEvent, UserWord};
+use crate::wait::WaitEvidence;
 
 /// One decoded record of a source.
 #[derive(Clone, Debug)]
@@ -53,40 +54,12 @@ pub struct SwitchEvent {
     /// The worker that the thread's user-mode scheduler was running; `None` when the thread has no
     /// such scheduler, or when its word could not be read.
     pub user_word: Option<UserWord>,
-    /// The task's previous switch-out; `None` when this is its first run in the capture.
-    pub previous_out: Option<Timestamp>,
-    /// Whether the task was still runnable at its previous switch-out, so that no wakeup ended its
-    /// wait.
-    pub was_runnable: bool,
-    /// The last wakeup seen before the run, which may be older than the previous switch-out.
-    pub wake: Option<Wake>,
-    /// When the waiting task was last moved to another run queue.
-    pub moved: Option<Timestamp>,
-    /// Kernel stack of the wait before the run.
-    pub kernel_stack: Option<u32>,
-    /// User stack of the wait before the run.
-    pub user_stack: Option<u32>,
+    /// The wait before the run.
+    pub wait: WaitEvidence,
     /// Number of switches that the kernel has counted for this task, including this one (`nvcsw +
     /// nivcsw`).
     pub kernel_count: u64,
     /// Whether the task is in the scope of the capture; if not, it is recorded because a task in
     /// scope waited for the CPU that it used.
     pub in_scope: bool,
-}
-
-/// A wakeup that ended a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wake {
-    /// When the waker began it (`sched_waking`).
-    pub ts: Timestamp,
-    /// The task that woke it, or that was interrupted by what did.
-    pub waker: Option<TaskKey>,
-    /// The context that woke it: a task, or an interrupt.
-    pub kind: WakerKind,
-    /// The CPU whose run queue the task was put on.
-    pub cpu: CpuId,
-    /// Kernel stack of the waker.
-    pub kernel_stack: Option<u32>,
-    /// User stack of who did it.
-    pub user_stack: Option<u32>,
 }

@@ -4,12 +4,14 @@ use std::fmt;
 
 /// Defines an enum of words that appear in columns, help and docs: variant, word, one line of help.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal: $help:literal),+ $(,)? }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($(#[$attribute:meta])* $variant:ident = $word:literal: $help:literal),+ $(,)?
+    }) => {
         $(#[$doc])*
         #[allow(clippy::doc_markdown, reason = "help lines are shown to people, not rendered")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
-        pub enum $name { $(#[doc = $help] $variant),+ }
+        pub enum $name { $(#[doc = $help] $(#[$attribute])* $variant),+ }
 
         impl $name {
             /// All variants, in the order of their numbers.

@@ -14,7 +14,7 @@ use crate::syscall::{SyscallTable, Waits, is_plain_file};
 
 mod user;
 
-pub use user::{UserDeparture, classify_user};
+pub(crate) use user::{UserRules, classify_user};
 
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
 pub const RULES_VERSION: u32 = 3;

@@ -8,12 +8,13 @@
 //!       │◀────────── off ──────────▶│
 //! ```
 
-use crate::evidence::{Evidence, WakerKind};
+use crate::evidence::Evidence;
 use crate::ids::{CgroupId, CpuId, TaskKey};
 use crate::reason::Reason;
 use crate::rules::Rule;
 use crate::units::{Nanos, Timestamp};
 use crate::user::{Level, UserSide};
+use crate::wait::Wait;
 
 /// A switch-out: the run that ends, why, and the wait that came before that run.
 #[derive(Clone, Copy, Debug)]
@@ -47,46 +48,6 @@ pub struct Switch {
     pub cgroup: CgroupId,
     /// The wait that came before the run.
     pub wait: Wait,
-}
-
-/// The wait that came before a run. All `None` for the first run that is seen of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wait {
-    /// Why the task had left; `None` when that switch-out was not recorded.
-    pub reason: Option<Reason>,
-    /// Off-CPU time: blocked time plus run-queue time.
-    pub off: Option<Nanos>,
-    /// Run-queue time: runnable, but not running. Known without `off` for a new task's first wait.
-    pub runq: Option<Nanos>,
-    /// The task that made it runnable (or that was interrupted by what did).
-    pub waker: Option<TaskKey>,
-    /// What made the task runnable; `None` if its wakeup was not seen.
-    pub waker_kind: Option<WakerKind>,
-    /// The CPU whose run queue it was put on when woken.
-    pub wake_cpu: Option<CpuId>,
-    /// Time on the run queue of the CPU where it ran, when it was moved there while it waited.
-    pub moved: Option<Nanos>,
-    /// Kernel stack at the place where the task waited.
-    pub kernel_stack: Option<u32>,
-    /// User stack at the place where the task waited.
-    pub user_stack: Option<u32>,
-    /// Kernel stack of the waker when it ended the wait.
-    pub waker_kernel_stack: Option<u32>,
-    /// User stack of the waker when it ended the wait.
-    pub waker_user_stack: Option<u32>,
-}
-
-impl Wait {
-    /// The whole wait: off-CPU time, or run-queue time for a new task, which has never left a CPU.
-    /// `None` when it is not known.
-    pub fn length(&self) -> Option<Nanos> {
-        self.off.or(self.runq)
-    }
-
-    /// Blocked time: from leaving the CPU until the wakeup; `None` without both times.
-    pub fn blocked(&self) -> Option<Nanos> {
-        Some(self.off?.saturating_sub(self.runq?))
-    }
 }
 
 /// Evidence of a task's identity: seen first, forked, executed, renamed or ended.

@@ -20,13 +20,14 @@ use std::collections::HashMap;
 
 use crate::event::{Event, SwitchEvent};
 use crate::evidence::{Evidence, EvidenceBits};
-use crate::ids::{CpuId, TaskKey};
+use crate::ids::TaskKey;
 use crate::reason::Reason;
-use crate::rules::classify;
-use crate::switch::{Open, Switch, TaskEvent, Wait};
+use crate::rules::{Rule, UserRules, classify, classify_user};
+use crate::switch::{Open, Switch, TaskEvent};
 use crate::syscall::SyscallTable;
 use crate::units::{Nanos, Timestamp};
-use crate::user::{Level, UserSide, UserSwitchEvent, UserWord};
+use crate::user::{Level, UserSide, UserSwitchEvent, UserWaitType, UserWord};
+use crate::wait::{Wait, WaitEvidence};
 use threads::Threads;
 
 /// Differences between wall and charged time of a run up to this length are not steal: the kernel
@@ -57,11 +58,10 @@ pub struct Timeline {
     backwards: u64,
     uncaught: u64,
     threads: Threads,
+    user_rules: UserRules,
     unnamed_user: u64,
     /// User-mode switches of threads whose CPU is not known yet: the kernel has not reported them.
     unplaced: HashMap<TaskKey, Vec<UserSwitchEvent>>,
-    /// Rows of such switches whose CPU has become known since.
-    placed: Vec<Switch>,
 }
 
 /// The most switches of one thread that wait for its CPU to become known. A new thread makes one or
@@ -94,23 +94,31 @@ impl Timeline {
             backwards: 0,
             uncaught: 0,
             threads: Threads::default(),
+            user_rules: UserRules::default(),
             unnamed_user: 0,
             unplaced: HashMap::new(),
-            placed: Vec::new(),
         }
     }
 
-    /// Takes the next event. `None` if no row comes of it now: an event that cannot become a row is
-    /// counted, and a user-mode switch may wait for its CPU ([`Self::take_placed`]).
-    pub fn push(&mut self, event: Event) -> Option<TraceRow> {
-        match event {
+    /// Takes the next event, and passes on each row that comes of it.
+    ///
+    /// An event that cannot become a row is counted. A user-mode switch of a thread that has not
+    /// left a CPU yet may not say its CPU: only the switch-out of the thread does. The event is kept
+    /// until then, and passed on before the row of that switch-out, so rows come nearly in order of
+    /// time.
+    pub fn push(&mut self, event: Event, mut sink: impl FnMut(TraceRow)) {
+        let row = match event {
             Event::Task(task) => {
                 self.threads.name(&task);
                 Some(TraceRow::Task(task))
             }
-            Event::User(event) => self.user_switch(&event).map(TraceRow::Switch),
-            Event::Switch(event) => self.switch(&event).map(TraceRow::Switch),
-        }
+            Event::User(event) => self.user_switch(event).map(TraceRow::Switch),
+            Event::Switch(event) => {
+                self.place_threads(&event, &mut sink);
+                self.switch(&event).map(TraceRow::Switch)
+            }
+        };
+        row.into_iter().for_each(sink);
     }
 
     /// Number of switch-outs without a row, because the task could not be named.
@@ -137,27 +145,23 @@ impl Timeline {
         self.unnamed_user + u64::try_from(unplaced).unwrap_or(u64::MAX)
     }
 
-    /// Rows of user-mode switches that came before the CPU of their thread was known: a new thread
-    /// may switch in its first run, and only its switch-out tells the CPU. Call this after
-    /// [`Self::push`]; these rows are older than the row that it returned.
-    pub fn take_placed(&mut self) -> Vec<Switch> {
-        std::mem::take(&mut self.placed)
-    }
-
-    /// Notes the thread's CPU. If it is the first one known of this thread, its waiting user-mode
-    /// switches become rows.
-    fn put(&mut self, task: TaskKey, cpu: CpuId, now: Timestamp) {
-        let is_first = self.threads.put(task, cpu);
-        if !is_first || self.unplaced.is_empty() {
+    /// Notes that both threads of a switch are on its CPU. If it is the first CPU known of a
+    /// thread, its waiting user-mode switches become rows.
+    fn place_threads(&mut self, event: &SwitchEvent, sink: &mut impl FnMut(TraceRow)) {
+        let Some(leaving) = event.task else {
             return;
-        }
-        for event in self.unplaced.remove(&task).unwrap_or_default() {
-            let is_old = now
-                .since(event.ts)
-                .is_some_and(|age| age > LONGEST_UNPLACED);
-            match self.user_switch(&event).filter(|_| !is_old) {
-                Some(row) => self.placed.push(row),
-                None => self.unnamed_user += 1,
+        };
+        for task in [Some(leaving), event.next_task].into_iter().flatten() {
+            if !self.threads.put(task, event.cpu) || self.unplaced.is_empty() {
+                continue;
+            }
+            for waiting in self.unplaced.remove(&task).unwrap_or_default() {
+                let age = event.ts.since(waiting.ts);
+                let is_old = age.is_some_and(|age| age > LONGEST_UNPLACED);
+                match self.user_switch(waiting).filter(|_| !is_old) {
+                    Some(row) => sink(TraceRow::Switch(row)),
+                    None => self.unnamed_user += 1,
+                }
             }
         }
     }
@@ -186,9 +190,6 @@ impl Timeline {
             self.unnamed += 1;
             return None;
         };
-        for task in [Some(task), event.next_task].into_iter().flatten() {
-            self.put(task, event.cpu, event.ts);
-        }
         let evidence = self.with_restarted_call(event, task);
         let rule = classify(&evidence, &self.calls);
         let ran = self.length(event.run_start, event.ts);
@@ -224,9 +225,8 @@ impl Timeline {
         })
     }
 
-    /// The row of a switch that a user-mode scheduler reported. The reason comes with the event;
-    /// only lengths are computed here.
-    fn user_switch(&mut self, event: &UserSwitchEvent) -> Option<Switch> {
+    /// The row of a switch that a user-mode scheduler reported.
+    fn user_switch(&mut self, event: UserSwitchEvent) -> Option<Switch> {
         let Some((task, place)) = self.threads.find(event.tid) else {
             self.unnamed_user += 1;
             return None;
@@ -234,14 +234,19 @@ impl Timeline {
         let Some(cpu) = event.cpu.or(place.cpu) else {
             let waiting = self.unplaced.entry(task).or_default();
             match waiting.len() < MOST_UNPLACED {
-                true => waiting.push(*event),
+                true => waiting.push(event),
                 false => self.unnamed_user += 1,
             }
             return None;
         };
-        let before = event.before;
+        let before = &event.before;
+        let wait_rule = self.rule_of(event.wait_type.as_deref());
+        // A first run comes after no departure that could have a reason.
+        let rule_before = self.rule_of(before.wait_type.as_deref());
         let wait = Wait {
-            reason: before.rule.map(|rule| rule.reason),
+            reason: rule_before
+                .filter(|_| before.out.is_some())
+                .map(|rule| rule.reason),
             off: self.length(before.out, event.run_start),
             runq: self.length(Some(before.woken), event.run_start),
             ..Wait::default()
@@ -253,7 +258,7 @@ impl Timeline {
             ran: self.length(Some(event.run_start), event.ts),
             irq: Nanos::ZERO,
             stolen: Nanos::ZERO,
-            rule: event.rule,
+            rule: classify_user(event.departure, wait_rule),
             evidence: Evidence {
                 // No user-mode scheduler takes the CPU away, so each of its switches is voluntary.
                 bits: EvidenceBits::VOLUNTARY,
@@ -266,12 +271,19 @@ impl Timeline {
                 run: Some(event.word.run()),
                 next_task: event.next_task,
                 waker: before.waker,
-                wait_type: event.wait_type,
-                off_wait_type: before.wait_type,
+                wait_type: event.wait_type.and_then(|wait_type| wait_type.number),
+                off_wait_type: before
+                    .wait_type
+                    .as_ref()
+                    .and_then(|wait_type| wait_type.number),
             },
             cgroup: place.cgroup,
             wait,
         })
+    }
+
+    fn rule_of(&mut self, wait_type: Option<&UserWaitType>) -> Option<&'static Rule> {
+        wait_type.map(|wait_type| self.user_rules.of_wait_type(wait_type))
     }
 
     /// Replaces `restart_syscall` by the call it continues: the kernel resumes a call that a signal
@@ -293,55 +305,47 @@ impl Timeline {
     }
 
     fn wait(&mut self, event: &SwitchEvent, task: TaskKey) -> Wait {
+        let seen = &event.wait;
         let Some(start) = event.run_start else {
             return Wait::default();
         };
-        let Some(out) = event.previous_out else {
-            return self.first_wait(event, start);
+        let Some(out) = seen.out else {
+            return self.first_wait(seen, start);
         };
         let last = self.last(task);
         // Another moment means that the row of that switch-out was lost or out of scope.
         let reason = last.filter(|last| last.ts == out).map(|last| last.reason);
         let off = self.length(Some(out), start);
-        let moved = event.moved.filter(|moved| *moved > out);
-        let moved = moved.and_then(|moved| start.since(moved));
+        let moved = seen.moved.filter(|moved| *moved > out);
         let wait = Wait {
             reason,
             off,
-            moved,
-            kernel_stack: event.kernel_stack,
-            user_stack: event.user_stack,
+            moved: moved.and_then(|moved| start.since(moved)),
+            stacks: seen.stacks,
             ..Wait::default()
         };
-        if event.was_runnable {
+        if seen.was_runnable {
             return Wait { runq: off, ..wait };
         }
         // A wakeup before the run that led to `out` belongs to an earlier wait.
-        let Some(wake) = event.wake else {
+        let Some(woken) = seen.woken else {
             return wait;
         };
-        let woken = wake.ts.max(out);
         Wait {
-            runq: self.length(Some(woken), start),
-            waker: wake.waker,
-            waker_kind: Some(wake.kind),
-            wake_cpu: Some(wake.cpu),
-            waker_kernel_stack: wake.kernel_stack,
-            waker_user_stack: wake.user_stack,
+            runq: self.length(Some(woken.max(out)), start),
+            wakeup: seen.wakeup,
             ..wait
         }
     }
 
     /// The wait of a new task for its first run: it never left a CPU, so it has no off-CPU time.
-    fn first_wait(&mut self, event: &SwitchEvent, start: Timestamp) -> Wait {
-        let Some(wake) = event.wake else {
+    fn first_wait(&mut self, seen: &WaitEvidence, start: Timestamp) -> Wait {
+        let Some(woken) = seen.woken else {
             return Wait::default();
         };
         Wait {
-            runq: self.length(Some(wake.ts), start),
-            waker: wake.waker,
-            waker_kind: Some(wake.kind),
-            wake_cpu: Some(wake.cpu),
+            runq: self.length(Some(woken), start),
+            wakeup: seen.wakeup,
             ..Wait::default()
         }
     }

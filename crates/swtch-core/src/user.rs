@@ -10,10 +10,10 @@
 //! kernel side of a recording reads this word when the thread leaves its CPU.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::ids::{CpuId, Tid};
 use crate::reason::words;
-use crate::rules::Rule;
 use crate::units::Timestamp;
 
 words! {
@@ -72,8 +72,31 @@ pub struct UserSide {
     pub off_wait_type: Option<u16>,
 }
 
-/// A switch-out as the user-mode scheduler reported it: moments, not lengths.
-#[derive(Clone, Copy, Debug)]
+/// What a user-mode scheduler reports of a switch-out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserDeparture {
+    /// The worker offered its scheduler to others.
+    Yield,
+    /// The worker waits for something, of which its wait type is the name.
+    Wait,
+    /// The worker left the scheduler to run code that may block.
+    Preemptive,
+    /// The task of the worker ended.
+    Done,
+}
+
+/// A type of wait, as a user-mode scheduler names it. All switches of this type share it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UserWaitType {
+    /// The number that the trace gave to the name; `None` if the trace has too many names already.
+    pub number: Option<u16>,
+    /// The name, which comes from the process.
+    pub name: String,
+}
+
+/// A switch-out as the user-mode scheduler reported it: moments, not lengths, and evidence, not a
+/// reason.
+#[derive(Clone, Debug)]
 pub struct UserSwitchEvent {
     /// The moment of the switch-out, on the trace clock.
     pub ts: Timestamp,
@@ -87,25 +110,23 @@ pub struct UserSwitchEvent {
     pub next_task: Option<u64>,
     /// Start of the run that ended.
     pub run_start: Timestamp,
-    /// The rule that names the reason: see [`crate::rules::classify_user`].
-    pub rule: &'static Rule,
-    /// What the task waits for now, by the number of its wait type.
-    pub wait_type: Option<u16>,
+    /// How the task left.
+    pub departure: UserDeparture,
+    /// What the task waits for now.
+    pub wait_type: Option<Arc<UserWaitType>>,
     /// The wait before the run that ended.
     pub before: UserWait,
 }
 
 /// The wait before a run of a user-mode task.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct UserWait {
     /// When the task had left its thread; `None` for the first run of a task.
     pub out: Option<Timestamp>,
     /// When the task became runnable again.
     pub woken: Timestamp,
-    /// The rule that named why the task had left; `None` for the first run of a task.
-    pub rule: Option<&'static Rule>,
-    /// What the task had waited for, by the number of its wait type.
-    pub wait_type: Option<u16>,
+    /// What the task had waited for, or had left its thread for.
+    pub wait_type: Option<Arc<UserWaitType>>,
     /// The task that ended the wait.
     pub waker: Option<u64>,
 }

@@ -16,9 +16,6 @@
 //! switch is part of the third kind, with all else that a recorder does. The CPU time of the
 //! scheduler's thread is measured. What this does *not* do: judge.
 
-#[path = "switches/statistics.rs"]
-mod statistics;
-
 use std::error::Error;
 use std::fs;
 use std::io;
@@ -27,6 +24,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swtch_core::cost::{CONFIDENCE, median, sign_interval};
 use swtch_fiber::observe::{Lease, Page};
 use swtch_fiber::{Runtime, spawn, yield_now};
 
@@ -158,7 +156,7 @@ struct BlockCosts {
 impl BlockCosts {
     fn add(&mut self, before: f64, blocks: &[f64], after: f64) {
         let plain = before.midpoint(after);
-        let Some(ns) = statistics::median(blocks) else {
+        let Some(ns) = median(blocks) else {
             return;
         };
         self.plain.push(plain);
@@ -167,8 +165,11 @@ impl BlockCosts {
     }
 
     fn tell(&self, name: &str) {
-        let median = |values| statistics::median(values).unwrap_or(f64::NAN);
-        let (low, high) = statistics::interval(&self.more).unwrap_or((f64::NAN, f64::NAN));
+        let median = |values: &[f64]| median(values).unwrap_or(f64::NAN);
+        let (low, high) = sign_interval(&self.more, CONFIDENCE, None)
+            .map_or((f64::NAN, f64::NAN), |found| {
+                (found.interval.low, found.interval.high)
+            });
         println!(
             "{name:<8} {:>6} {:>9.2} {:>9.2} {:>9.2}   [{low:.2}, {high:.2}]",
             self.more.len(),

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    match arguments().and_then(|load| play(&load)) {
+    match arguments().and_then(|load| run(&load)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
@@ -48,11 +48,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn play(load: &EchoLoad) -> Result<(), Failure> {
+fn run(load: &EchoLoad) -> Result<(), Failure> {
     let runtime = Runtime::builder().schedulers(1).name("load").build()?;
     let theirs = load.clone();
-    let played = runtime.run(move || all_connections(&theirs));
-    let (mut times, took) = played.map_err(|error| error.to_string())??;
+    let result = runtime.run(move || all_connections(&theirs));
+    let (mut times, took) = result.map_err(|error| error.to_string())??;
     times.sort_unstable();
     let at = |percent: usize| times[(times.len() - 1) * percent / 100];
     println!(

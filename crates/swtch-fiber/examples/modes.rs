@@ -68,7 +68,7 @@ struct RunResult {
 }
 
 fn main() -> ExitCode {
-    support::told(HELP, run)
+    support::exit_code(HELP, run)
 }
 
 fn run() -> Result<(), Failure> {
@@ -81,15 +81,15 @@ fn run() -> Result<(), Failure> {
     for program in PROGRAMS {
         let (mut fiber, mut thread) = (Vec::new(), Vec::new());
         for _ in 0..rounds.max(1) {
-            fiber.push(play(Mode::Fiber, program, seconds)?);
-            thread.push(play(Mode::Thread, program, seconds)?);
+            fiber.push(measure(Mode::Fiber, program, seconds)?);
+            thread.push(measure(Mode::Thread, program, seconds)?);
         }
         show(program, &fiber, &thread);
     }
     Ok(())
 }
 
-fn play(mode: Mode, program: WorkerProgram, seconds: f64) -> Result<RunResult, Failure> {
+fn measure(mode: Mode, program: WorkerProgram, seconds: f64) -> Result<RunResult, Failure> {
     // On one CPU, so that a hand-off between threads is a switch and not a wakeup of another CPU.
     let runtime = Runtime::builder()
         .schedulers(1)
@@ -130,8 +130,8 @@ fn play(mode: Mode, program: WorkerProgram, seconds: f64) -> Result<RunResult, F
 }
 
 fn show(program: WorkerProgram, fiber: &[RunResult], thread: &[RunResult]) {
-    let median = |plays: &[RunResult], value: fn(&RunResult) -> f64| {
-        let mut values: Vec<f64> = plays.iter().map(value).collect();
+    let median = |results: &[RunResult], value: fn(&RunResult) -> f64| {
+        let mut values: Vec<f64> = results.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         values[values.len() / 2]
     };
@@ -146,20 +146,20 @@ fn show(program: WorkerProgram, fiber: &[RunResult], thread: &[RunResult]) {
         let (fiber, thread) = (median(fiber, value), median(thread, value));
         println!("{name:<38} {:>14} {:>14}", word(fiber), word(thread));
     };
-    row("user switches / s", |played| played.user_per_s, &count);
+    row("user switches / s", |result| result.user_per_s, &count);
     row(
         "OS switches / s, same threads",
-        |played| played.os_per_s,
+        |result| result.os_per_s,
         &count,
     );
     row(
         "OS switches per user switch",
-        |played| played.os_per_user,
+        |result| result.os_per_user,
         &|ratio| format!("{ratio:.3}"),
     );
     row(
         "CPU time from switch to switch",
-        |played| played.cpu_ns_per_user,
+        |result| result.cpu_ns_per_user,
         &length,
     );
 }

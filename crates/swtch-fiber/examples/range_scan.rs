@@ -62,7 +62,7 @@ struct SharedResults {
 }
 
 fn main() -> ExitCode {
-    support::told(HELP, run)
+    support::exit_code(HELP, run)
 }
 
 fn run() -> Result<(), Failure> {
@@ -76,11 +76,11 @@ fn run() -> Result<(), Failure> {
         .build()?;
     settings.introduce(price_ns);
 
-    let told = Arc::new(SharedResults::default());
+    let results = Arc::new(SharedResults::default());
     let table: Arc<[u64]> = (0..settings.megabytes as u64 * 131_072).collect();
-    let tasks = start(&runtime, &settings, &table, &told)?;
-    report(&settings, &told, price_ns)?;
-    told.stop.store(true, Ordering::Relaxed);
+    let tasks = start(&runtime, &settings, &table, &results)?;
+    report(&settings, &results, price_ns)?;
+    results.stop.store(true, Ordering::Relaxed);
     for task in tasks {
         task.join()?;
     }
@@ -169,7 +169,7 @@ fn start(
     runtime: &Runtime,
     settings: &ScanSettings,
     table: &Arc<[u64]>,
-    told: &Arc<SharedResults>,
+    results: &Arc<SharedResults>,
 ) -> Result<Vec<JoinHandle<()>>, Failure> {
     let mut tasks = Vec::new();
     for scheduler in 0..u32::try_from(settings.schedulers)? {
@@ -177,46 +177,46 @@ fn start(
             let place = TaskBuilder::new()
                 .name(&format!("scan {scanner}"))
                 .on_scheduler(scheduler);
-            let (table, told) = (table.clone(), told.clone());
+            let (table, results) = (table.clone(), results.clone());
             // Each scan begins at a different position.
             let first = table.len() / settings.scanners * scanner;
-            tasks.push(runtime.spawn_with(place, move || scan(&table, first, &told))?);
+            tasks.push(runtime.spawn_with(place, move || scan(&table, first, &results))?);
         }
         let place = TaskBuilder::new().name("sleeper").on_scheduler(scheduler);
-        let told = told.clone();
-        tasks.push(runtime.spawn_with(place, move || wake_every_period(&told))?);
+        let results = results.clone();
+        tasks.push(runtime.spawn_with(place, move || wake_every_period(&results))?);
     }
     Ok(tasks)
 }
 
 /// Sums the table up, over and over, and never blocks.
-fn scan(table: &[u64], first: usize, told: &SharedResults) {
+fn scan(table: &[u64], first: usize, results: &SharedResults) {
     let (head, tail) = table.split_at(first);
-    while !told.stop.load(Ordering::Relaxed) {
+    while !results.stop.load(Ordering::Relaxed) {
         for portion in tail.chunks(PORTION).chain(head.chunks(PORTION)) {
             black_box(portion.iter().copied().fold(0, u64::wrapping_add));
             let bytes = size_of_val(portion) as u64;
-            told.scanned_bytes.fetch_add(bytes, Ordering::Relaxed);
+            results.scanned_bytes.fetch_add(bytes, Ordering::Relaxed);
             // This costs one load while the quantum is not used up.
             check_quantum();
-            if told.stop.load(Ordering::Relaxed) {
+            if results.stop.load(Ordering::Relaxed) {
                 return;
             }
         }
     }
 }
 
-fn wake_every_period(told: &SharedResults) {
-    while !told.stop.load(Ordering::Relaxed) {
+fn wake_every_period(results: &SharedResults) {
+    while !results.stop.load(Ordering::Relaxed) {
         let due = Instant::now() + PERIOD;
         sleep(PERIOD);
         let late = u64::try_from(due.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        told.worst_delay_ns.fetch_max(late, Ordering::Relaxed);
+        results.worst_delay_ns.fetch_max(late, Ordering::Relaxed);
     }
 }
 
 /// Prints a line per second for each scheduler.
-fn report(settings: &ScanSettings, told: &SharedResults, price_ns: u64) -> Result<(), Failure> {
+fn report(settings: &ScanSettings, results: &SharedResults, price_ns: u64) -> Result<(), Failure> {
     let (page, schedulers) = own_page()?;
     let look = || -> Result<Vec<Both>, Failure> {
         let snapshot = page.snapshot()?;
@@ -230,8 +230,8 @@ fn report(settings: &ScanSettings, told: &SharedResults, price_ns: u64) -> Resul
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let (now, passed) = (look()?, looked.elapsed().as_secs_f64());
         looked = Instant::now();
-        let scanned = told.scanned_bytes.swap(0, Ordering::Relaxed);
-        let late = told.worst_delay_ns.swap(0, Ordering::Relaxed);
+        let scanned = results.scanned_bytes.swap(0, Ordering::Relaxed);
+        let late = results.worst_delay_ns.swap(0, Ordering::Relaxed);
         for (number, (now, before)) in now.iter().zip(&before).enumerate() {
             let line = line(*now - *before, passed, price_ns);
             // What all schedulers share is printed in the first line.

@@ -7,51 +7,47 @@
 //! that goes preemptive gives the baton to the next runnable worker, or else to the *host*, the
 //! thread that started the scheduler.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::thread;
 
-use swtch_observe::layout::thread_kind;
+use swtch_observe::layout::{ThreadRecord, thread_kind};
 
 use crate::error::Error;
 use crate::futex;
-use crate::interrupted::Marker;
+use crate::interrupted;
 use crate::page::{self, ThreadSlot};
-use crate::runtime::RuntimeState;
-use crate::scheduler::{LeaveKind, Scheduler};
+use crate::scheduler::worker::{self, WorkerCell};
+use crate::scheduler::{Core, LeaveKind, Scheduler, addresses};
 use crate::stack::overflow;
-use crate::worker::{self, WorkerCell};
 
 thread_local! {
     /// The calling thread's index and record, once it works for a scheduler.
-    static RECORD: std::cell::Cell<Option<(u32, &'static swtch_observe::layout::ThreadRecord)>> =
-        const { std::cell::Cell::new(None) };
-
-    /// Notices that the OS interrupted the calling thread's run.
-    static MARKER: RefCell<Marker> = RefCell::new(Marker::for_this_thread());
+    static RECORD: Cell<Option<(u32, &'static ThreadRecord)>> = const { Cell::new(None) };
 }
 
 /// Starts the thread of a new worker. It sleeps until it gets the baton.
-///
-/// `scheduler_index` is that of the scheduler's record. It is passed in because the caller has the
-/// scheduler's core borrowed, so it must not be borrowed again here.
 pub(crate) fn start_worker(
+    core: &mut Core,
     scheduler: &'static Scheduler,
-    scheduler_index: u32,
     cell: &'static WorkerCell,
-    shared: &RuntimeState,
-) -> Result<thread::JoinHandle<()>, Error> {
+) -> Result<(), Error> {
+    let settings = &core.group.settings;
+    let scheduler_index = core.accounts.index();
     // SAFETY: the caller holds the scheduler; the worker does not run.
     let number = unsafe { cell.slot() }.index;
-    let name = format!("{}-w{number}", shared.name);
+    // The thread has its own stack. Clear the entry, because a coroutine may have had this index
+    // before.
+    addresses::note_stack(number, 0..0);
+    let name = format!("{}-w{number}", settings.name);
     // The slot is reserved here, so that nothing can fail on the new thread. A caller that waited
     // for an answer of the new thread would keep the baton until the OS schedules that thread (29
     // ms were seen on a full machine).
     let slot = ThreadSlot::reserve(page::page()?)?;
     let builder = thread::Builder::new()
         .name(name.clone())
-        .stack_size(shared.thread_stack_size);
-    builder
+        .stack_size(settings.thread_stack_size);
+    let thread = builder
         .spawn(move || {
             slot.register(thread_kind::WORKER, Some(scheduler_index));
             // Without the guard an overflow is reported by Rust's library, with the name of the
@@ -60,7 +56,9 @@ pub(crate) fn start_worker(
             RECORD.set(Some((slot.index, slot.record)));
             work(scheduler, cell);
         })
-        .map_err(|source| Error::Thread { name, source })
+        .map_err(|source| Error::Thread { name, source })?;
+    core.threads.push(thread);
+    Ok(())
 }
 
 /// The body of a worker's thread: runs tasks until it gets the baton without one.
@@ -69,7 +67,7 @@ fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     // SAFETY: the calling thread got the baton; or the scheduler ends and has no holder.
     while let Some(task) = unsafe { cell.own() }.next_task.take() {
         enter(scheduler, cell);
-        task.run(cell);
+        task.run();
         leave(scheduler, cell, LeaveKind::Done);
     }
 }
@@ -78,13 +76,8 @@ fn work(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
 fn enter(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
     take_over(scheduler);
     scheduler.enters(cell, scheduler.now());
-    MARKER.with_borrow_mut(Marker::begin);
+    interrupted::begin_on_this_thread();
     worker::set_current(Some(cell));
-}
-
-/// Whether the OS took the CPU away from the calling thread so far in this run.
-pub(crate) fn was_interrupted() -> bool {
-    MARKER.with_borrow_mut(Marker::was_interrupted)
 }
 
 /// Records that the calling thread holds the scheduler now.
@@ -106,7 +99,7 @@ pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, le
         return;
     }
     if leave == LeaveKind::Preemptive {
-        give_away(scheduler, now);
+        hand_to_next_or_host(scheduler, now);
         return;
     }
     let hold = next_with_the_baton(scheduler, cell, now);
@@ -153,7 +146,7 @@ fn next_with_the_baton(
 }
 
 /// Gives the baton to the next worker, or to the host if no worker is runnable.
-fn give_away(scheduler: &'static Scheduler, left: u64) {
+fn hand_to_next_or_host(scheduler: &'static Scheduler, left: u64) {
     // SAFETY: the calling thread has the baton.
     let core = unsafe { scheduler.core() };
     core.left_at = left;
@@ -193,7 +186,7 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
     }
     retire_all(scheduler);
     // SAFETY: the scheduler has ended.
-    unsafe { host.give_back() };
+    unsafe { host.recycle() };
 }
 
 /// Ends the threads of all workers. None of them has a task.
@@ -214,6 +207,6 @@ fn retire_all(scheduler: &'static Scheduler) {
     }
     for cell in workers {
         // SAFETY: its thread has ended.
-        unsafe { cell.give_back() };
+        unsafe { cell.recycle() };
     }
 }

@@ -8,7 +8,8 @@ use swtch_observe::clock;
 use swtch_observe::layout::{WaitRecord, WorkerRecord, worker_state};
 
 use crate::page::{self, WritablePage};
-use crate::runtime::{Runtime, SchedulerEntry};
+use crate::runtime::Runtime;
+use crate::scheduler::SchedulerEntry;
 use crate::wait_type::WaitType;
 
 /// Attempts to read a scheduler at one moment, before an inconsistent reading is accepted.
@@ -81,7 +82,7 @@ pub struct WorkerCounters {
     pub preemptive: Duration,
 }
 
-/// Waits of one type. Meanings as in [`WaitRow`](crate::observe::WaitRow).
+/// Waits of one type. Meanings as in [`WaitStatistics`](crate::observe::WaitStatistics).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaitCounters {

@@ -1,11 +1,13 @@
 //! The errors of this crate: what failed, on which object, and what to do.
 
+mod stack;
+
 use std::any::Any;
 use std::fmt;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use crate::stack::StackError;
+pub use stack::StackError;
 
 /// Why a runtime, a task or a wait type could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -11,42 +11,26 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::error::Error;
 use crate::interrupted::Marker;
 use crate::page::ThreadSlot;
-use crate::runtime::RuntimeState;
-use crate::scheduler::{LeaveKind, Scheduler};
-use crate::stack::{PooledStack, StackHandle};
-use crate::stall::places;
-use crate::worker::{self, WorkerCell};
-
-/// A worker as a coroutine.
-pub(crate) struct Fiber {
-    coroutine: Coroutine<(), LeaveKind, (), PooledStack>,
-    /// Suspends the worker; null before its first run.
-    yielder: *const Yielder<(), LeaveKind>,
-}
-
-impl std::fmt::Debug for Fiber {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Fiber")
-            .field("done", &self.coroutine.done())
-            .finish_non_exhaustive()
-    }
-}
+use crate::scheduler::worker::{self, WorkerCell, WorkerCoroutine};
+use crate::scheduler::{Core, LeaveKind, Scheduler, addresses};
+use crate::stack::StackHandle;
 
 /// Gives a new worker its stack and its coroutine.
 pub(crate) fn attach_stack(
+    core: &mut Core,
+    _scheduler: &'static Scheduler,
     cell: &'static WorkerCell,
-    worker_index: u32,
-    shared: &RuntimeState,
 ) -> Result<(), Error> {
-    let pool = shared.stacks.expect("a runtime in fiber mode has stacks");
-    let stack = pool.take()?;
-    stack.set_owner(worker_index);
-    let handle = stack.handle();
-    places::note_stack(worker_index, stack.limit().get()..stack.base().get());
-    let coroutine = Coroutine::with_stack(stack, move |yielder, ()| work(cell, handle, yielder));
     // SAFETY: the caller holds the scheduler; the worker does not run.
-    unsafe { cell.own() }.fiber = Some(Fiber {
+    let index = unsafe { cell.slot() }.index;
+    let pool = core.group.settings.stacks;
+    let stack = pool.expect("a runtime in fiber mode has stacks").take()?;
+    stack.set_owner(index);
+    let handle = stack.handle();
+    addresses::note_stack(index, stack.limit().get()..stack.base().get());
+    let coroutine = Coroutine::with_stack(stack, move |yielder, ()| work(cell, handle, yielder));
+    // SAFETY: as above.
+    unsafe { cell.own() }.coroutine = Some(WorkerCoroutine {
         coroutine,
         yielder: std::ptr::null(),
     });
@@ -57,10 +41,11 @@ pub(crate) fn attach_stack(
 fn work(cell: &'static WorkerCell, stack: StackHandle, yielder: &Yielder<(), LeaveKind>) {
     // SAFETY: the calling worker runs.
     let own = unsafe { cell.own() };
-    own.fiber.as_mut().expect("made by `furnish`").yielder = yielder;
+    let own_coroutine = own.coroutine.as_mut();
+    own_coroutine.expect("made by `attach_stack`").yielder = yielder;
     // SAFETY: as above, each time it is resumed.
     while let Some(task) = unsafe { cell.own() }.next_task.take() {
-        task.run(cell);
+        task.run();
         stack.trim_periodically();
         let scheduler = cell.scheduler().expect("a worker has a scheduler");
         if !scheduler.goes_on(cell) {
@@ -82,8 +67,8 @@ pub(crate) fn leave(cell: &'static WorkerCell, leave: LeaveKind) {
         abort_since_unwinding();
     }
     // SAFETY: the calling worker runs.
-    let fiber = unsafe { cell.own() }.fiber.as_ref();
-    let yielder = fiber
+    let coroutine = unsafe { cell.own() }.coroutine.as_ref();
+    let yielder = coroutine
         .expect("a worker in fiber mode is a coroutine")
         .yielder;
     // SAFETY: set by `work`, further down on this very stack.
@@ -144,33 +129,33 @@ fn run_until_it_leaves(scheduler: &'static Scheduler, cell: &'static WorkerCell)
 fn resume(cell: &'static WorkerCell) -> LeaveKind {
     // SAFETY: the holder resumes a worker that does not run. The worker reaches other parts of
     // `SchedulerData` meanwhile, never its coroutine.
-    let fiber: *mut Fiber = unsafe { cell.own() }
-        .fiber
+    let coroutine: *mut WorkerCoroutine = unsafe { cell.own() }
+        .coroutine
         .as_mut()
-        .expect("made by `furnish`");
-    // SAFETY: as above; the fiber does not move while the worker lives.
-    match unsafe { &mut (*fiber).coroutine }.resume(()) {
+        .expect("made by `attach_stack`");
+    // SAFETY: as above; the coroutine does not move while the worker lives.
+    match unsafe { &mut (*coroutine).coroutine }.resume(()) {
         CoroutineResult::Yield(leave) => leave,
         CoroutineResult::Return(()) => unreachable!("a worker returns only when it is retired"),
     }
 }
 
-/// Lets all coroutines return, and gives their control blocks back.
+/// Lets all coroutines return, and recycles their control blocks.
 fn retire_all(scheduler: &'static Scheduler) {
     // SAFETY: the calling thread holds the scheduler; no task is left.
     let workers = std::mem::take(&mut unsafe { scheduler.core() }.workers);
     for cell in workers {
         // SAFETY: the worker is idle.
-        let fiber = unsafe { cell.own() }.fiber.as_mut();
-        let fiber: *mut Fiber = fiber.expect("made by `furnish`");
+        let coroutine = unsafe { cell.own() }.coroutine.as_mut();
+        let coroutine: *mut WorkerCoroutine = coroutine.expect("made by `attach_stack`");
         // SAFETY: as in `resume`.
-        let finished = unsafe { &mut (*fiber).coroutine }.resume(());
+        let finished = unsafe { &mut (*coroutine).coroutine }.resume(());
         debug_assert!(
             matches!(finished, CoroutineResult::Return(())),
             "no task was bound"
         );
         // SAFETY: it has returned, and the scheduler has ended.
-        unsafe { cell.give_back() };
+        unsafe { cell.recycle() };
     }
 }
 

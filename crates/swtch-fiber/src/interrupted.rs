@@ -27,24 +27,16 @@
 //! monitor detects those. The kernel counts a `sched_yield` of the program as involuntary. Several
 //! interruptions of one run count as one: the question is whether the run was interrupted at all.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::arch::{RSEQ_SIGNATURE, thread_pointer};
+
 /// Without `rseq`, the kernel's counters are read once in this many runs: a read takes some 200 ns,
 /// a run may take only 5.
 const RUNS_PER_READ: u32 = 64;
-
-/// Four bytes that must precede the abort address. The kernel compares them with the value given at
-/// registration, and glibc gives this one (`RSEQ_SIG`, `sysdeps/unix/sysv/linux/*/bits/rseq.h`).
-#[cfg(target_arch = "x86_64")]
-const SIGNATURE: u32 = 0x5305_3053;
-/// The same for aarch64: the instruction `brk #0x45e0`, little endian.
-#[cfg(target_arch = "aarch64")]
-const SIGNATURE: u32 = 0xd428_bc00;
-/// On other processors `rseq` is not used: see [`rseq_word`].
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const SIGNATURE: u32 = 0;
 
 /// A critical section that is data: no thread ever executes it, so none is ever inside.
 #[repr(C)]
@@ -56,7 +48,7 @@ struct UnusedCriticalSection {
 
 static NOWHERE: UnusedCriticalSection = UnusedCriticalSection {
     inside: 0,
-    signature: SIGNATURE,
+    signature: RSEQ_SIGNATURE,
     after: 0,
 };
 
@@ -204,6 +196,21 @@ impl Marker {
     }
 }
 
+thread_local! {
+    /// The marker of a thread that runs one worker (thread mode).
+    static OF_THIS_THREAD: RefCell<Marker> = RefCell::new(Marker::for_this_thread());
+}
+
+/// [`Marker::begin`] for the calling thread's own marker.
+pub(crate) fn begin_on_this_thread() {
+    OF_THIS_THREAD.with_borrow_mut(Marker::begin);
+}
+
+/// Whether the OS took the CPU away from the calling thread so far in this run, by its own marker.
+pub(crate) fn was_this_thread_interrupted() -> bool {
+    OF_THIS_THREAD.with_borrow_mut(Marker::was_interrupted)
+}
+
 impl Drop for Marker {
     /// Resets the word to what it was, so that the next marker of this thread can use it.
     fn drop(&mut self) {
@@ -252,9 +259,6 @@ fn involuntary_switches() -> i64 {
 
 /// The word `rseq_cs` of the calling thread, where the C library has registered an area.
 fn rseq_word() -> Option<&'static AtomicUsize> {
-    if SIGNATURE == 0 {
-        return None;
-    }
     let offset = symbol::<isize>(c"__rseq_offset")?;
     let size = symbol::<u32>(c"__rseq_size")?;
     // SAFETY: the C library defines it as `const ptrdiff_t`, set before `main`.
@@ -278,26 +282,6 @@ fn symbol<T>(name: &std::ffi::CStr) -> Option<*const T> {
     // SAFETY: looks a name up; the name ends with a zero.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address.cast_const().cast())
-}
-
-/// The thread pointer, from which the offsets of thread-local variables count.
-fn thread_pointer() -> *const u8 {
-    let pointer: *const u8;
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the first word of the thread's control block is its own address (x86-64 psABI, TLS).
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        pointer = std::ptr::null();
-    }
-    pointer
 }
 
 #[cfg(test)]

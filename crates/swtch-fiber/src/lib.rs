@@ -41,6 +41,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod affinity;
+mod arch;
 mod atomics;
 mod baton;
 mod counters;
@@ -49,7 +50,7 @@ mod fiber;
 mod fork;
 pub mod fs;
 mod futex;
-mod helpers;
+mod helper_pool;
 mod interrupted;
 mod io;
 mod last_words;
@@ -65,23 +66,22 @@ mod scheduler;
 mod scope;
 mod stack;
 pub mod stall;
+mod switch;
 pub mod sync;
 mod task;
 mod time;
-mod wait_queue;
 mod wait_type;
-mod worker;
 mod yielding;
 
 pub use swtch_observe as observe;
 
 pub use counters::{SchedulerCounters, WaitCounters, WorkerCounters};
-pub use error::{Error, JoinError, Panic};
-pub use io::Io;
+pub use error::{Error, JoinError, Panic, StackError};
 pub use preemptive::preemptive;
-pub use runtime::{Builder, Mode, Runtime};
+pub use runtime::{Builder, Runtime};
+pub use scheduler::Mode;
+pub use scheduler::driver::Io;
 pub use scope::{Scope, ScopedJoinHandle, scope};
-pub use stack::StackError;
 pub use task::{JoinHandle, TaskBuilder, spawn};
 pub use time::{Elapsed, Interval, sleep, sleep_until, timeout};
 pub use wait_type::WaitType;

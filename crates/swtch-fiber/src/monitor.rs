@@ -8,7 +8,7 @@ mod stacks;
 mod stalls;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -17,18 +17,11 @@ use swtch_observe::layout::thread_kind;
 
 use crate::error::Error;
 use crate::page::{self, ThreadSlot, add};
-use crate::runtime::{RuntimeState, SchedulerEntry};
+use crate::scheduler::{SchedulerEntry, SchedulerGroup};
 use crate::stack::overflow;
-use crate::{futex, stall};
+use crate::stall::{self, Reporting};
 use stacks::StackMeter;
 use stalls::StallWatch;
-
-/// The number that the next runtime of this process gets.
-static NUMBER: AtomicU32 = AtomicU32::new(1);
-
-const AWAKE: u32 = 0;
-const ASLEEP: u32 = 1;
-const ENDING: u32 = 2;
 
 /// Unused stacks whose memory is given back each time: about half a millisecond of work.
 const STACKS_A_SECOND: usize = 1000;
@@ -48,63 +41,6 @@ const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 /// Wakeups of the monitor that lie closer together than this are merged.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 
-/// The state that the schedulers share with their monitor.
-#[derive(Debug)]
-pub(crate) struct Monitor {
-    number: u32,
-    state: AtomicU32,
-}
-
-impl Monitor {
-    pub(crate) fn new() -> Self {
-        Self {
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-            state: AtomicU32::new(AWAKE),
-        }
-    }
-
-    /// The number of its runtime in this process, from 1.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
-    pub(crate) fn start(shared: &Arc<RuntimeState>) -> Result<thread::JoinHandle<()>, Error> {
-        let name = format!("{}-mon", shared.name);
-        let watched = shared.clone();
-        thread::Builder::new()
-            .name(name.clone())
-            .spawn(move || watch(&watched))
-            .map_err(|source| Error::Thread { name, source })
-    }
-
-    /// Wakes the monitor if it sleeps. Called when a scheduler was idle and has work again.
-    #[inline]
-    pub(crate) fn scheduler_works(&self) {
-        if self.state.load(Ordering::SeqCst) == ASLEEP
-            && self
-                .state
-                .compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::Relaxed)
-                .is_ok()
-        {
-            futex::wake(&self.state);
-        }
-    }
-
-    /// Asks the monitor's thread to end.
-    pub(crate) fn end(&self) {
-        self.state.store(ENDING, Ordering::SeqCst);
-        futex::wake(&self.state);
-    }
-
-    /// Sleeps for `span`; with `None`, until a scheduler has work.
-    fn sleep(&self, span: Option<Duration>) {
-        match span {
-            Some(span) => futex::wait(&self.state, AWAKE, Some(span)),
-            None => futex::wait(&self.state, ASLEEP, None),
-        }
-    }
-}
-
 /// What the monitor remembers of a scheduler from one look to the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct SchedulerProgress {
@@ -114,56 +50,72 @@ struct SchedulerProgress {
     since: u64,
 }
 
-fn watch(shared: &RuntimeState) {
+/// Starts the monitor of these schedulers. Without `reporting`, nothing is looked for that
+/// would be reported: stalls, deadlocks, sections without a helper, handlers of signals.
+pub(crate) fn start(
+    group: &Arc<SchedulerGroup>,
+    reporting: Option<Reporting>,
+) -> Result<thread::JoinHandle<()>, Error> {
+    let name = format!("{}-mon", group.settings.name);
+    let watched = group.clone();
+    thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || watch(&watched, reporting))
+        .map_err(|source| Error::Thread { name, source })
+}
+
+fn watch(group: &SchedulerGroup, reporting: Option<Reporting>) {
     // The monitor also works without a record in the page.
     let _slot = page::page()
         .and_then(|page| ThreadSlot::take(page, thread_kind::MONITOR, None))
         .ok();
-    let quantum = clock::rate().ticks_in(shared.quantum);
-    let mut seen = vec![SchedulerProgress::default(); shared.entries().len()];
-    let mut stalls = StallWatch::new(shared);
+    let quantum = clock::rate().ticks_in(group.settings.quantum);
+    let mut seen = vec![SchedulerProgress::default(); group.entries().len()];
+    let looks_for_stalls = reporting.is_some();
+    let mut stalls = StallWatch::new(group, reporting);
     let mut meter = StackMeter::default();
     let mut anchored = clock::ticks();
-    warn_of_handlers(shared);
-    while shared.monitor.state.load(Ordering::SeqCst) != ENDING {
+    if looks_for_stalls {
+        warn_of_handlers(group);
+    }
+    while !group.monitor.is_ending() {
         let now = clock::ticks();
         if clock::rate().length(now.saturating_sub(anchored)) >= ANCHOR_EVERY {
             if let Some(page) = page::page_if_there() {
                 page.move_anchor();
             }
-            if let Some(stacks) = shared.stacks {
+            if let Some(stacks) = group.settings.stacks {
                 stacks.trim(STACKS_A_SECOND);
             }
-            stalls.find_cycles(shared);
-            warn_of_handlers(shared);
-            meter.look(shared);
+            stalls.find_cycles(group);
+            if looks_for_stalls {
+                warn_of_handlers(group);
+            }
+            meter.look(group);
             anchored = now;
         }
-        let ends = shared
+        let ends = group
             .entries()
             .iter()
             .zip(&mut seen)
             .filter_map(|(entry, seen)| look(entry, seen, now, quantum))
             .min();
         let again = stalls
-            .look(shared)
+            .look(group)
             .map(|span| now.saturating_add(clock::rate().ticks_in(span)));
         match ends.into_iter().chain(again).min() {
             Some(ticks) => {
                 let left = clock::rate().length(ticks.saturating_sub(now));
-                shared
-                    .monitor
-                    .sleep(Some(left.clamp(SHORTEST_NAP, ANCHOR_EVERY)));
+                group.monitor.nap(left.clamp(SHORTEST_NAP, ANCHOR_EVERY));
             }
-            None => sleep_while_all_are_idle(shared, &mut stalls, &mut meter),
+            None => sleep_while_all_are_idle(group, &mut stalls, &mut meter),
         }
     }
 }
 
 /// Checked each time, since handlers may be installed before or after the runtime was made.
-fn warn_of_handlers(shared: &RuntimeState) {
-    if shared.stacks.is_some()
-        && shared.stalls.is_some()
+fn warn_of_handlers(group: &SchedulerGroup) {
+    if group.settings.stacks.is_some()
         && let Some(warning) = overflow::warning_of_handlers()
     {
         stall::write(&warning);
@@ -202,43 +154,36 @@ fn look(
     Some(now.saturating_add(quantum))
 }
 
-fn all_idle(shared: &RuntimeState) -> bool {
-    shared.entries().iter().all(|entry| {
+fn all_idle(group: &SchedulerGroup) -> bool {
+    group.entries().iter().all(|entry| {
         let waits = entry.scheduler.is_closing() || entry.scheduler.nothing_came_in();
         entry.record.is_idle.load(Ordering::SeqCst) != 0 && waits
     })
 }
 
 fn sleep_while_all_are_idle(
-    shared: &RuntimeState,
+    group: &SchedulerGroup,
     stalls: &mut StallWatch,
     meter: &mut StackMeter,
 ) {
-    let monitor = &shared.monitor;
-    let order = (Ordering::SeqCst, Ordering::Relaxed);
-    if monitor
-        .state
-        .compare_exchange(AWAKE, ASLEEP, order.0, order.1)
-        .is_err()
-    {
+    let monitor = &group.monitor;
+    if !monitor.announce_sleep() {
         return;
     }
-    // A scheduler that began to work before it saw ASLEEP is noticed here.
-    let mut nap = all_idle(shared).then_some(QUIET);
+    // A scheduler that began to work before it saw the sleep announced is noticed here.
+    let mut nap = all_idle(group).then_some(QUIET);
     while let Some(span) = nap {
-        futex::wait(&monitor.state, ASLEEP, Some(span));
-        if monitor.state.load(Ordering::SeqCst) != ASLEEP {
+        monitor.sleep_until_work(Some(span));
+        if !monitor.is_asleep() {
             break;
         }
-        meter.look(shared);
-        let stays_quiet = || monitor.state.load(Ordering::SeqCst) == ASLEEP && all_idle(shared);
-        let later = stalls.look_while_all_are_idle(shared, stays_quiet);
+        meter.look(group);
+        let stays_quiet = || monitor.is_asleep() && all_idle(group);
+        let later = stalls.look_while_all_are_idle(group, stays_quiet);
         nap = later.then(|| (span * 2).min(LONGEST_QUIET));
         if nap.is_none() {
-            monitor.sleep(None);
+            monitor.sleep_until_work(None);
         }
     }
-    let _was_woken = monitor
-        .state
-        .compare_exchange(ASLEEP, AWAKE, order.0, order.1);
+    monitor.end_sleep();
 }

@@ -5,6 +5,7 @@
 //! never touched and takes no memory.
 
 mod slots;
+mod wait_type_names;
 
 use std::fmt;
 use std::fs::File;
@@ -22,7 +23,6 @@ use swtch_observe::{clock, names};
 
 use crate::error::Error;
 use crate::fork;
-use crate::wait_type;
 pub(crate) use slots::{SchedulerSlot, ThreadSlot, WorkerSlot, gettid};
 
 /// Most schedulers that a process can have.
@@ -216,7 +216,7 @@ impl WritablePage {
             .store(first.monotonic_ns, Ordering::Relaxed);
         store_anchor(&header.anchors[0], first);
         store_anchor(&header.anchors[1], second);
-        wait_type::publish_all(self);
+        wait_type_names::publish_all(self);
         header.magic.store(MAGIC, Ordering::Release);
     }
 

@@ -96,7 +96,7 @@ mod tests {
 
     /// A handle may be dropped before its task ends, and after.
     #[test]
-    fn who_lets_go_last_drops_the_value() {
+    fn the_owner_that_is_dropped_last_drops_the_value() {
         let drops = AtomicU32::new(0);
         let (one, other) = pair(DropCounter(&drops));
         drop(one);

@@ -16,18 +16,11 @@ use std::time::Duration;
 
 use swtch_observe::clock;
 
-use crate::fork;
-use crate::futex;
-use crate::scheduler::Scheduler;
+use crate::scheduler::worker::{self, Phase, WorkerCell};
+pub(crate) use crate::scheduler::{Deadline, Limit, Waiter};
+use crate::scheduler::{LeaveKind, Scheduler};
 use crate::wait_type::WaitType;
-use crate::worker::{self, Phase, WorkerCell};
-
-/// One wait of one worker (or thread). May be kept for any time and sent anywhere.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiter {
-    cell: &'static WorkerCell,
-    ticket: u64,
-}
+use crate::{fork, futex, switch};
 
 /// How a wait ended. A wait that was cancelled does not return: it unwinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,30 +35,6 @@ pub(crate) enum WaitOutcome {
 /// The panic payload that unwinds the stack of a cancelled task.
 #[derive(Debug)]
 pub(crate) struct Cancelled;
-
-/// The time at which a wait ends at the latest, on `CLOCK_MONOTONIC`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Deadline {
-    pub(crate) monotonic_ns: u64,
-}
-
-impl Deadline {
-    /// `span` from now; the largest time where that would overflow.
-    pub(crate) fn after(span: Duration) -> Self {
-        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-        Self {
-            monotonic_ns: clock::monotonic_ns().saturating_add(span),
-        }
-    }
-}
-
-/// The deadline of a [`timeout`](crate::timeout) around all waits of a worker.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit {
-    pub(crate) deadline: Deadline,
-    /// Tells nested timeouts of a worker apart.
-    pub(crate) number: u64,
-}
 
 /// The panic payload that unwinds the stack as far as the [`timeout`](crate::timeout) with this
 /// number.
@@ -85,7 +54,7 @@ struct OutsideThread(&'static WorkerCell);
 impl Drop for OutsideThread {
     fn drop(&mut self) {
         // SAFETY: the thread of this block ends, and so does not wait.
-        unsafe { self.0.give_back() };
+        unsafe { self.0.recycle() };
     }
 }
 
@@ -105,11 +74,7 @@ fn begin(wait_type: WaitType, resource: usize, uncancellable: bool) -> Waiter {
     // A stack that unwinds already is not made to unwind again.
     let uncancellable = uncancellable || std::thread::panicking();
     let Some(cell) = worker::current() else {
-        let cell = OUTSIDER.with(|outsider| outsider.0);
-        return Waiter {
-            cell,
-            ticket: cell.wait.arm(uncancellable),
-        };
+        return Waiter::arm(OUTSIDER.with(|outsider| outsider.0), uncancellable);
     };
     // SAFETY: the calling worker runs.
     let own = unsafe { cell.own() };
@@ -119,10 +84,7 @@ fn begin(wait_type: WaitType, resource: usize, uncancellable: bool) -> Waiter {
             .wait_resource
             .store(resource as u64, Ordering::Relaxed);
     }
-    Waiter {
-        cell,
-        ticket: cell.wait.arm(uncancellable),
-    }
+    Waiter::arm(cell, uncancellable)
 }
 
 /// Replaces the limit of the calling worker's (or thread's) waits. Returns the previous one.
@@ -144,7 +106,7 @@ fn limit_before(cell: &WorkerCell, deadline: Option<Deadline>) -> Option<Limit> 
 ///
 /// Unwinds when the task is cancelled, or when a timeout around the wait has passed.
 pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> WaitOutcome {
-    let Waiter { cell, ticket } = waiter;
+    let cell = waiter.cell();
     let limit = limit_before(cell, deadline);
     let deadline = limit.map(|limit| limit.deadline).or(deadline);
     if deadline.is_none() {
@@ -153,14 +115,14 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> WaitOutcome {
     if let Some(scheduler) = cell.scheduler() {
         if !cell.wait.is_uncancellable()
             && cancellation_wanted(cell)
-            && cell.wait.decide(ticket, Phase::Cancelled)
+            && waiter.decide(Phase::Cancelled)
         {
             resume_unwind(Box::new(Cancelled));
         }
         if let Some(deadline) = deadline {
             scheduler.add_timer(deadline, waiter);
         }
-        scheduler.suspend(cell);
+        switch::leave(scheduler, cell, LeaveKind::Suspend);
     } else {
         wait_in_kernel(waiter, deadline);
     }
@@ -179,11 +141,11 @@ pub(crate) fn wait(waiter: Waiter, deadline: Option<Deadline>) -> WaitOutcome {
 /// caller owns what the signal stands for.
 #[must_use]
 pub(crate) fn withdraw(waiter: Waiter) -> bool {
-    if waiter.cell.wait.decide(waiter.ticket, Phase::AtWork) {
+    if waiter.decide(Phase::AtWork) {
         return true;
     }
     // The signaller puts this worker into the inbox, so it has to be taken out again.
-    if waiter.cell.scheduler().is_some() {
+    if waiter.cell().scheduler().is_some() {
         let _signalled = wait(waiter, None);
     }
     false
@@ -228,11 +190,12 @@ fn wait_in_kernel(waiter: Waiter, deadline: Option<Deadline>) {
         });
         if left.is_some_and(|left| left.is_zero()) {
             // If this fails, a signal came first, and then the signal counts.
-            let _won = waiter.cell.wait.decide(waiter.ticket, Phase::TimedOut);
+            let _won = waiter.decide(Phase::TimedOut);
             return;
         }
-        if waiter.cell.bell.swap(0, Ordering::Acquire) == 0 {
-            futex::wait(&waiter.cell.bell, 0, left);
+        let bell = &waiter.cell().bell;
+        if bell.swap(0, Ordering::Acquire) == 0 {
+            futex::wait(bell, 0, left);
         }
     }
 }
@@ -273,54 +236,18 @@ impl Waiter {
     /// A thread that is not a worker may run from here on; a worker does not run before
     /// [`PendingWake::wake`].
     pub(crate) fn claim(self) -> Option<PendingWake> {
-        self.decide(Phase::Signalled)
+        self.claim_as(Phase::Signalled)
     }
 
     /// Ends the wait because its deadline has passed, or its task was cancelled.
     pub(crate) fn end(self, phase: Phase) -> bool {
-        self.decide(phase).map(PendingWake::wake).is_some()
+        self.claim_as(phase).map(PendingWake::wake).is_some()
     }
 
-    fn decide(self, phase: Phase) -> Option<PendingWake> {
-        let scheduler = self.cell.scheduler();
-        let decided = self.cell.wait.decide(self.ticket, phase);
-        decided.then_some(PendingWake {
-            cell: self.cell,
-            scheduler,
-        })
-    }
-
-    /// The present wait of `cell`, if it is undecided.
-    pub(crate) fn of(cell: &'static WorkerCell) -> Option<Self> {
-        cell.wait.open_ticket().map(|ticket| Self { cell, ticket })
-    }
-
-    /// Whether the wait is undecided.
-    pub(crate) fn is_open(self) -> bool {
-        self.cell.wait.is_open(self.ticket)
-    }
-
-    /// Whether both are the same wait.
-    pub(crate) fn is(self, other: Self) -> bool {
-        std::ptr::eq(self.cell, other.cell) && self.ticket == other.ticket
-    }
-
-    pub(crate) fn cell(self) -> &'static WorkerCell {
-        self.cell
-    }
-
-    pub(crate) fn ticket(self) -> u64 {
-        self.ticket
-    }
-}
-
-#[cfg(test)]
-impl Waiter {
-    /// An open wait of a block that belongs to no thread.
-    pub(crate) fn armed_for_test(cell: &'static WorkerCell) -> Self {
-        Self {
-            cell,
-            ticket: cell.wait.arm(false),
-        }
+    fn claim_as(self, phase: Phase) -> Option<PendingWake> {
+        let cell = self.cell();
+        let scheduler = cell.scheduler();
+        let decided = self.decide(phase);
+        decided.then_some(PendingWake { cell, scheduler })
     }
 }

@@ -3,13 +3,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::helpers::Job;
-use crate::park;
-use crate::runtime::Mode;
-use crate::scheduler::{LeaveKind, Scheduler};
+use crate::helper_pool::Job;
+use crate::scheduler::worker::{self, WorkerCell};
+use crate::scheduler::{LeaveKind, Mode, Scheduler};
 use crate::wait_type::WaitType;
-use crate::worker::{self, WorkerCell};
-use crate::{baton, fiber};
+use crate::{baton, fiber, park};
 
 /// Runs `body` outside of the scheduler: only the kernel schedules it, and the scheduler's other
 /// workers run at the same time. For blocking system calls, foreign code, and long computations.
@@ -39,7 +37,7 @@ where
         return body();
     };
     // SAFETY: the calling worker holds the scheduler.
-    let result = match unsafe { scheduler.shared() }.mode {
+    let result = match unsafe { scheduler.group() }.settings.mode {
         Mode::Fiber => on_a_helper(scheduler, cell, wait_type, body),
         Mode::Thread => without_the_baton(scheduler, cell, wait_type, body),
     };
@@ -72,13 +70,13 @@ where
     let word = unsafe { cell.own() }.word;
     // SAFETY: as above.
     let core = unsafe { scheduler.core() };
-    let shared = core.shared.clone();
+    let helpers = core.group.helpers.clone();
     let job = Job {
         body: work,
         word,
         scheduler: core.accounts.index(),
     };
-    if let Err(error) = shared.helpers.run(job, &shared) {
+    if let Err(error) = helpers.run(job) {
         let withdrawn = park::withdraw(waiter);
         debug_assert!(withdrawn, "the job was dropped");
         panic!("a preemptive section needs a helper thread: {error}");

@@ -21,8 +21,6 @@
 //! pushes its return address *below* the stack pointer, where a leaf function may keep data (the
 //! red zone). The assembly therefore does not promise the compiler to leave the stack alone, and
 //! its functions are not inlined.
-//!
-//! On processors other than x86-64 and aarch64 the functions exist but do nothing.
 
 /// The arguments of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,74 +73,9 @@ macro_rules! probe {
             #[cold]
             #[inline(never)]
             pub(super) fn hit(arguments: super::Arguments) {
-                #[cfg(target_arch = "x86_64")]
-                // SAFETY: two instructions that do nothing, and a note in a section of its own.
-                // Not `nostack`: a probed five-byte `nop` pushes.
-                unsafe {
-                    std::arch::asm!(
-                        "990: nop",
-                        ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
-                        note!($name, "8@%rdi 8@%rsi 8@%rdx 8@%rcx 8@%r8"),
-                        semaphore = sym LISTENERS,
-                        in("rdi") arguments.scheduler,
-                        in("rsi") arguments.worker,
-                        in("rdx") arguments.task,
-                        in("rcx") arguments.wait_type,
-                        in("r8") arguments.ns,
-                    );
-                }
-                #[cfg(target_arch = "aarch64")]
-                // SAFETY: an instruction that does nothing, and a note in a section of its own.
-                unsafe {
-                    std::arch::asm!(
-                        "990: nop",
-                        note!($name, "8@x0 8@x1 8@x2 8@x3 8@x4"),
-                        semaphore = sym LISTENERS,
-                        in("x0") arguments.scheduler,
-                        in("x1") arguments.worker,
-                        in("x2") arguments.task,
-                        in("x3") arguments.wait_type,
-                        in("x4") arguments.ns,
-                    );
-                }
-                #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-                let _ = arguments;
+                $crate::arch::hit_probe!($name, LISTENERS, arguments);
             }
         }
-    };
-}
-
-/// The note of the probe at label 990.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-macro_rules! note {
-    ($name:literal, $places:literal) => {
-        concat!(
-            ".pushsection .note.stapsdt, \"?\", \"note\"\n",
-            ".balign 4\n",
-            ".4byte 992f - 991f, 994f - 993f, 3\n",
-            "991: .asciz \"stapsdt\"\n",
-            "992: .balign 4\n",
-            "993: .8byte 990b\n",
-            ".8byte _.stapsdt.base\n",
-            ".8byte {semaphore}\n",
-            ".asciz \"swtch\"\n",
-            ".asciz \"",
-            $name,
-            "\"\n",
-            ".asciz \"",
-            $places,
-            "\"\n",
-            "994: .balign 4\n",
-            ".popsection\n",
-            ".ifndef _.stapsdt.base\n",
-            ".pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat\n",
-            ".weak _.stapsdt.base\n",
-            ".hidden _.stapsdt.base\n",
-            "_.stapsdt.base: .space 1\n",
-            ".size _.stapsdt.base, 1\n",
-            ".popsection\n",
-            ".endif",
-        )
     };
 }
 
@@ -198,5 +131,4 @@ probe!(
 );
 
 #[cfg(test)]
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod tests;

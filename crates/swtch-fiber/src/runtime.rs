@@ -2,194 +2,23 @@
 
 mod builder;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
-use swtch_observe::layout::{SchedulerRecord, scheduler_status, thread_kind};
+use swtch_observe::layout::{scheduler_status, thread_kind};
 
 pub use builder::Builder;
 
 use crate::error::{Error, JoinError};
-use crate::helpers::Helpers;
-use crate::io::Io;
-use crate::monitor::Monitor;
 use crate::page::{self, SchedulerSlot, ThreadSlot};
-use crate::scheduler::{Core, Scheduler};
-use crate::stack::{StackPool, overflow};
-use crate::stall::Reporter;
-use crate::task::{self, JoinHandle, Task, TaskBuilder};
-use crate::{affinity, baton, fiber};
-
-/// How a runtime runs its workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// As coroutines on the scheduler's thread: a switch costs nanoseconds.
-    #[default]
-    Fiber,
-    /// As OS threads that pass a baton: a switch costs a futex hand-off. Code that depends on its
-    /// thread (thread-local state, foreign libraries) works as usual.
-    Thread,
-}
-
-/// The state that all parts of a runtime share.
-#[derive(Debug)]
-pub(crate) struct RuntimeState {
-    pub(crate) name: String,
-    pub(crate) mode: Mode,
-    pub(crate) accounting: bool,
-    pub(crate) quantum: Duration,
-    /// Where workers get their stacks (fiber mode).
-    pub(crate) stacks: Option<&'static StackPool>,
-    pub(crate) thread_stack_size: usize,
-    pub(crate) workers_per_scheduler: usize,
-    /// How sockets and files are driven; never [`Io::Auto`].
-    pub(crate) io: Io,
-    /// The number by which the page reports `io`.
-    io_driver: u32,
-    pub(crate) entries: OnceLock<Vec<SchedulerEntry>>,
-    pub(crate) monitor: Monitor,
-    /// The time without progress after which a stall is reported, and the reporter.
-    pub(crate) stalls: Option<(Duration, Reporter)>,
-    pub(crate) helpers: Helpers,
-    /// Number of schedulers that sleep and could take tasks of others.
-    idle_schedulers: AtomicUsize,
-    /// Set when the runtime ends: no new tasks are accepted.
-    ending: AtomicBool,
-    /// Breaks ties between schedulers of equal load.
-    turn: AtomicUsize,
-}
-
-/// Counts one scheduler as idle, while this value lives.
-#[derive(Debug)]
-pub(crate) struct IdleScheduler(Arc<RuntimeState>);
-
-impl Drop for IdleScheduler {
-    fn drop(&mut self) {
-        self.0.idle_schedulers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A scheduler of the runtime, and its record.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SchedulerEntry {
-    pub(crate) scheduler: &'static Scheduler,
-    pub(crate) record: &'static SchedulerRecord,
-    /// Index of the record in the page.
-    pub(crate) index: u32,
-}
-
-impl RuntimeState {
-    pub(crate) fn entries(&self) -> &[SchedulerEntry] {
-        self.entries.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Queues a task on the wanted scheduler, or on the one with the least load.
-    pub(crate) fn enqueue(&self, task: Task, wanted: Option<u32>) -> Result<(), Error> {
-        let SchedulerEntry {
-            scheduler, record, ..
-        } = *self.route(wanted)?;
-        let by_holder = scheduler.runs_the_caller();
-        // Counted before `ending` is read; the thread that ends the runtime does it the other way
-        // round. (Tasks of the holder are safe without that, since the task that spawns has not
-        // ended.)
-        if by_holder {
-            scheduler.load.count_by_holder();
-        } else {
-            scheduler.load.count_from_outside();
-        }
-        if self.ending.load(Ordering::SeqCst) {
-            if by_holder {
-                scheduler.load.count_end();
-            } else {
-                scheduler.load.take_back();
-                self.ring_all();
-            }
-            return Err(Error::ShuttingDown);
-        }
-        let has_idle_scheduler = self.has_idle_scheduler();
-        if by_holder && !has_idle_scheduler {
-            // SAFETY: the calling worker holds the scheduler.
-            unsafe { scheduler.enqueue_by_holder(task) };
-        } else {
-            scheduler.enqueue_from_outside(task);
-            if has_idle_scheduler {
-                // The scheduler it was routed to may be busy, so an idle one takes the task.
-                self.ring_all();
-            }
-            // The holder updates this count too, but possibly only much later.
-            record.work_queue_count.fetch_add(1, Ordering::Relaxed);
-            // If the scheduler does not react to the alarm, the monitor must be awake to notice
-            // that.
-            self.monitor.scheduler_works();
-        }
-        Ok(())
-    }
-
-    /// Whether a scheduler has nothing to do, and could take tasks of others.
-    #[inline(always)]
-    pub(crate) fn has_idle_scheduler(&self) -> bool {
-        self.idle_schedulers.load(Ordering::Relaxed) != 0
-    }
-
-    /// Counts the caller's scheduler as idle, while the returned value lives.
-    pub(crate) fn count_as_idle(self: Arc<Self>) -> IdleScheduler {
-        self.idle_schedulers.fetch_add(1, Ordering::Relaxed);
-        IdleScheduler(self)
-    }
-
-    fn route(&self, wanted: Option<u32>) -> Result<&SchedulerEntry, Error> {
-        let entries = self.entries();
-        if let Some(wanted) = wanted {
-            return entries.get(wanted as usize).ok_or(Error::Setting {
-                setting: "on_scheduler",
-                value: wanted.to_string(),
-                why: "the runtime has no scheduler with this number; they count from 0",
-            });
-        }
-        if let [only] = entries {
-            return Ok(only);
-        }
-        // A lost update between two threads does no harm here.
-        let first = self.turn.load(Ordering::Relaxed);
-        self.turn.store(first.wrapping_add(1), Ordering::Relaxed);
-        (0..entries.len())
-            .map(|step| &entries[first.wrapping_add(step) % entries.len()])
-            .min_by_key(|entry| entry.scheduler.load.tasks())
-            .ok_or(Error::NoRuntime)
-    }
-
-    /// Takes a task that waits for a worker of another, busy scheduler. From now on it counts as
-    /// the thief's.
-    pub(crate) fn steal_for(&self, thief: &Scheduler) -> Option<Task> {
-        let others = self
-            .entries()
-            .iter()
-            .filter(|entry| !std::ptr::eq(entry.scheduler, thief));
-        for entry in others {
-            if let Some(task) = entry.scheduler.take_for_another() {
-                thief.load.count_by_holder();
-                entry.scheduler.load.take_back();
-                return Some(task);
-            }
-        }
-        None
-    }
-
-    /// Whether any task has not ended.
-    pub(crate) fn has_tasks(&self) -> bool {
-        self.entries()
-            .iter()
-            .any(|entry| entry.scheduler.load.tasks() != 0)
-    }
-
-    pub(crate) fn ring_all(&self) {
-        for entry in self.entries() {
-            entry.scheduler.alarm.ring();
-        }
-    }
-}
+use crate::scheduler::driver::Io;
+use crate::scheduler::task::fresh_ids;
+use crate::scheduler::{Core, Mode, Scheduler, SchedulerEntry, SchedulerGroup};
+use crate::stack::overflow;
+use crate::stall::Reporting;
+use crate::task::{JoinHandle, TaskBuilder};
+use crate::{affinity, monitor, switch};
 
 /// A group of user-mode schedulers, by default one per CPU, and the threads they run on.
 ///
@@ -198,7 +27,7 @@ impl RuntimeState {
 /// wait for its own end, so the process is aborted with that message.
 #[derive(Debug)]
 pub struct Runtime {
-    shared: Arc<RuntimeState>,
+    group: Arc<SchedulerGroup>,
     threads: Vec<thread::JoinHandle<()>>,
     monitor: Option<thread::JoinHandle<()>>,
 }
@@ -257,46 +86,52 @@ impl Runtime {
         Body: FnOnce() -> Output + Send + 'static,
         Output: Send + 'static,
     {
-        builder.spawn_in(&self.shared, task::fresh_ids(1).start, 0, body)
+        builder.spawn_in(&self.group, fresh_ids(1).start, 0, body)
     }
 
     pub(crate) fn entries(&self) -> &[SchedulerEntry] {
-        self.shared.entries()
+        self.group.entries()
     }
 
     /// Number of schedulers in this runtime.
     #[must_use]
     pub fn schedulers(&self) -> usize {
-        self.shared.entries().len()
+        self.group.entries().len()
     }
 
     /// How sockets and files are driven here: [`Io::Uring`] or [`Io::Epoll`].
     #[must_use]
     pub fn io_driver(&self) -> Io {
-        self.shared.io
+        self.group.settings.io
     }
 
-    fn start(shared: RuntimeState, cpus: Option<&[u32]>, schedulers: u32) -> Result<Self, Error> {
+    fn start(
+        group: SchedulerGroup,
+        reporting: Option<Reporting>,
+        cpus: Option<&[u32]>,
+        schedulers: u32,
+    ) -> Result<Self, Error> {
         let page = page::page()?;
-        let shared = Arc::new(shared);
+        let group = Arc::new(group);
         let slots: Vec<_> = (0..schedulers)
             .map(|_| SchedulerSlot::take(page))
             .collect::<Result<_, _>>()?;
         let mut entries = Vec::new();
         for (number, slot) in (0..schedulers).zip(&slots) {
-            let scheduler = Scheduler::take(shared.accounting).map_err(|source| Error::Idle {
-                scheduler: number,
-                source,
-            })?;
+            let scheduler =
+                Scheduler::take(group.settings.accounting).map_err(|source| Error::Idle {
+                    scheduler: number,
+                    source,
+                })?;
             entries.push(SchedulerEntry {
                 scheduler,
                 record: slot.record,
                 index: slot.index,
             });
         }
-        shared.entries.set(entries).expect("set here only");
+        group.set_entries(entries);
         let mut runtime = Self {
-            shared,
+            group,
             threads: Vec::new(),
             monitor: None,
         };
@@ -305,7 +140,7 @@ impl Runtime {
             let thread = runtime.start_scheduler(number, slot, cpu)?;
             runtime.threads.push(thread);
         }
-        runtime.monitor = Some(Monitor::start(&runtime.shared)?);
+        runtime.monitor = Some(monitor::start(&runtime.group, reporting)?);
         Ok(runtime)
     }
 
@@ -315,15 +150,15 @@ impl Runtime {
         slot: SchedulerSlot,
         cpu: Option<u32>,
     ) -> Result<thread::JoinHandle<()>, Error> {
-        let shared = self.shared.clone();
-        let scheduler = shared.entries()[number as usize].scheduler;
-        let name = format!("{}-s{number}", shared.name);
+        let group = self.group.clone();
+        let scheduler = group.entries()[number as usize].scheduler;
+        let name = format!("{}-s{number}", group.settings.name);
         let (ready, answer) = mpsc::channel();
-        let body = move || match set_up(scheduler, shared, slot, number, cpu) {
+        let body = move || match set_up(scheduler, group, slot, number, cpu) {
             Ok((thread, _guard)) => {
-                let told = ready.send(Ok(()));
-                debug_assert!(told.is_ok(), "the runtime waits for the answer");
-                hold(scheduler, &thread);
+                let sent = ready.send(Ok(()));
+                debug_assert!(sent.is_ok(), "the runtime waits for the answer");
+                switch::run(scheduler, &thread);
             }
             Err(error) => drop(ready.send(Err(error))),
         };
@@ -344,7 +179,7 @@ impl Runtime {
 /// What the thread of a scheduler does before it runs workers.
 fn set_up(
     scheduler: &'static Scheduler,
-    shared: Arc<RuntimeState>,
+    group: Arc<SchedulerGroup>,
     slot: SchedulerSlot,
     number: u32,
     cpu: Option<u32>,
@@ -357,6 +192,7 @@ fn set_up(
         })?;
     }
     let thread = ThreadSlot::take(page::page()?, thread_kind::SCHEDULER, Some(slot.index))?;
+    let settings = &group.settings;
     let record = slot.record;
     record.scheduler_id.store(number, Ordering::Relaxed);
     record
@@ -364,60 +200,52 @@ fn set_up(
         .store(cpu.map_or(0, |cpu| cpu + 1), Ordering::Relaxed);
     record
         .runtime
-        .store(shared.monitor.number(), Ordering::Relaxed);
+        .store(group.monitor.number(), Ordering::Relaxed);
     record
         .accounting
-        .store(shared.accounting.into(), Ordering::Relaxed);
-    record.io_driver.store(shared.io_driver, Ordering::Relaxed);
-    let quantum = u64::try_from(shared.quantum.as_nanos()).unwrap_or(u64::MAX);
+        .store(settings.accounting.into(), Ordering::Relaxed);
+    record
+        .io_driver
+        .store(settings.io_driver, Ordering::Relaxed);
+    let quantum = u64::try_from(settings.quantum.as_nanos()).unwrap_or(u64::MAX);
     record.quantum_ns.store(quantum, Ordering::Relaxed);
-    let guard = guard_workers(&shared)?;
-    let status = match shared.mode {
+    let guard = guard_workers(&group)?;
+    let attach_worker = switch::attach_worker(settings.mode);
+    let status = match settings.mode {
         Mode::Fiber => scheduler_status::FIBER,
         Mode::Thread => scheduler_status::THREAD,
     };
     // SAFETY: the calling thread is the first to hold it.
-    unsafe { scheduler.init_core(Core::new(shared, slot)) };
+    unsafe { scheduler.init_core(Core::new(group, slot, attach_worker)) };
     record.status.store(status, Ordering::Release);
     Ok((thread, guard))
 }
 
 /// Makes a stack overflow of a worker be reported with the name of its task. In thread mode each
 /// worker's thread does that itself.
-fn guard_workers(shared: &RuntimeState) -> Result<Option<overflow::OverflowGuard>, Error> {
+fn guard_workers(group: &SchedulerGroup) -> Result<Option<overflow::OverflowGuard>, Error> {
     overflow::set_describe(page::describe_worker);
-    if shared.mode == Mode::Thread {
+    if group.settings.mode == Mode::Thread {
         return Ok(None);
     }
     let failed = |source| Error::Thread {
-        name: shared.name.clone(),
+        name: group.settings.name.clone(),
         source,
     };
     overflow::guard_this_thread().map(Some).map_err(failed)
-}
-
-fn hold(scheduler: &'static Scheduler, thread: &ThreadSlot) {
-    // SAFETY: the calling thread holds the scheduler.
-    match unsafe { scheduler.shared() }.mode {
-        Mode::Fiber => fiber::run(scheduler, thread),
-        Mode::Thread => baton::run(scheduler, thread),
-    }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
         crate::fork::refuse_in_child();
         let own = |entry: &SchedulerEntry| entry.scheduler.runs_the_caller();
-        if self.shared.entries().iter().any(own) {
+        if self.group.entries().iter().any(own) {
             crate::last_words::abort(
                 "swtch-fiber: a worker drops the runtime that runs it, and would wait for its own end. \
                  Keep the runtime outside of its tasks.",
             );
         }
-        self.shared.ending.store(true, Ordering::SeqCst);
-        for entry in self.shared.entries() {
-            entry.scheduler.close();
-        }
+        self.group.close();
         let started = self.threads.len();
         for thread in self.threads.drain(..) {
             let ended = thread.join();
@@ -426,15 +254,15 @@ impl Drop for Runtime {
                 "a scheduler's thread catches the panics of its tasks"
             );
         }
-        self.shared.helpers.end();
-        self.shared.monitor.end();
+        self.group.helpers.end();
+        self.group.monitor.end();
         if let Some(monitor) = self.monitor.take() {
             let ended = monitor.join();
             debug_assert!(ended.is_ok(), "the monitor does not panic");
         }
-        for entry in &self.shared.entries()[..started] {
+        for entry in &self.group.entries()[..started] {
             // SAFETY: its thread has ended, no task is left to spawn into it, and `self` is gone.
-            unsafe { entry.scheduler.give_back() };
+            unsafe { entry.scheduler.recycle() };
         }
     }
 }

@@ -16,17 +16,43 @@
 //!
 //! There is no dispatcher thread: scheduler code runs where the last worker stopped. Like the
 //! control blocks of workers, `Scheduler` values are never freed, only reused.
+//!
+//! The files in this folder use only those further down in this list:
+//!
+//! ```text
+//! scheduler, core, tasks, group,     one scheduler and the group it belongs to, which know each
+//!   idle, completion                   other: tasks are routed and stolen
+//! account, events, timers, driver    what the core consists of
+//! waiter, inbox, addresses           how others reach a worker
+//! worker                             a control block; it also names its scheduler, by a pointer
+//! task, mode, deadline, alarm, asleep, load, monitor_sleep
+//! ```
+//!
+//! A scheduler neither makes nor switches its workers, and only keeps what that takes:
+//! [`AttachWorker`] gives a new worker its stack or its thread, and the layers above (`fiber`,
+//! `baton`, `switch`, `park`) make the switch. It does not know who looks for stalls either: the
+//! monitor reads its records and its atomics, and only its sleep is known here.
 
 mod account;
-pub(crate) mod alarm;
+pub(crate) mod addresses;
+mod alarm;
 mod asleep;
+mod completion;
 mod core;
+mod deadline;
+pub(crate) mod driver;
 mod events;
+mod group;
 mod idle;
-pub(crate) mod inbox;
+mod inbox;
 mod load;
+mod mode;
+mod monitor_sleep;
+pub(crate) mod task;
 mod tasks;
 mod timers;
+mod waiter;
+pub(crate) mod worker;
 
 use std::cell::UnsafeCell;
 use std::sync::Mutex;
@@ -34,31 +60,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::atomics::lock;
 use crate::error::JoinError;
-use crate::park::{self, Deadline, Waiter};
-use crate::runtime::{Mode, RuntimeState};
-use crate::worker::{self, WorkerCell};
-use crate::{baton, fiber, fork};
 use alarm::Alarm;
-pub(crate) use core::Core;
+pub(crate) use core::{AttachWorker, Core};
+pub(crate) use deadline::{Deadline, Limit};
+pub(crate) use group::{GroupSettings, SchedulerEntry, SchedulerGroup};
 use inbox::Inbox;
 use load::SchedulerLoad;
+pub(crate) use mode::LeaveKind;
+pub use mode::Mode;
+pub(crate) use monitor_sleep::MonitorSleep;
 use tasks::OpenQueue;
+pub(crate) use waiter::Waiter;
+use worker::{Phase, WorkerCell};
 
 use swtch_observe::clock;
 use swtch_observe::layout::RUN_BITS;
-
-/// How a worker leaves the scheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeaveKind {
-    /// It goes to the tail of the runnable queue.
-    Yield,
-    /// It waits for what its control block says.
-    Suspend,
-    /// It runs on outside of the scheduler.
-    Preemptive,
-    /// The worker's task has ended.
-    Done,
-}
 
 /// A scheduler. The parts that other threads than the holder may touch are atomic or locked.
 #[derive(Debug)]
@@ -88,7 +104,7 @@ unsafe impl Sync for Scheduler {}
 // SAFETY: as above; the holder of a scheduler in fiber mode is one thread from beginning to end.
 unsafe impl Send for Scheduler {}
 
-/// Schedulers that were given back and can be reused.
+/// Schedulers that have ended and can be reused.
 static UNUSED: Mutex<Vec<&'static Scheduler>> = Mutex::new(Vec::new());
 
 impl Scheduler {
@@ -129,7 +145,7 @@ impl Scheduler {
     ///
     /// # Safety
     /// It has no holder any more, all its tasks have ended, and no thread spawns into it.
-    pub(crate) unsafe fn give_back(&'static self) {
+    pub(crate) unsafe fn recycle(&'static self) {
         // SAFETY: by the caller's promise no other code accesses it.
         unsafe { *self.core.get() = None };
         lock(&UNUSED).push(self);
@@ -149,17 +165,18 @@ impl Scheduler {
         // SAFETY: by the caller's promise no other code accesses it.
         let core = unsafe { &mut *self.core.get() };
         core.as_mut()
-            .expect("a scheduler is furnished while it is held")
+            .expect("a scheduler has a core while it is held")
     }
 
-    /// The state that all schedulers of the runtime share.
+    /// The schedulers of its runtime.
     ///
     /// # Safety
     /// The caller holds the scheduler. The reference is valid while a task of the runtime lives. It
     /// points outside of the core, which may be changed meanwhile.
-    pub(crate) unsafe fn shared(&self) -> &RuntimeState {
+    #[inline(always)]
+    pub(crate) unsafe fn group(&self) -> &SchedulerGroup {
         // SAFETY: by the caller's promise.
-        &unsafe { self.core() }.shared
+        &unsafe { self.core() }.group
     }
 
     /// The present time in ticks; 0 without accounting.
@@ -180,40 +197,20 @@ impl Scheduler {
 
     // --- called by workers that run -------------------------------------------------------------
 
-    /// Lets others run before the calling worker goes on.
+    /// Whether nothing else could run, so that a yield of the calling worker is no switch; counts
+    /// that yield.
     #[inline(always)]
-    pub(crate) fn yield_now(&'static self, cell: &'static WorkerCell) {
+    pub(crate) fn reselects(&self, cell: &'static WorkerCell) -> bool {
         // SAFETY: the calling worker holds the scheduler.
         let core = unsafe { self.core() };
-        if core.nobody_runnable()
+        let nothing_else = core.nobody_runnable()
             && self.nothing_to_gather(core)
             && core.timers.is_empty()
-            && core.io.nothing_to_do()
-        {
+            && core.io.nothing_to_do();
+        if nothing_else {
             core.reselect(self, cell);
-        } else {
-            self.leave(cell, LeaveKind::Yield);
         }
-        // Checked after the yield, so that a task that was cancelled while runnable ends when it is
-        // chosen.
-        park::unwind_if_cancelled(cell);
-    }
-
-    /// Blocks the calling worker until its wait is decided.
-    #[inline(always)]
-    pub(crate) fn suspend(&'static self, cell: &'static WorkerCell) {
-        self.leave(cell, LeaveKind::Suspend);
-    }
-
-    /// Gives the scheduler to other workers until this worker is chosen again.
-    #[inline(always)]
-    pub(crate) fn leave(&'static self, cell: &'static WorkerCell, leave: LeaveKind) {
-        fork::refuse_in_child();
-        // SAFETY: the calling worker holds the scheduler.
-        match unsafe { self.core() }.shared.mode {
-            Mode::Fiber => fiber::leave(cell, leave),
-            Mode::Thread => baton::leave(self, cell, leave),
-        }
+        nothing_else
     }
 
     /// Ends the wait of the calling worker at `deadline`, unless it was decided before.
@@ -382,8 +379,9 @@ impl Scheduler {
                 continue;
             };
             flag.store(true, Ordering::SeqCst);
-            if let Some(waiter) = Waiter::of(cell).filter(|_| !cell.wait.is_uncancellable()) {
-                waiter.end(worker::Phase::Cancelled);
+            let waiter = Waiter::of(cell).filter(|_| !cell.wait.is_uncancellable());
+            if waiter.is_some_and(|waiter| waiter.decide(Phase::Cancelled)) {
+                self.wake(cell);
             }
         }
     }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, JoinError};
 use crate::park::WaitOutcome;
+use crate::scheduler::worker;
 use crate::sync::owners::Owners;
+use crate::sync::wait_queue::{Cancelling, WaitQueue};
 use crate::task::{JoinHandle, TaskBuilder, ended_by};
-use crate::wait_queue::{Cancelling, WaitQueue};
 use crate::wait_type::WaitType;
-use crate::worker;
 
 /// Runs `body`, which may start tasks that borrow what lives longer than the call, and waits until
 /// all of them have ended. Like `std::thread::scope`, with tasks instead of threads.
@@ -26,25 +26,25 @@ where
     Body: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Output,
 {
     let scope = Scope {
-        family: Arc::new(ScopeState::new()),
+        state: Arc::new(ScopeState::new()),
         scope: PhantomData,
         env: PhantomData,
     };
-    let family = &*scope.family;
+    let scope_state = &*scope.state;
     let mut result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
     if result.is_ok() {
-        let waited = catch_unwind(AssertUnwindSafe(|| family.wait(Cancelling::Ends)));
+        let waited = catch_unwind(AssertUnwindSafe(|| scope_state.wait(Cancelling::Ends)));
         if let Err(payload) = waited {
             result = Err(payload);
         }
     }
     if result.is_err() {
-        family.cancel();
+        scope_state.cancel();
         // The panic has been caught, so the worker may wait here.
-        family.wait(Cancelling::Waits);
+        scope_state.wait(Cancelling::Waits);
     }
     match result {
-        Ok(_) if family.has_panicked.load(Ordering::Relaxed) => {
+        Ok(_) if scope_state.has_panicked.load(Ordering::Relaxed) => {
             panic!("a task of the scope panicked")
         }
         Ok(output) => output,
@@ -55,7 +55,7 @@ where
 /// Where [`scope`]'s body starts tasks.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    family: Arc<ScopeState>,
+    state: Arc<ScopeState>,
     /// Makes both lifetimes invariant, so neither can be shortened or lengthened.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -127,9 +127,9 @@ impl ScopeState {
 struct LivingTask(Arc<ScopeState>);
 
 impl LivingTask {
-    fn new(family: &Arc<ScopeState>) -> Self {
-        family.living.fetch_add(1, Ordering::Relaxed);
-        Self(family.clone())
+    fn new(scope_state: &Arc<ScopeState>) -> Self {
+        scope_state.living.fetch_add(1, Ordering::Relaxed);
+        Self(scope_state.clone())
     }
 }
 
@@ -143,21 +143,21 @@ impl Drop for LivingTask {
 
 /// The result that a task leaves for its handle.
 #[repr(C)]
-struct Legacy<Output> {
+struct TaskResult<Output> {
     /// The task's id, once it runs. It is the first field, because the monitor reads there which
     /// task a joiner waits for.
     task: AtomicU64,
-    family: Arc<ScopeState>,
+    scope_state: Arc<ScopeState>,
     ended: AtomicBool,
     result: Mutex<Option<Result<Output, JoinError>>>,
-    heir: WaitQueue,
+    joiner: WaitQueue,
 }
 
-impl<Output> Legacy<Output> {
-    fn leave(&self, result: Result<Output, JoinError>) {
+impl<Output> TaskResult<Output> {
+    fn set(&self, result: Result<Output, JoinError>) {
         *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         self.ended.store(true, Ordering::Release);
-        self.heir.signal_all();
+        self.joiner.signal_all();
     }
 
     fn take(&self) -> Result<Output, JoinError> {
@@ -166,14 +166,14 @@ impl<Output> Legacy<Output> {
     }
 }
 
-impl<Output> Drop for Legacy<Output> {
+impl<Output> Drop for TaskResult<Output> {
     fn drop(&mut self) {
         let result = self
             .result
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         if matches!(result, Some(Err(JoinError::Panicked(_)))) {
-            self.family.has_panicked.store(true, Ordering::Relaxed);
+            self.scope_state.has_panicked.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -181,17 +181,17 @@ impl<Output> Drop for Legacy<Output> {
 /// A task of a scope. Its fields are dropped in their order, also when it never runs.
 struct ScopedTask<Body, Output> {
     body: Option<Body>,
-    legacy: LegacyOf<Output>,
+    result: UnsentResult<Output>,
     living: LivingTask,
 }
 
 /// The task's reference to its result: on drop it marks the task as ended in any case.
-struct LegacyOf<Output>(Arc<Legacy<Output>>);
+struct UnsentResult<Output>(Arc<TaskResult<Output>>);
 
-impl<Output> Drop for LegacyOf<Output> {
+impl<Output> Drop for UnsentResult<Output> {
     fn drop(&mut self) {
         if !self.0.ended.load(Ordering::Relaxed) {
-            self.0.leave(Err(JoinError::Cancelled));
+            self.0.set(Err(JoinError::Cancelled));
         }
     }
 }
@@ -199,15 +199,15 @@ impl<Output> Drop for LegacyOf<Output> {
 impl<Body: FnOnce() -> Output, Output> ScopedTask<Body, Output> {
     fn run(mut self) {
         if let Some(body) = self.body.take() {
-            self.legacy
+            self.result
                 .0
                 .task
                 .store(worker::task_here(), Ordering::Relaxed);
-            let family = self.living.0.clone();
-            let named = family.named.add();
+            let scope_state = self.living.0.clone();
+            let named = scope_state.named.add();
             let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
-            family.named.remove(named);
-            self.legacy.0.leave(result);
+            scope_state.named.remove(named);
+            self.result.0.set(result);
         }
     }
 }
@@ -241,17 +241,17 @@ impl<'scope> Scope<'scope, '_> {
         Body: FnOnce() -> Output + Send + 'scope,
         Output: Send + 'scope,
     {
-        let legacy = Arc::new(Legacy {
+        let result = Arc::new(TaskResult {
             task: AtomicU64::new(0),
-            family: self.family.clone(),
+            scope_state: self.state.clone(),
             ended: AtomicBool::new(false),
             result: Mutex::new(None),
-            heir: WaitQueue::new(),
+            joiner: WaitQueue::new(),
         });
         let member = ScopedTask {
             body: Some(body),
-            legacy: LegacyOf(legacy.clone()),
-            living: LivingTask::new(&self.family),
+            result: UnsentResult(result.clone()),
+            living: LivingTask::new(&self.state),
         };
         let work: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || member.run());
         // SAFETY: only the lifetime changes. Whether the closure runs, unwinds, or is dropped
@@ -261,10 +261,10 @@ impl<'scope> Scope<'scope, '_> {
         let work: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(work) };
         let task = builder.spawn(work)?;
         let id = task.id();
-        self.family.add(task);
+        self.state.add(task);
         Ok(ScopedJoinHandle {
             id,
-            legacy,
+            result,
             scope: PhantomData,
         })
     }
@@ -273,7 +273,7 @@ impl<'scope> Scope<'scope, '_> {
 /// A handle to a task of a [`scope`], and to its result. It need not be joined.
 pub struct ScopedJoinHandle<'scope, Output> {
     id: u64,
-    legacy: Arc<Legacy<Output>>,
+    result: Arc<TaskResult<Output>>,
     scope: PhantomData<&'scope ()>,
 }
 
@@ -287,7 +287,7 @@ impl<Output> ScopedJoinHandle<'_, Output> {
     /// Whether the task has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.legacy.ended.load(Ordering::Acquire)
+        self.result.ended.load(Ordering::Acquire)
     }
 
     /// Waits until the task has ended, and takes its result.
@@ -299,13 +299,13 @@ impl<Output> ScopedJoinHandle<'_, Output> {
             return Err(JoinError::Itself);
         }
         let ended = || self.is_finished();
-        let what = (WaitType::JOIN, std::ptr::from_ref(&self.legacy.task).addr());
+        let what = (WaitType::JOIN, std::ptr::from_ref(&self.result.task).addr());
         let wake = self
-            .legacy
-            .heir
+            .result
+            .joiner
             .wait_until(what, None, Cancelling::Ends, ended);
         debug_assert_eq!(wake, WaitOutcome::Signalled, "it has no deadline");
-        self.legacy.take()
+        self.result.take()
     }
 }
 

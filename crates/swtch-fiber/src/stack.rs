@@ -29,7 +29,6 @@
 //! such handlers.
 
 mod alternate;
-mod error;
 mod geometry;
 mod guards;
 mod memory;
@@ -40,7 +39,6 @@ mod shadow;
 mod slab;
 mod threads;
 
-pub use error::StackError;
 pub use geometry::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE};
 pub use guards::Guards;
 pub(crate) use memory::bytes_used;

@@ -25,7 +25,6 @@ mod evidence;
 mod holder;
 mod memory;
 pub(crate) mod outside;
-pub(crate) mod places;
 pub(crate) mod records;
 mod report;
 mod unwind;
@@ -39,7 +38,7 @@ pub use evidence::Call;
 #[doc(hidden)]
 pub use holder::waited_at;
 pub use report::{LockHolder, Stall, StalledWorker};
-pub(crate) use report::{Reporter, write};
+pub(crate) use report::{Reporter, Reporting, write};
 pub(crate) use verdict::SchedulerDuty;
 pub use verdict::{Numbers, StallVerdict};
 pub(crate) use watch::ProgressWatch;

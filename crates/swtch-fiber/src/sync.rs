@@ -40,6 +40,7 @@ mod permits;
 mod raw_mutex;
 mod rwlock;
 mod semaphore;
+pub(crate) mod wait_queue;
 
 pub use barrier::{Barrier, BarrierWait};
 pub use condvar::Condvar;

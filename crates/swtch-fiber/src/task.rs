@@ -2,11 +2,10 @@
 
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use swtch_observe::clock;
@@ -14,53 +13,10 @@ use swtch_observe::clock;
 use crate::error::{Error, JoinError, Panic};
 use crate::pair::{PairOwner, pair};
 use crate::park::{self, Cancelled, Deadline, WaitOutcome, Waiter};
-use crate::runtime::RuntimeState;
+use crate::scheduler::SchedulerGroup;
+use crate::scheduler::task::{ErasedClosure, Task};
+use crate::scheduler::worker::{self, Phase, WorkerCell};
 use crate::wait_type::WaitType;
-use crate::worker::{self, Phase, WorkerCell};
-
-/// The next id of a task: from 1, never reused in this process.
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-
-/// Reserves ids for the next tasks of one spawner.
-pub(crate) fn fresh_ids(count: u64) -> Range<u64> {
-    let first = NEXT_ID.fetch_add(count, Ordering::Relaxed);
-    first..first + count
-}
-
-/// A task that waits for a worker.
-pub(crate) struct Task {
-    pub(crate) id: u64,
-    pub(crate) parent: u64,
-    pub(crate) name: Option<Arc<str>>,
-    pub(crate) queued_ticks: u64,
-    /// It was asked to run on one scheduler: no other may steal it.
-    pub(crate) placed: bool,
-    work: PairOwner<dyn ErasedClosure>,
-}
-
-impl std::fmt::Debug for Task {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Task")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A closure with its result, without their types.
-trait ErasedClosure: Send + Sync {
-    /// Runs the closure; never unwinds.
-    ///
-    /// # Safety
-    /// Called once at most, and not after [`ErasedClosure::abandon`].
-    unsafe fn run(&self);
-    /// Ends the task without running it.
-    ///
-    /// # Safety
-    /// Called once at most, and not after [`ErasedClosure::run`].
-    unsafe fn abandon(&self, why: JoinError);
-    fn control(&self) -> &Control;
-}
 
 /// The part of a task that does not depend on its types. It begins with the task's id: a joiner's
 /// wait resource is this address, and the monitor reads there which task it waits for.
@@ -92,6 +48,8 @@ const DONE: u32 = 2;
 // that ends the task after it has swapped AWAITED for DONE: the state hands it over.
 unsafe impl Sync for Control {}
 
+/// The task as the scheduler runs it. Reports of stalls find the root of a task by the name of this
+/// module (`stall/backtrace.rs`).
 struct Packet<Body, Output> {
     control: Control,
     /// Taken by the thread that runs or abandons the task: the one owner of its [`Task`].
@@ -130,19 +88,36 @@ impl<Body, Output> Packet<Body, Output> {
     }
 }
 
+impl<Body: FnOnce() -> Output, Output> Packet<Body, Output> {
+    /// # Safety
+    /// The caller owns the task, and the calling worker runs it.
+    unsafe fn run_body(&self) {
+        // SAFETY: by the caller's promise.
+        let Some(body) = (unsafe { self.take_body() }) else {
+            return;
+        };
+        let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
+        // SAFETY: by the caller's promise.
+        unsafe { self.finish(result) };
+    }
+}
+
 impl<Body, Output> ErasedClosure for Packet<Body, Output>
 where
     Body: FnOnce() -> Output + Send,
     Output: Send,
 {
     unsafe fn run(&self) {
-        // SAFETY: by the caller's promise.
-        let Some(body) = (unsafe { self.take_body() }) else {
-            return;
-        };
-        let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
-        // SAFETY: as above.
-        unsafe { self.finish(result) };
+        let cell = worker::current().expect("a worker runs it");
+        if self.control.starts_on(cell) {
+            // SAFETY: by the caller's promise.
+            unsafe { self.run_body() };
+        } else {
+            // SAFETY: by the caller's promise.
+            unsafe { self.abandon(JoinError::Cancelled) };
+        }
+        // SAFETY: the calling worker runs, and is on the same thread as before.
+        unsafe { cell.own() }.cancel = ptr::null();
     }
 
     unsafe fn abandon(&self, why: JoinError) {
@@ -154,8 +129,8 @@ where
         unsafe { self.finish(Err(dropped.err().map_or(why, panicked))) };
     }
 
-    fn control(&self) -> &Control {
-        &self.control
+    fn cancel(&self) {
+        self.control.cancel();
     }
 }
 
@@ -172,65 +147,6 @@ pub(crate) fn ended_by(payload: Box<dyn Any + Send>) -> JoinError {
     }
 }
 
-/// A task that has a worker. The worker's record has its id and name, so this can be small.
-pub(crate) struct BoundTask(PairOwner<dyn ErasedClosure>);
-
-impl std::fmt::Debug for BoundTask {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("BoundTask")
-    }
-}
-
-impl BoundTask {
-    /// Runs the task on the calling worker, until it ends.
-    pub(crate) fn run(self, cell: &'static WorkerCell) {
-        let control = self.0.control();
-        control
-            .worker
-            .store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
-        // SAFETY: the calling worker runs.
-        unsafe { cell.own() }.cancel = &raw const control.cancel;
-        if control.cancel.load(Ordering::SeqCst) {
-            // SAFETY: `self` is the one owner of the task, and gone afterwards.
-            unsafe { self.0.abandon(JoinError::Cancelled) };
-        } else {
-            // SAFETY: as above.
-            unsafe { self.0.run() };
-        }
-        // SAFETY: as above; the worker is on the same thread as before.
-        unsafe { cell.own() }.cancel = ptr::null();
-        self.let_go();
-    }
-
-    /// Drops this owner. Without a handle that drops the result, whose destructor is code of the
-    /// program as well.
-    fn let_go(self) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.0))) {
-            // Dropping a payload could panic again, without end, so it is leaked.
-            std::mem::forget(payload);
-        }
-    }
-
-    /// Asks the task to end before it begins.
-    pub(crate) fn cancel(&self) {
-        self.0.control().cancel();
-    }
-}
-
-impl Task {
-    /// Converts a task that has got its worker.
-    pub(crate) fn bound(self) -> BoundTask {
-        BoundTask(self.work)
-    }
-
-    /// Ends the task without running it.
-    pub(crate) fn abandon(self, why: JoinError) {
-        // SAFETY: `self` is the one owner of the task, and gone afterwards.
-        unsafe { self.work.abandon(why) };
-        self.bound().let_go();
-    }
-}
-
 impl Control {
     fn new(task: u64) -> Self {
         Self {
@@ -240,6 +156,15 @@ impl Control {
             worker: AtomicPtr::new(ptr::null_mut()),
             joiner: UnsafeCell::new(None),
         }
+    }
+
+    /// Notes that the task runs on the calling worker. False when it was cancelled before.
+    fn starts_on(&self, cell: &'static WorkerCell) -> bool {
+        self.worker
+            .store(ptr::from_ref(cell).cast_mut(), Ordering::Release);
+        // SAFETY: the calling worker runs.
+        unsafe { cell.own() }.cancel = &raw const self.cancel;
+        !self.cancel.load(Ordering::SeqCst)
     }
 
     fn is_done(&self) -> bool {
@@ -468,13 +393,13 @@ impl TaskBuilder {
         // SAFETY: the calling worker holds the scheduler.
         let id = unsafe { scheduler.core() }.next_task_id();
         // SAFETY: as above; queueing a task needs another part of it.
-        let shared = unsafe { scheduler.shared() };
-        self.spawn_in(shared, id, parent, body)
+        let group = unsafe { scheduler.group() };
+        self.spawn_in(group, id, parent, body)
     }
 
     pub(crate) fn spawn_in<Body, Output>(
         self,
-        shared: &RuntimeState,
+        group: &SchedulerGroup,
         id: u64,
         parent: u64,
         body: Body,
@@ -483,24 +408,28 @@ impl TaskBuilder {
         Body: FnOnce() -> Output + Send + 'static,
         Output: Send + 'static,
     {
-        let (work, packet) = pair(Packet {
+        let (closure, packet) = pair(Packet {
             control: Control::new(id),
             body: UnsafeCell::new(Some(body)),
             result: UnsafeCell::new(None),
         });
         // SAFETY: it is the coercion.
-        let work: PairOwner<dyn ErasedClosure> = unsafe { work.unsized_by(|packet| packet) };
+        let closure: PairOwner<dyn ErasedClosure> = unsafe { closure.unsized_by(|packet| packet) };
         // SAFETY: it is the coercion.
         let packet: PairOwner<dyn Joinable<Output>> = unsafe { packet.unsized_by(|packet| packet) };
         let task = Task {
             id,
             parent,
             name: self.name,
-            queued_ticks: if shared.accounting { clock::ticks() } else { 0 },
+            queued_ticks: if group.settings.accounting {
+                clock::ticks()
+            } else {
+                0
+            },
             placed: self.scheduler.is_some(),
-            work,
+            closure,
         };
-        shared.enqueue(task, self.scheduler)?;
+        group.enqueue(task, self.scheduler)?;
         Ok(JoinHandle { id, packet })
     }
 }

@@ -1,17 +1,15 @@
 //! The wait types: a small closed list, and the names that programs add.
 //!
 //! The names are those of SQL Server's wait types where the meaning is the same
-//! (`sys.dm_os_wait_stats`), otherwise the name of our own primitive.
+//! (`sys.dm_os_wait_stats`), otherwise the name of our own primitive. `page::wait_type_names` shows
+//! them to observers.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use swtch_observe::layout::WAIT_TYPES;
-use swtch_observe::names;
 
+use crate::atomics::lock;
 use crate::error::Error;
-
-use crate::page;
 
 /// What a worker waits for. Built-in types are constants; [`WaitType::named`] makes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,18 +55,19 @@ impl Default for WaitType {
 }
 
 impl WaitType {
-    /// The wait type called `name`, made if it does not exist. A name that begins with
-    /// `PREEMPTIVE_` is customary for [`preemptive`](crate::preemptive) sections.
+    /// The wait type called `name`, added to the names if it does not exist. `was_added` gets the
+    /// number of a new one, while no other can be added.
     ///
     /// # Errors
     /// [`Error::TooManyWaitTypes`] when all numbers are taken.
-    pub fn named(name: &'static str) -> Result<Self, Error> {
+    pub(crate) fn known_or_added(
+        name: &'static str,
+        was_added: impl FnOnce(usize),
+    ) -> Result<Self, Error> {
         if let Some(number) = BUILT_IN.iter().position(|built_in| *built_in == name) {
             return Ok(Self::numbered(number));
         }
-        let mut added = ADDED
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut added = lock(&ADDED);
         if let Some(place) = added.iter().position(|known| *known == name) {
             return Ok(Self::numbered(BUILT_IN.len() + place));
         }
@@ -80,9 +79,7 @@ impl WaitType {
             });
         }
         added.push(name);
-        if let Some(page) = page::page_if_there() {
-            publish(page, number, name);
-        }
+        was_added(number);
         Ok(Self::numbered(number))
     }
 
@@ -93,10 +90,7 @@ impl WaitType {
         if let Some(name) = BUILT_IN.get(number) {
             return name;
         }
-        let added = ADDED
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        added
+        lock(&ADDED)
             .get(number - BUILT_IN.len())
             .copied()
             .unwrap_or("UNKNOWN")
@@ -121,21 +115,14 @@ impl WaitType {
     }
 }
 
-/// Writes all names known so far into a page that is being set up.
-pub(crate) fn publish_all(page: &page::WritablePage) {
-    let added = ADDED
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    for (number, name) in BUILT_IN.iter().chain(added.iter()).enumerate() {
-        publish(page, number, name);
-    }
-}
-
-fn publish(page: &page::WritablePage, number: usize, name: &str) {
-    names::store(&page.wait_type_name(number).bytes, name);
-    let used = &page.header().wait_type_names.used;
-    let count = u32::try_from(number + 1).expect("there are at most 128 wait types");
-    used.store(used.load(Ordering::Relaxed).max(count), Ordering::Release);
+/// Calls `visit` with each number and name known so far, in the order of the numbers.
+pub(crate) fn for_each_name(visit: impl FnMut((usize, &&'static str))) {
+    let added = lock(&ADDED);
+    BUILT_IN
+        .iter()
+        .chain(added.iter())
+        .enumerate()
+        .for_each(visit);
 }
 
 #[cfg(test)]

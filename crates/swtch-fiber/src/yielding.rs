@@ -7,7 +7,9 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::worker;
+use crate::scheduler::worker::{self, WorkerCell};
+use crate::scheduler::{LeaveKind, Scheduler};
+use crate::{park, switch};
 
 /// Lets other runnable workers of this scheduler run first. If there are none, the worker continues
 /// at once: that counts as a yield, not as a context switch.
@@ -16,7 +18,7 @@ use crate::worker;
 #[inline(always)]
 pub fn yield_now() {
     match worker::current().and_then(|cell| Some((cell, cell.scheduler()?))) {
-        Some((cell, scheduler)) => scheduler.yield_now(cell),
+        Some((cell, scheduler)) => yield_to_others(scheduler, cell),
         None => std::thread::yield_now(),
     }
 }
@@ -34,6 +36,16 @@ pub fn check_quantum() -> bool {
     if !scheduler.need_yield.load(Ordering::Relaxed) {
         return false;
     }
-    scheduler.yield_now(cell);
+    yield_to_others(scheduler, cell);
     true
+}
+
+#[inline(always)]
+fn yield_to_others(scheduler: &'static Scheduler, cell: &'static WorkerCell) {
+    if !scheduler.reselects(cell) {
+        switch::leave(scheduler, cell, LeaveKind::Yield);
+    }
+    // Checked after the yield, so that a task that was cancelled while runnable ends when it is
+    // chosen.
+    park::unwind_if_cancelled(cell);
 }

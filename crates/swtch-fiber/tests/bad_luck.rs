@@ -122,8 +122,8 @@ fn a_wait_in_a_destructor_that_runs_in_a_panic_ends_the_process_with_the_reason(
 /// In thread mode each worker has a panic count of its own, so waiting is allowed.
 #[test]
 fn in_thread_mode_a_destructor_may_wait_in_a_panic() {
-    struct Waits;
-    impl Drop for Waits {
+    struct WaitsWhenDropped;
+    impl Drop for WaitsWhenDropped {
         fn drop(&mut self) {
             sleep(Duration::from_millis(1));
         }
@@ -134,7 +134,7 @@ fn in_thread_mode_a_destructor_may_wait_in_a_panic() {
         .build()
         .expect("a runtime");
     let ended = runtime.run(|| {
-        let _waits = Waits;
+        let _waits = WaitsWhenDropped;
         panic!("meant");
     });
     assert!(matches!(ended, Err(JoinError::Panicked(_))));

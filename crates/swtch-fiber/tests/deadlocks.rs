@@ -46,15 +46,15 @@ fn busy(mode: Mode) -> (Runtime, mpsc::Receiver<Deadlock>) {
 
 /// The tasks of a cycle with what each blocker has to do, in the order of names.
 fn members(deadlock: &Deadlock) -> Vec<(String, BlockedOn)> {
-    let Deadlock::Cycle(circle) = deadlock else {
+    let Deadlock::Cycle(cycle) = deadlock else {
         panic!("{deadlock}");
     };
-    let next = circle.iter().cycle().skip(1);
-    let mut members: Vec<_> = circle
+    let next = cycle.iter().cycle().skip(1);
+    let mut members: Vec<_> = cycle
         .iter()
         .zip(next)
         .map(|(waiting, next)| {
-            let blocker = waiting.blocker.as_ref().expect("in a circle");
+            let blocker = waiting.blocker.as_ref().expect("in a cycle");
             assert_eq!(blocker.task, next.task, "{deadlock}");
             (waiting.task.clone(), blocker.has_to)
         })
@@ -65,7 +65,7 @@ fn members(deadlock: &Deadlock) -> Vec<(String, BlockedOn)> {
 
 /// Runs `program` beside a task that sleeps and runs, in both modes. The cycle must be this one,
 /// and must be reported once.
-fn assert_circle(expected: &[(&str, BlockedOn)], program: fn()) {
+fn assert_cycle(expected: &[(&str, BlockedOn)], program: fn()) {
     for mode in MODES {
         let (runtime, deadlocks) = busy(mode);
         // As a task, which keeps the scheduler: otherwise the first may end before the second
@@ -94,9 +94,9 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
 
 /// The classic case: two locks in two orders, while others sleep and run.
 #[test]
-fn two_mutexes_in_two_orders_are_a_circle() {
+fn two_mutexes_in_two_orders_are_a_cycle() {
     let expected = [("left", BlockedOn::Unlock), ("right", BlockedOn::Unlock)];
-    assert_circle(&expected, || {
+    assert_cycle(&expected, || {
         let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
         for (first, name) in ["left", "right"].into_iter().enumerate() {
             let locks = locks.clone();
@@ -111,9 +111,9 @@ fn two_mutexes_in_two_orders_are_a_circle() {
 
 /// Two tasks that have each other's handle.
 #[test]
-fn two_tasks_that_join_each_other_are_a_circle() {
+fn two_tasks_that_join_each_other_are_a_cycle() {
     let expected = [("left", BlockedOn::End), ("right", BlockedOn::End)];
-    assert_circle(&expected, || {
+    assert_cycle(&expected, || {
         let (to_left, from_right) = channel::unbounded::<JoinHandle<()>>();
         let (to_right, from_left) = channel::unbounded::<JoinHandle<()>>();
         let left = start("left", move || drop(from_right.recv().unwrap().join()));
@@ -125,13 +125,13 @@ fn two_tasks_that_join_each_other_are_a_circle() {
 
 /// The holder of a lock joins a task that wants the lock; it is held by readers or by a writer.
 #[test]
-fn a_circle_may_be_of_several_kinds() {
+fn a_cycle_may_be_of_several_kinds() {
     let expected = [
         ("joiner", BlockedOn::End),
         ("reader", BlockedOn::Unlock),
         ("writer", BlockedOn::Unlock),
     ];
-    assert_circle(&expected, || {
+    assert_cycle(&expected, || {
         let mutex = Arc::new(Mutex::new(()));
         let lock = Arc::new(RwLock::new(()));
         let (theirs, wanted) = (mutex.clone(), lock.clone());
@@ -159,12 +159,12 @@ fn a_circle_may_be_of_several_kinds() {
 
 /// A writer waits between two read locks of one task: the case that the docs of `RwLock` warn of.
 #[test]
-fn a_second_read_lock_behind_a_writer_is_a_circle() {
+fn a_second_read_lock_behind_a_writer_is_a_cycle() {
     let expected = [
         ("reader", BlockedOn::GoFirst),
         ("writer", BlockedOn::Unlock),
     ];
-    assert_circle(&expected, || {
+    assert_cycle(&expected, || {
         let lock = Arc::new(RwLock::new(()));
         let theirs = lock.clone();
         start("reader", move || {
@@ -181,7 +181,7 @@ fn a_second_read_lock_behind_a_writer_is_a_circle() {
 
 /// A scope waits for all of its tasks, so one that needs what its parent holds is enough.
 #[test]
-fn a_scope_that_holds_what_its_task_wants_is_a_circle() {
+fn a_scope_that_holds_what_its_task_wants_is_a_cycle() {
     let expected = [("#", BlockedOn::Unlock), ("parent", BlockedOn::End)];
     for by_handle in [false, true] {
         let (runtime, deadlocks) = busy(Mode::Fiber);
@@ -207,18 +207,18 @@ fn a_scope_that_holds_what_its_task_wants_is_a_circle() {
 
 /// This can be detected at once, so it is an error and no deadlock.
 #[test]
-fn a_task_that_joins_itself_is_told() {
+fn a_task_that_joins_itself_gets_an_error() {
     for mode in MODES {
         let (runtime, _deadlocks) = busy(mode);
         let (send, receive) = channel::unbounded::<JoinHandle<()>>();
-        let (tell, told) = mpsc::channel();
+        let (send_result, results) = mpsc::channel();
         let task = runtime.spawn(move || {
             let own = receive.recv().unwrap();
-            tell.send(own.join()).unwrap();
+            send_result.send(own.join()).unwrap();
         });
         send.send(task.unwrap()).unwrap();
-        let told = told.recv_timeout(PATIENCE).unwrap();
-        assert!(matches!(told, Err(JoinError::Itself)), "{told:?}");
+        let result = results.recv_timeout(PATIENCE).unwrap();
+        assert!(matches!(result, Err(JoinError::Itself)), "{result:?}");
     }
 }
 
@@ -298,8 +298,8 @@ fn play_until_it_is_over(mode: Mode, body: fn()) {
 /// All workers wait, and the thread that started them waits for their end. Nothing can wake them,
 /// which is reported by default, once, with what each waits for.
 #[test]
-fn all_waiting_with_nobody_left_is_told_on_standard_error() {
-    const NAME: &str = "all_waiting_with_nobody_left_is_told_on_standard_error";
+fn all_waiting_with_nobody_left_is_reported_on_standard_error() {
+    const NAME: &str = "all_waiting_with_nobody_left_is_reported_on_standard_error";
     if is_child(NAME) {
         play_until_it_is_over(Mode::Fiber, || {
             let holder = start("holder", || {
@@ -327,8 +327,8 @@ fn all_waiting_with_nobody_left_is_told_on_standard_error() {
 
 /// In thread mode the threads of workers wait in the kernel too.
 #[test]
-fn all_waiting_in_thread_mode_is_told() {
-    const NAME: &str = "all_waiting_in_thread_mode_is_told";
+fn all_waiting_in_thread_mode_is_reported() {
+    const NAME: &str = "all_waiting_in_thread_mode_is_reported";
     if is_child(NAME) {
         play_until_it_is_over(Mode::Thread, || {
             let (_send, receive) = channel::unbounded::<()>();
@@ -361,8 +361,8 @@ fn a_task_without_a_worker_is_part_of_the_report() {
 /// Each of these could wake a worker: a sleeper, a preemptive section, a socket, a thread that
 /// sleeps, a thread in a system call, another runtime.
 #[test]
-fn all_waiting_while_somebody_could_wake_them_is_not_told() {
-    const NAME: &str = "all_waiting_while_somebody_could_wake_them_is_not_told";
+fn all_waiting_while_somebody_could_wake_them_is_not_reported() {
+    const NAME: &str = "all_waiting_while_somebody_could_wake_them_is_not_reported";
     let others: [(&str, fn()); 6] = [
         ("sleeper", || {
             spawn(|| sleep(Duration::from_secs(3600))).unwrap();

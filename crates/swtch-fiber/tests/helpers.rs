@@ -50,7 +50,7 @@ fn helpers(name: &str) -> usize {
 fn sections(task_name: &str) -> (usize, usize) {
     let page = Page::of_process(std::process::id()).expect("a runtime lives");
     let snapshot = page.snapshot().expect("it is old enough");
-    let ours = |row: &&swtch_fiber::observe::WaitingRow| row.name.as_deref() == Some(task_name);
+    let ours = |row: &&swtch_fiber::observe::CurrentWait| row.name.as_deref() == Some(task_name);
     let waiting: Vec<_> = snapshot.waiting_tasks().collect();
     let scheduler = waiting.iter().find(ours).and_then(|row| row.scheduler);
     let queued = snapshot
@@ -105,7 +105,7 @@ fn five_thousand_sections_take_no_more_threads_than_there_may_be() {
 
 /// The running sections wait for one that waits for a thread. Formerly this hung without a report.
 #[test]
-fn sections_that_need_more_threads_than_there_may_be_are_told() {
+fn sections_that_need_more_threads_than_there_may_be_are_reported() {
     let (send, deadlocks) = mpsc::channel();
     let runtime = Runtime::builder()
         .schedulers(1)

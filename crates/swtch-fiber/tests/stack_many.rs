@@ -11,7 +11,7 @@ use std::process::Command;
 use corosensei::{Coroutine, Yielder};
 use swtch_fiber::internals::{DEFAULT_STACK_SIZE, Guards, PooledStack, StackPool, overflow};
 
-const PLAY: &str = "STACK_MANY_PLAY";
+const CASE: &str = "STACK_MANY_CASE";
 const WORKERS: usize = 100_000;
 const OVERFLOWING: u32 = 54_321;
 
@@ -53,7 +53,7 @@ fn mappings() -> usize {
 }
 
 /// Suspends all workers, prints what they cost, and lets one of them overflow its stack.
-fn play_many() {
+fn many() {
     let _guard = overflow::guard_this_thread().unwrap();
     let pool = StackPool::of_size(DEFAULT_STACK_SIZE).unwrap();
     let mut workers: Vec<Worker> = Vec::with_capacity(WORKERS);
@@ -75,7 +75,7 @@ fn play_many() {
 
 /// Limits the address space to a quarter of a gigabyte more than it has, and takes stacks until
 /// that is used up.
-fn play_out_of_address_space() {
+fn out_of_address_space() {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
     let most = pages * 4096 + (256 << 20);
@@ -107,21 +107,21 @@ fn take_until_refused(pool: &'static StackPool) {
 /// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
-    match std::env::var(PLAY).as_deref() {
-        Ok("many") => play_many(),
+    match std::env::var(CASE).as_deref() {
+        Ok("many") => many(),
         Ok("out of mappings") => take_until_refused(
             StackPool::with_guards(DEFAULT_STACK_SIZE, Guards::Mappings).unwrap(),
         ),
-        Ok("out of address space") => play_out_of_address_space(),
+        Ok("out of address space") => out_of_address_space(),
         _ => {}
     }
 }
 
 /// How the child ended, and its output on both streams.
-fn played(name: &str) -> (Option<i32>, String, String) {
+fn run_case(name: &str) -> (Option<i32>, String, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-        .env(PLAY, name)
+        .env(CASE, name)
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -150,7 +150,7 @@ fn a_hundred_thousand_workers_are_small_few_mappings_and_guarded() {
             "this kernel has no guard markers: 32,000 stacks are all that it can guard"
         );
     }
-    let (signal, said, last_words) = played("many");
+    let (signal, said, last_words) = run_case("many");
     println!("{said}");
     let bytes: usize = line(&said, "bytes_each").parse().unwrap();
     let mappings: usize = line(&said, "mappings_more").parse().unwrap();
@@ -167,7 +167,7 @@ fn a_hundred_thousand_workers_are_small_few_mappings_and_guarded() {
 /// Running out of mappings is an error that explains itself, and the pool goes on.
 #[test]
 fn running_out_of_mappings_is_an_error_with_a_remedy() {
-    let (signal, said, last_words) = played("out of mappings");
+    let (signal, said, last_words) = run_case("out of mappings");
     assert_eq!(signal, None, "{last_words}");
     let refusal = line(&said, "refusal");
     println!("{refusal}");
@@ -182,7 +182,7 @@ fn running_out_of_mappings_is_an_error_with_a_remedy() {
 /// If large slabs no longer fit, smaller ones use the rest; then it is an error as well.
 #[test]
 fn running_out_of_address_space_is_an_error_with_a_remedy() {
-    let (signal, said, last_words) = played("out of address space");
+    let (signal, said, last_words) = run_case("out of address space");
     assert_eq!(signal, None, "{last_words}");
     let refusal = line(&said, "refusal");
     println!("{refusal}");

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::panic;
 
-use child::lived_through;
+use child::run_case;
 use corosensei::{Coroutine, Yielder};
 use swtch_fiber::internals::{
     DEFAULT_STACK_SIZE, Guards, SMALLEST_STACK_SIZE, StackPool, overflow,
@@ -63,7 +63,7 @@ fn install(handler: libc::sighandler_t) {
     unsafe { libc::signal(libc::SIGSEGV, handler) };
 }
 
-fn play(name: &str) {
+fn run(name: &str) {
     match name {
         "coroutine" => {
             overflow::set_describe(describe);
@@ -129,22 +129,22 @@ fn play(name: &str) {
             install(leave_with_42 as *const () as usize);
             coroutine_that(Guards::of_this_kernel(), 22, write_to_null);
         }
-        other => panic!("no play {other}"),
+        other => panic!("no case {other}"),
     }
 }
 
 /// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
-    if let Some(name) = child::play() {
-        play(&name);
+    if let Some(name) = child::case() {
+        run(&name);
     }
 }
 
 /// Never a silent SIGSEGV: the message tells whose stack, how large, and what to do.
 #[test]
 fn overflow_of_a_coroutine_names_its_task_and_aborts() {
-    let (output, said) = lived_through("coroutine");
+    let (output, said) = run_case("coroutine");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
         said.contains("task \"sum of 17\" has overflowed its stack of"),
@@ -157,7 +157,7 @@ fn overflow_of_a_coroutine_names_its_task_and_aborts() {
 /// scheduler that knows names, the message has the worker's number.
 #[test]
 fn overflow_into_an_mprotect_guard_names_the_worker() {
-    let (output, said) = lived_through("mprotect");
+    let (output, said) = run_case("mprotect");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
         said.contains("worker 18 has overflowed its stack"),
@@ -170,7 +170,7 @@ fn overflow_into_an_mprotect_guard_names_the_worker() {
 #[test]
 fn overflow_in_locked_memory_names_the_worker() {
     if Guards::of_this_kernel() == Guards::Markers {
-        let (output, said) = lived_through("locked");
+        let (output, said) = run_case("locked");
         let may_lock = !String::from_utf8_lossy(&output.stdout).contains("may not lock memory");
         assert_eq!(output.status.signal().is_some(), may_lock, "{said}");
         assert_eq!(
@@ -185,7 +185,7 @@ fn overflow_in_locked_memory_names_the_worker() {
 /// panic of a process, which reads debug information to print its location.
 #[test]
 fn smallest_stack_holds_a_panic_with_its_backtrace() {
-    let (output, said) = lived_through("smallest");
+    let (output, said) = run_case("smallest");
     assert!(output.status.success(), "{said}");
     assert!(
         said.contains("on a small stack") && said.contains("stack backtrace"),
@@ -195,8 +195,8 @@ fn smallest_stack_holds_a_panic_with_its_backtrace() {
 
 /// Rust's library has its own message for threads, although our handler comes first.
 #[test]
-fn overflow_of_an_ordinary_thread_is_still_told_by_rust() {
-    let (output, said) = lived_through("thread");
+fn overflow_of_an_ordinary_thread_is_still_reported_by_rust() {
+    let (output, said) = run_case("thread");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
         said.contains("thread 'plain'") && said.contains("has overflowed its stack"),
@@ -209,7 +209,7 @@ fn overflow_of_an_ordinary_thread_is_still_told_by_rust() {
 #[test]
 fn other_faults_keep_their_default_action() {
     for name in ["null", "default", "ignored", "sent"] {
-        let (output, said) = lived_through(name);
+        let (output, said) = run_case(name);
         assert_eq!(
             output.status.signal(),
             Some(libc::SIGSEGV),
@@ -222,7 +222,7 @@ fn other_faults_keep_their_default_action() {
 /// A crash reporter that was installed before us must keep working.
 #[test]
 fn other_faults_reach_the_handler_installed_before() {
-    let (output, said) = lived_through("plain handler");
+    let (output, said) = run_case("plain handler");
     assert_eq!(output.status.code(), Some(42), "{said}");
 }
 
@@ -230,7 +230,7 @@ fn other_faults_reach_the_handler_installed_before() {
 /// wrong.
 #[test]
 fn stray_access_to_a_guard_is_not_called_an_overflow() {
-    let (output, said) = lived_through("stray");
+    let (output, said) = run_case("stray");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
         said.contains("worker 20: something else touched the guard"),

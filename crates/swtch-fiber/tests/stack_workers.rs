@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use child::lived_through;
+use child::run_case;
 use swtch_fiber::internals::Guards;
 use swtch_fiber::observe::Page;
 use swtch_fiber::{Error, Mode, Runtime, TaskBuilder, WaitType, preemptive, sleep, yield_now};
@@ -98,7 +98,7 @@ fn resident() -> usize {
 }
 
 /// All workers sleep; one of them wakes up and overflows its stack.
-fn play_many() {
+fn many() {
     let runtime = Runtime::builder()
         .schedulers(1)
         .workers(WORKERS + 1)
@@ -135,9 +135,9 @@ fn play_many() {
     runtime.run(body).unwrap();
 }
 
-fn play(name: &str) {
+fn run(name: &str) {
     match name {
-        "many" => play_many(),
+        "many" => many(),
         "overflow" => {
             let task = TaskBuilder::new().name("endless\nsum");
             let runtime = runtime();
@@ -190,15 +190,15 @@ fn play(name: &str) {
             assert_eq!(ends, 0, "a child that ends by itself is left alone");
             assert!(libc::WIFSIGNALED(yields) && libc::WTERMSIG(yields) == libc::SIGABRT);
         }
-        other => panic!("no play {other}"),
+        other => panic!("no case {other}"),
     }
 }
 
 /// Entry point for children; does nothing in the program that starts them.
 #[test]
 fn child() {
-    if let Some(name) = child::play() {
-        play(&name);
+    if let Some(name) = child::case() {
+        run(&name);
     }
 }
 
@@ -206,7 +206,7 @@ fn child() {
 /// own.
 #[test]
 fn overflow_of_a_worker_names_its_task() {
-    let (output, said) = lived_through("overflow");
+    let (output, said) = run_case("overflow");
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
     assert!(
         said.contains("\"endless\\nsum\" (worker 0) has overflowed its stack of 64 KiB"),
@@ -218,7 +218,7 @@ fn overflow_of_a_worker_names_its_task() {
 /// case, with the size that was asked for.
 #[test]
 fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
-    for (play, words) in [
+    for (case, words) in [
         (
             "thread",
             "\"endless thread\" (worker 0) has overflowed its stack of 256 KiB",
@@ -228,7 +228,7 @@ fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
             "\"endless section\" (worker 0), in a preemptive section, has overflowed its stack of",
         ),
     ] {
-        let (output, said) = lived_through(play);
+        let (output, said) = run_case(case);
         assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
         assert!(said.contains(words), "{said}");
     }
@@ -238,7 +238,7 @@ fn overflow_of_a_thread_that_runs_a_task_names_the_task() {
 /// handlers, once.
 #[test]
 fn a_handler_that_would_run_on_small_stacks_is_warned_of() {
-    let (output, said) = lived_through("handlers");
+    let (output, said) = run_case("handlers");
     assert!(output.status.success(), "{said}");
     let (before, after) = said.split_once("now").unwrap();
     assert!(!before.contains("SA_ONSTACK"), "{said}");
@@ -256,7 +256,7 @@ fn a_handler_that_would_run_on_small_stacks_is_warned_of() {
 /// A null pointer in such a thread is no overflow.
 #[test]
 fn other_faults_of_a_thread_keep_their_default_action() {
-    let (output, said) = lived_through("null in a thread");
+    let (output, said) = run_case("null in a thread");
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{said}");
     assert!(!said.contains("swtch-fiber"), "{said}");
 }
@@ -269,7 +269,7 @@ fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
             "this kernel has no guard markers: 32,000 stacks are all that it can guard"
         );
     }
-    let (output, last_words) = lived_through("many");
+    let (output, last_words) = run_case("many");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{said}");
     let figure = |word: &str| -> usize {
@@ -295,7 +295,7 @@ fn a_hundred_thousand_workers_have_small_stacks_and_an_overflow_is_named() {
 /// The parent continues; a child that enters the scheduler is ended with the reason.
 #[test]
 fn worker_may_fork_but_the_child_may_not_schedule() {
-    let (output, said) = lived_through("fork");
+    let (output, said) = run_case("fork");
     assert!(output.status.success(), "{said}");
     assert_eq!(
         said.matches("a child of fork called into the scheduler")

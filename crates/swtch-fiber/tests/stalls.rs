@@ -49,7 +49,7 @@ fn assert_stall(
     expected: StallVerdict,
     mode: Mode,
     fault: impl Fn(&Runtime),
-    is_told: impl Fn(&Stall) -> bool,
+    is_expected: impl Fn(&Stall) -> bool,
 ) -> Stall {
     let mut last = format!("no stall at all in {mode:?} mode");
     for number in 1..=TRIES {
@@ -58,7 +58,7 @@ fn assert_stall(
         // A report may still be on its way, since its thread runs on its own.
         drop(runtime);
         for stall in stalls {
-            if stall.verdict == expected && is_told(&stall) {
+            if stall.verdict == expected && is_expected(&stall) {
                 eprintln!("{expected} in {mode:?} mode: try {number}");
                 return stall;
             }

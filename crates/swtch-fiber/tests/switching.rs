@@ -102,9 +102,9 @@ fn cancelling_a_task_unwinds_it() {
     for mode in MODES {
         let dropped = Arc::new(AtomicU32::new(0));
         let runtime = runtime(mode, 1);
-        let told = Sightings(dropped.clone());
+        let sightings = Sightings(dropped.clone());
         let sleeper = runtime.spawn(move || {
-            let _told = told;
+            let _sightings = sightings;
             sleep(Duration::from_secs(1000));
         });
         let sleeper = sleeper.expect("spawned");
@@ -145,13 +145,13 @@ fn dropping_a_runtime_cancels_what_is_left() {
 fn others_run_while_a_worker_is_preemptive() {
     let wait_type = WaitType::named("PREEMPTIVE_TEST_BLOCK").expect("there is room");
     for mode in MODES {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, receive) = std::sync::mpsc::channel();
         runtime(mode, 1)
             .run(move || {
-                let other = spawn(move || tell.send(7).expect("somebody listens"));
+                let other = spawn(move || send.send(7).expect("somebody listens"));
                 // Without leaving the scheduler this would wait for ever.
-                let told = preemptive(wait_type, move || told.recv().expect("it was sent"));
-                assert_eq!(told, 7);
+                let received = preemptive(wait_type, move || receive.recv().expect("it was sent"));
+                assert_eq!(received, 7);
                 other.expect("in a runtime").join().expect("no panic");
             })
             .expect("no panic");

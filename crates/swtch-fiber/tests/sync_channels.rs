@@ -111,9 +111,9 @@ fn those_who_give_up_swallow_nothing_and_leave_nothing() {
     });
 }
 
-/// When all ends of one side are dropped, the other side is told.
+/// When all ends of one side are dropped, the other side gets an error.
 #[test]
-fn when_one_side_is_gone_the_other_is_told() {
+fn when_one_side_is_gone_the_other_gets_an_error() {
     in_all_shapes(|runtime| {
         let (sender, receiver) = channel::bounded(1);
         sender.send(1).expect("open");

@@ -209,7 +209,7 @@ fn a_reader_does_not_overtake_a_waiting_writer() {
 /// Small requests must not starve a large one, and a large one that is withdrawn must not block
 /// others.
 #[test]
-fn permits_are_given_in_order_whatever_the_wish() {
+fn permits_are_given_in_order_whatever_the_request() {
     in_all_shapes(|runtime| {
         let semaphore = Arc::new(Semaphore::new(2));
         let wants = |count: usize| {

@@ -243,7 +243,7 @@ impl World {
     }
 }
 
-fn play(mode: Mode, schedulers: usize, seed: u64) {
+fn run_case(mode: Mode, schedulers: usize, seed: u64) {
     let what = format!("seed {seed}, {mode:?}, {schedulers} schedulers");
     let mut random = Rng::with_seed(seed);
     let world = Arc::new(World::new([0, 1, 4, usize::MAX][random.usize(0..4)]));
@@ -297,8 +297,8 @@ fn seeds() -> Vec<u64> {
 #[test]
 fn nothing_is_lost_on_one_scheduler() {
     for seed in seeds() {
-        play(Mode::Fiber, 1, seed);
-        play(Mode::Thread, 1, seed);
+        run_case(Mode::Fiber, 1, seed);
+        run_case(Mode::Thread, 1, seed);
     }
 }
 
@@ -306,7 +306,7 @@ fn nothing_is_lost_on_one_scheduler() {
 #[test]
 fn nothing_is_lost_between_schedulers() {
     for seed in seeds() {
-        play(Mode::Fiber, 4, seed);
-        play(Mode::Thread, 3, seed);
+        run_case(Mode::Fiber, 4, seed);
+        run_case(Mode::Thread, 3, seed);
     }
 }

@@ -203,9 +203,9 @@ fn a_scope_that_unwinds_ends_its_tasks_first() {
 
 /// A panic whose result is not taken must not be lost.
 #[test]
-fn a_scope_tells_of_a_panic_that_nobody_took() {
+fn a_scope_panics_after_a_panic_that_nobody_took() {
     in_both_modes(|runtime| {
-        let told = runtime.run(|| {
+        let result = runtime.run(|| {
             scope(|scope| {
                 let task = scope
                     .spawn(|| panic!("meant"))
@@ -219,7 +219,7 @@ fn a_scope_tells_of_a_panic_that_nobody_took() {
                     .expect("inside of a runtime");
             });
         });
-        let message = told.expect_err("the second one tells").to_string();
+        let message = result.expect_err("the second one panics").to_string();
         assert!(
             message.contains("a task of the scope panicked"),
             "{message}"

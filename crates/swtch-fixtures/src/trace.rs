@@ -3,7 +3,7 @@
 use swtch_core::rules::all_rules;
 use swtch_core::{
     CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind,
+    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind, Wakeup,
 };
 use swtch_store::{Counts, Meta, Overhead, RecordingState, Trace, TraceHost, Writer};
 use tempfile::TempDir;
@@ -72,8 +72,11 @@ pub fn after(row: Switch, reason: Reason, blocked_ns: u64, runq_ns: u64) -> Swit
 /// The row with its task woken by `waker`.
 pub fn woken_by(row: Switch, waker: u32) -> Switch {
     let wait = Wait {
-        waker: Some(TaskKey::new(waker)),
-        waker_kind: Some(WakerKind::Task),
+        wakeup: Wakeup {
+            waker: Some(TaskKey::new(waker)),
+            kind: Some(WakerKind::Task),
+            ..row.wait.wakeup
+        },
         ..row.wait
     };
     Switch { wait, ..row }
@@ -131,7 +134,7 @@ pub fn handed_round() -> (Trace, TempDir) {
         row.ran = Some(Nanos::from_ns(600));
         row.evidence.wait_key = Some([0xf00, 0xba0][number / 8 % 2]);
         row.ts = Timestamp::from_ns(meta.start_ns + number as u64 * 1000);
-        row.wait.user_stack = (number % 3 > 0).then_some(7);
+        row.wait.stacks.user = (number % 3 > 0).then_some(7);
         if number < 4 {
             row.wait = Wait::default();
         }

@@ -37,7 +37,7 @@ const SLOW: &[&str] = &[
 ];
 
 /// Options that are on or off: name of the fact, option, why it matters.
-const SWITCHES: &[(&str, &str, &str)] = &[
+const ON_OFF_OPTIONS: &[(&str, &str, &str)] = &[
     (
         "core_scheduling",
         "SCHED_CORE",
@@ -66,7 +66,7 @@ const SWITCHES: &[(&str, &str, &str)] = &[
 ];
 
 pub(super) fn facts(config: Option<&KernelConfig>) -> Vec<Fact> {
-    let mut facts: Vec<Fact> = SWITCHES
+    let mut facts: Vec<Fact> = ON_OFF_OPTIONS
         .iter()
         .map(|(name, option, note)| on_or_off(config, option).named(name, note))
         .collect();

@@ -31,6 +31,7 @@ use std::io::ErrorKind;
 use serde::Serialize;
 use swtch_capture::probe;
 use swtch_core::cost;
+use swtch_output::host::HostWords;
 
 pub mod ability;
 mod cache;
@@ -188,6 +189,17 @@ impl Host {
             kernel_version: kernel("version"),
             machine: std::env::consts::ARCH.to_owned(),
             cpus: processor::count_online().unwrap_or_default(),
+        }
+    }
+
+    /// What lines say about this host.
+    pub fn words(&self) -> HostWords<'_> {
+        HostWords {
+            hostname: &self.hostname,
+            kernel_release: &self.kernel_release,
+            machine: Some(&self.machine),
+            cpu_model: None,
+            cpus: Some(u64::try_from(self.cpus).unwrap_or(u64::MAX)),
         }
     }
 }

@@ -10,19 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 use swtch_capture::signals::stop_on_signals;
 use swtch_core::cost::PriceList;
+use swtch_output::answer::{self, SheetAnswer, VerbAnswer};
 use swtch_output::caller::Caller;
 use swtch_output::destination::{self, beside, check_directory};
-use swtch_output::format::{Format, write_answer};
+use swtch_output::format::Format;
 use swtch_output::message;
-use swtch_output::text::{escaped, json_text};
+use swtch_output::text::escaped;
 use swtch_report::price_file;
 
 mod compare;
 pub(crate) mod export;
-mod list;
+pub(crate) mod list;
 mod machine;
 pub(crate) mod measure;
 pub(crate) mod menu;
@@ -77,12 +78,7 @@ pub fn run(request: &CostRequest) -> Result<u8> {
     let list = measured(request.effort, &request.kinds, request.cpu)?;
     // The answer comes first, and each place is tried even if another fails: one full disk must not
     // lose what took minutes.
-    let answer = match request.format {
-        Format::Json => json_text(&price_file::to_json(&list)),
-        Format::Csv => export::to_csv(&export::prices_table(&list)),
-        Format::Table => table::table(&list),
-    };
-    let told = write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer");
+    let told = answer::write(&CostAnswer(&list), request.format, &mut stdout());
     let file = request.output.as_deref();
     let written = file.map_or(Ok(()), |path| write_file(&list, path));
     let file = request.plot.as_deref();
@@ -96,6 +92,23 @@ pub fn run(request: &CostRequest) -> Result<u8> {
         "swtch: unresolved (exit code {UNRESOLVED}): measure again on a quieter machine, or with --thorough"
     );
     Ok(UNRESOLVED)
+}
+
+/// A price list before it has a format; CSV holds the prices alone.
+struct CostAnswer<'a>(&'a PriceList);
+
+impl VerbAnswer for CostAnswer<'_> {
+    fn to_table(&self) -> String {
+        table::table(self.0)
+    }
+
+    fn to_json(&self) -> Value {
+        price_file::to_json(self.0)
+    }
+
+    fn to_csv(&self) -> Result<String> {
+        Ok(export::to_csv(&export::prices_table(self.0)))
+    }
 }
 
 /// Keeps the list as this machine's. A list that was ended early does not replace a complete one,
@@ -181,21 +194,12 @@ fn write_plots(list: &PriceList, path: &Path) -> Result<()> {
 /// A list cannot be read, or the two cannot be compared.
 pub fn run_compare(before: &Path, after: &Path, format: Format) -> Result<u8> {
     let comparison = compare::compare(&price_file::load(before)?, &price_file::load(after)?)?;
-    let sheet = &comparison.sheet;
-    let mut answer = Vec::new();
-    match format {
-        Format::Table => sheet.write_table(usize::MAX, &mut answer)?,
-        Format::Csv => sheet.write_csv(&mut answer)?,
-        Format::Json => {
-            let object = json!({
-                "schema": "swtch.report.cost-compare/1",
-                "rows": sheet.to_json_rows(),
-                "notes": sheet.notes,
-            });
-            answer.extend_from_slice(json_text(&object).as_bytes());
-        }
-    }
-    write_answer(&mut stdout(), &answer).context("writing the answer")?;
+    let answer = SheetAnswer {
+        head: String::new(),
+        members: json!({ "schema": "swtch.report.cost-compare/1" }),
+        sheet: &comparison.sheet,
+    };
+    answer::write(&answer, format, &mut stdout())?;
     Ok(if comparison.is_worse { WORSE } else { 0 })
 }
 

@@ -18,6 +18,7 @@ mod calibration;
 mod claim;
 mod claims;
 mod command;
+mod context;
 mod cpu_choice;
 mod evidence;
 mod experiment;
@@ -25,6 +26,7 @@ mod file;
 mod findings;
 mod footprint;
 mod launch;
+mod load_experiment;
 mod lock_ring;
 #[cfg(test)]
 mod made_up;
@@ -36,10 +38,8 @@ mod parameters;
 mod pipe_token;
 mod primitives;
 mod quantum;
-mod room;
 mod run_file;
 mod smt;
-mod stage;
 mod timed;
 mod turnaround;
 mod two_levels;
@@ -48,16 +48,16 @@ use swtch_output::format::write_answer;
 use swtch_output::text::{hung, page_width};
 
 pub use command::LabVerb;
+pub use context::lab_play;
 pub use file::LoadFileError;
 pub use file::read_every_variant;
-pub use room::lab_play;
 
 use command::{ChosenExperiment, ShowWords};
+use context::ExperimentContext;
 use experiment::{EXPERIMENTS, Experiment, ExperimentHead};
 use findings::Findings;
 use outcome::Outcome;
 use parameters::Parameters;
-use room::ExperimentContext;
 
 /// Runs a verb of `swtch lab` and returns the exit code.
 ///
@@ -65,8 +65,8 @@ use room::ExperimentContext;
 /// As each verb.
 pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
     match verb {
-        None => tell(&list(page_width())),
-        Some(LabVerb::Experiment(asked)) => make(asked),
+        None => print(&list(page_width())),
+        Some(LabVerb::Experiment(chosen)) => run_chosen(chosen),
         Some(LabVerb::Run(words)) => run_file::run(words),
         Some(LabVerb::Claims(words)) => claims::run(words),
         Some(LabVerb::Show(words)) => show(words),
@@ -74,14 +74,14 @@ pub fn run(verb: Option<&LabVerb>) -> Result<u8> {
 }
 
 /// Runs one experiment and writes its outcome.
-fn make(asked: &ChosenExperiment) -> Result<u8> {
-    let experiment = known(&asked.name)?;
-    let words = &asked.words;
+fn run_chosen(chosen: &ChosenExperiment) -> Result<u8> {
+    let experiment = find_experiment(&chosen.name)?;
+    let words = &chosen.words;
     outcome::check_files(words)?;
     let head = experiment.head();
-    let parameters = Parameters::chosen(&head.parameters, words.quick, &asked.given)?;
-    let mut room = ExperimentContext::open(words.quick, words.recording())?;
-    outcome_of(experiment, head, &parameters, &mut room)?.write(words)
+    let parameters = Parameters::chosen(&head.parameters, words.quick, &chosen.given)?;
+    let mut context = ExperimentContext::open(words.quick, words.recording())?;
+    outcome_of(experiment, head, &parameters, &mut context)?.write(words)
 }
 
 /// Runs an experiment and returns its outcome.
@@ -89,29 +89,29 @@ fn outcome_of(
     experiment: &Experiment,
     head: ExperimentHead,
     parameters: &Parameters,
-    room: &mut ExperimentContext,
+    context: &mut ExperimentContext,
 ) -> Result<Outcome> {
-    let make = |room: &mut ExperimentContext| {
-        (experiment.run)(parameters, room)
+    let run = |context: &mut ExperimentContext| {
+        (experiment.run)(parameters, context)
             .with_context(|| format!("experiment {}", experiment.name))
     };
-    outcome_with(experiment.name, head, parameters, room, make)
+    outcome_with(experiment.name, head, parameters, context, run)
 }
 
-/// Runs `make`, and adds to its findings what a reader needs: host, parameters, and the notes of
-/// `room`.
+/// Calls `run`, and adds to its findings what a reader needs: host, parameters, and the notes of
+/// `context`.
 fn outcome_with(
     name: &str,
     head: ExperimentHead,
     parameters: &Parameters,
-    room: &mut ExperimentContext,
-    make: impl FnOnce(&mut ExperimentContext) -> Result<Findings>,
+    context: &mut ExperimentContext,
+    run: impl FnOnce(&mut ExperimentContext) -> Result<Findings>,
 ) -> Result<Outcome> {
     let origin = swtch_host::origin();
-    let findings = make(room);
-    room.progress_done();
+    let findings = run(context);
+    context.progress_done();
     let mut findings = findings?;
-    for note in room.notes() {
+    for note in context.notes() {
         if !findings.notes.contains(&note) {
             findings.notes.push(note);
         }
@@ -131,7 +131,7 @@ fn outcome_with(
 /// # Errors
 /// The script cannot be read, or the result not be written.
 pub fn lab_levels(script: &Path, result: &Path) -> Result<u8> {
-    room::perform(script, result, two_levels::play)
+    context::run_as_child(script, result, two_levels::run_script)
 }
 
 /// The list of experiments and verbs, wrapped to `width` columns.
@@ -163,15 +163,15 @@ fn list(width: usize) -> String {
 
 /// Prints the TOML file of an experiment.
 fn show(words: &ShowWords) -> Result<u8> {
-    tell(known(&words.name)?.file)
+    print(find_experiment(&words.name)?.file)
 }
 
-fn tell(answer: &str) -> Result<u8> {
+fn print(answer: &str) -> Result<u8> {
     write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer")?;
     Ok(0)
 }
 
-fn known(name: &str) -> Result<&'static Experiment> {
+fn find_experiment(name: &str) -> Result<&'static Experiment> {
     let experiment = Experiment::named(name);
     experiment.with_context(|| {
         let names: Vec<&str> = EXPERIMENTS.iter().map(|one| one.name).collect();
@@ -189,8 +189,8 @@ pub fn texts() -> impl Iterator<Item = &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use super::context::RecordingChoice;
     use super::made_up::{experiment, succeeds};
-    use super::room::RecordingChoice;
     use super::*;
 
     #[test]
@@ -215,12 +215,18 @@ mod tests {
 
     #[test]
     fn notes_on_the_machine_are_in_the_outcome_once() {
-        let mut room = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
+        let mut context = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
         let experiment = experiment("oversubscribe", succeeds);
-        let outcome = |room: &mut ExperimentContext| {
-            outcome_of(&experiment, experiment.head(), &Parameters::default(), room).unwrap()
+        let outcome = |context: &mut ExperimentContext| {
+            outcome_of(
+                &experiment,
+                experiment.head(),
+                &Parameters::default(),
+                context,
+            )
+            .unwrap()
         };
-        let notes = outcome(&mut room).findings.notes;
+        let notes = outcome(&mut context).findings.notes;
         let is_ours = |note: &&String| note.contains("--no-record");
         assert_eq!(notes.iter().filter(is_ours).count(), 1, "{notes:?}");
     }

@@ -51,8 +51,8 @@ pub use lease::Lease;
 pub use page::Page;
 pub use ring::{Read, RingPosition, UserSwitch};
 pub use rows::{
-    Consistency, EventKind, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow,
-    WaitingRow, WorkerRow, WorkerState,
+    Consistency, CurrentWait, EventKind, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind,
+    ThreadRow, WaitStatistics, WorkerRow, WorkerState,
 };
 pub use snapshot::Snapshot;
 pub use target_clock::Clock;

@@ -263,7 +263,7 @@ pub struct ThreadRow {
 
 /// Waits of one type on one scheduler: `sys.dm_os_wait_stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitRow {
+pub struct WaitStatistics {
     /// Index of the scheduler in the page.
     pub scheduler: usize,
     /// Name of the wait type.
@@ -287,7 +287,7 @@ pub struct WaitRow {
 /// One wait that has not ended: `sys.dm_os_waiting_tasks`, with the task that ended the wait
 /// before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingRow {
+pub struct CurrentWait {
     /// Id of the task that waits.
     pub task_id: u64,
     /// Name of the task; `None` without a name.

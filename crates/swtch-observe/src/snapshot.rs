@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::error::Error;
 use super::page::{Page, read, wait_index};
 use super::rows::{
-    Consistency, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow, WaitRow, WaitingRow,
-    WorkerRow, WorkerState,
+    Consistency, CurrentWait, IoDriver, Mode, SchedulerRow, TaskRow, ThreadKind, ThreadRow,
+    WaitStatistics, WorkerRow, WorkerState,
 };
 use super::target_clock::Clock;
 use crate::layout::{
@@ -44,7 +44,7 @@ pub struct Snapshot {
     /// One row per worker, by scheduler.
     pub workers: Vec<WorkerRow>,
     /// Wait statistics by scheduler and type, without types that were never waited for.
-    pub wait_stats: Vec<WaitRow>,
+    pub wait_stats: Vec<WaitStatistics>,
 }
 
 impl Page {
@@ -99,7 +99,7 @@ impl Snapshot {
     }
 
     /// The waits that have not ended.
-    pub fn waiting_tasks(&self) -> impl Iterator<Item = WaitingRow> {
+    pub fn waiting_tasks(&self) -> impl Iterator<Item = CurrentWait> {
         let waits = self.workers.iter().filter(|worker| {
             matches!(
                 worker.state,
@@ -107,7 +107,7 @@ impl Snapshot {
             )
         });
         waits.filter_map(|worker| {
-            Some(WaitingRow {
+            Some(CurrentWait {
                 task_id: worker.task_id?,
                 name: worker.task_name.clone(),
                 worker: worker.worker,
@@ -319,14 +319,14 @@ impl SnapshotSource<'_> {
     }
 
     /// The wait types of a scheduler that have been waited for.
-    fn waits(&self, scheduler: usize) -> Vec<WaitRow> {
+    fn waits(&self, scheduler: usize) -> Vec<WaitStatistics> {
         let bucket_ns = std::array::from_fn(|bucket| self.ns(1 << bucket));
         let row = |wait_type: usize| {
             let index = wait_index(scheduler, wait_type);
             let record: &WaitRecord = self.page.record(self.page.tables.waits, index)?;
             let waiting_tasks_count = read(&record.waiting_tasks_count);
             let number = u32::try_from(wait_type).ok()?;
-            (waiting_tasks_count > 0).then(|| WaitRow {
+            (waiting_tasks_count > 0).then(|| WaitStatistics {
                 scheduler,
                 wait_type: self
                     .page

@@ -71,14 +71,15 @@ impl Caller {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn become_it(&self) -> Result<()> {
+    pub fn switch_to_user(&self) -> Result<()> {
         set_keepcaps(true).context("keeping capabilities")?;
-        let become_it = || {
+        let switch_to_user = || {
             setgroups(&self.groups)?;
             setresgid(self.group, self.group, self.group)?;
             setresuid(self.user, self.user, self.user)
         };
-        become_it().with_context(|| format!("going on as user {}, who called sudo", self.user))?;
+        switch_to_user()
+            .with_context(|| format!("going on as user {}, who called sudo", self.user))?;
         set_keepcaps(false).context("keeping capabilities no more")
     }
 }

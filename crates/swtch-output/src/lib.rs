@@ -1,17 +1,28 @@
 //! How answers leave the program, whatever they say.
 //!
+//! - [`answer`]: what a verb has to say, written in the format that was asked for.
+//! - [`sheet`]: named columns and rows of cells, as a table, JSON or CSV.
+//! - [`csv`]: the one writer of CSV.
 //! - [`text`]: names of others made safe to show, numbers with their unit, columns, wrapped lines.
-//! - [`format`](mod@format): table, JSON or CSV on stdout.
-//! - [`message`](mod@message): progress, warnings and errors on stderr.
+//! - [`format`](mod@format): the names of the three formats, and stdout.
+//! - [`host`]: the machine, in the words of the first line.
+//! - [`message`](mod@message): warnings and errors on stderr; [`progress`]: the line there that is
+//!   written over.
 //! - [`destination`]: files that are written whole or not at all.
 //! - [`caller`]: the user who called `sudo`, to whom the files belong.
 //!
-//! What it does not do: know what a switch, a trace or a price is.
+//! What it does not do: know what a switch or a trace is. Of `swtch-core` it takes lengths of time
+//! and the machine of a price list.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod answer;
 pub mod caller;
+pub mod csv;
 pub mod destination;
 pub mod format;
+pub mod host;
 pub mod message;
+pub mod progress;
+pub mod sheet;
 pub mod text;

@@ -1,4 +1,4 @@
-//! Messages on stderr: progress, warnings, errors.
+//! Messages on stderr: warnings, errors.
 //!
 //! `eprintln!` panics when stderr cannot be written, because the reader of a pipe has gone or a
 //! disk is full. A recorder would lose the exit code of its command by that, and a server would
@@ -13,14 +13,6 @@ use std::io::{Write as _, stderr};
 macro_rules! message {
     ($($words:tt)*) => {
         $crate::message::write(format_args!($($words)*), "\n")
-    };
-}
-
-/// As [`message!`](crate::message!), without a line break at the end.
-#[macro_export]
-macro_rules! message_part {
-    ($($words:tt)*) => {
-        $crate::message::write(format_args!($($words)*), "")
     };
 }
 

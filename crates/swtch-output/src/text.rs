@@ -62,9 +62,10 @@ pub fn from_bytes(bytes: &[u8]) -> String {
     text
 }
 
-/// JSON text whose strings show no hostile character. Only strings can hold one, so each becomes
-/// its JSON escape and the value stays the same.
-pub fn json_escaped(json: &str) -> String {
+/// A JSON value, indented over several lines, with no hostile character in it. Only strings can
+/// hold one, so each becomes its JSON escape and the value stays the same.
+pub fn json_text(value: &serde_json::Value) -> String {
+    let json = format!("{value:#}\n");
     let mut shown = String::with_capacity(json.len());
     for c in json.chars() {
         if c == '\n' || !is_hostile(c) {
@@ -76,32 +77,6 @@ pub fn json_escaped(json: &str) -> String {
         }
     }
     shown
-}
-
-/// A JSON value, indented over several lines, with no hostile character in it.
-pub fn json_text(value: &serde_json::Value) -> String {
-    json_escaped(&format!("{value:#}\n"))
-}
-
-/// A text as a field of a CSV record. Spreadsheet programs take a cell that begins with `=`, `+`,
-/// `-`, `@`, a tab or a carriage return for a formula and compute it (OWASP, "CSV Injection"), and
-/// any process can choose such a name. Such a text gets an apostrophe before it, and so does one
-/// that begins with an apostrophe: removing one leading apostrophe always gives the text again.
-pub fn csv_text(text: &str) -> Cow<'_, str> {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\'']) {
-        true => Cow::Owned(csv_field(&format!("'{text}")).into_owned()),
-        false => csv_field(text),
-    }
-}
-
-/// A field of a CSV record (RFC 4180), quoted if necessary. For a text from outside, see
-/// [`csv_text`].
-pub fn csv_field(text: &str) -> Cow<'_, str> {
-    if text.contains(['"', ',', '\n', '\r']) {
-        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
-    } else {
-        Cow::Borrowed(text)
-    }
 }
 
 /// A count with thousands separators: `1,234,567`.
@@ -357,33 +332,13 @@ mod tests {
     #[test]
     fn json_shows_nothing_hostile_and_keeps_the_value() {
         let name = "a\u{1b}\u{7f}\u{9b}\u{202e}\u{e0041}\"\\z";
-        let json = serde_json::to_string_pretty(&[name]).unwrap();
-        let shown = json_escaped(&json);
+        let shown = json_text(&serde_json::Value::from(vec![name]));
         assert!(
             !shown.chars().any(|c| c != '\n' && is_hostile(c)),
             "{shown}"
         );
         let back: Vec<String> = serde_json::from_str(&shown).unwrap();
         assert_eq!(back, [name]);
-    }
-
-    #[test]
-    fn csv_fields_are_quoted_where_rfc_4180_asks_for_it() {
-        assert_eq!(csv_field("plain"), "plain");
-        assert_eq!(csv_field("a,b"), "\"a,b\"");
-        assert_eq!(csv_field("say \"no\""), "\"say \"\"no\"\"\"");
-        assert_eq!(csv_field("two\nlines"), "\"two\nlines\"");
-    }
-
-    /// A spreadsheet must not compute the name of a process.
-    #[test]
-    fn csv_texts_are_no_formulas() {
-        for formula in ["=1+1", "+1", "-1", "@a", "\tx", "'a"] {
-            assert_eq!(csv_text(formula), format!("'{formula}"));
-        }
-        assert_eq!(csv_text("=a,\"b\""), "\"'=a,\"\"b\"\"\"");
-        assert_eq!(csv_text("a=b"), "a=b");
-        assert_eq!(csv_text(""), "");
     }
 
     #[test]

@@ -238,7 +238,7 @@ impl<'a> ChartFrame<'a> {
 
     fn draw_level_axis<B: DrawingBackend>(&self, pen: &Pen<'_, B>) -> Result<()> {
         let corners = [(self.left, self.bottom), (self.right, self.bottom)];
-        if self.y.has_below(0.0) {
+        if self.y.contains_strictly(0.0) {
             let y = self.y(0.0);
             pen.line(&[(self.left, y), (self.right, y)], FADED, 1.0)?;
         }

@@ -17,7 +17,7 @@ use super::chart::level_ticks;
 use super::content::{Dots, NamedDot, Scale};
 use super::layout::{MARGIN, SMALL, TEXT, WIDTH};
 use super::legend::{Legend, LegendSample};
-use super::palette::{FADED, GRID, INK, LineAppearance, look};
+use super::palette::{FADED, GRID, INK, LineAppearance, appearance_of};
 use super::pen::{Pen, TextAnchor, cut_to, width_of};
 use super::scale::AxisSpan;
 
@@ -58,7 +58,7 @@ pub fn draw<B: DrawingBackend>(dots: &Dots, between: (f64, f64), pen: &Pen<'_, B
             let name = cut_to(&row.label, SMALL, NAME_WIDTH)?;
             pen.text(&name, (frame.left - 10.0, y), TextAnchor::Right, SMALL, INK)?;
         }
-        frame.draw_row(row, y, look(series_of(dots, row)), pen)?;
+        frame.draw_row(row, y, appearance_of(series_of(dots, row)), pen)?;
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ impl<'a> DotsFrame<'a> {
             pen.text(&text, (x, y + 15.0), TextAnchor::Middle, SMALL, FADED)?;
         }
         pen.line(&[(self.left, y), (self.right, y)], FADED, 1.0)?;
-        if self.span.has_below(0.0) {
+        if self.span.contains_strictly(0.0) {
             let x = self.x(0.0);
             pen.line(&[(x, self.top), (x, self.bottom)], FADED, 1.0)?;
         }

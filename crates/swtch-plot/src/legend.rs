@@ -5,7 +5,7 @@ use anyhow::Result;
 use plotters::prelude::DrawingBackend;
 
 use super::layout::{MARGIN, SMALL, WIDTH};
-use super::palette::{Fill, INK, look};
+use super::palette::{Fill, INK, appearance_of};
 use super::pen::{Pen, TextAnchor, cut_to, width_of};
 
 /// Height of a row, in points.
@@ -90,7 +90,9 @@ impl Legend {
                     let upper = lower - fill.height * (lower - upper);
                     pen.area((*x, upper), (*x + 13.0, lower), *fill)?;
                 }
-                LegendSample::Point(index) => pen.point((*x + 7.0, y), look(*index), true)?,
+                LegendSample::Point(index) => {
+                    pen.point((*x + 7.0, y), appearance_of(*index), true)?
+                }
             }
             pen.text(name, (*x + INDENT, y), TextAnchor::Left, SMALL, INK)?;
         }

@@ -4,7 +4,7 @@ use super::content::{
     Axis, Chart, Content, Dot, Dots, Lane, LaneSpan, Lanes, Line, Mark, Measure, NamedDot, Picture,
     Scale, SpanKind, Style,
 };
-use super::palette::{Fill, look};
+use super::palette::{Fill, appearance_of};
 
 /// Pictures of every content and style, as the lab draws them.
 pub fn pictures() -> Vec<Picture> {
@@ -166,7 +166,12 @@ fn five_on_four() -> Content {
     Content::Lanes(Lanes {
         lanes: spans.into_iter().enumerate().map(lane).collect(),
         kinds: (0..4)
-            .map(|cpu| SpanKind::named(&format!("on CPU {cpu}"), Fill::plain(look(cpu).colour)))
+            .map(|cpu| {
+                SpanKind::named(
+                    &format!("on CPU {cpu}"),
+                    Fill::plain(appearance_of(cpu).colour),
+                )
+            })
             .collect(),
         length_ns: 2_000_000_000,
     })

@@ -185,7 +185,7 @@ fn mixed(from: RGBColor, to: RGBColor, share: f64) -> RGBColor {
 }
 
 /// Colour and shape of the line at `index`; no two of the first 35 lines have both in common.
-pub fn look(index: usize) -> LineAppearance {
+pub fn appearance_of(index: usize) -> LineAppearance {
     LineAppearance {
         colour: COLOURS[index % COLOURS.len()],
         shape: SHAPES[index % SHAPES.len()],
@@ -251,7 +251,10 @@ mod tests {
     #[test]
     fn no_two_lines_of_a_figure_look_alike() {
         for one in 0..35 {
-            assert!((0..one).all(|other| look(one) != look(other)), "{one}");
+            assert!(
+                (0..one).all(|other| appearance_of(one) != appearance_of(other)),
+                "{one}"
+            );
         }
     }
 }

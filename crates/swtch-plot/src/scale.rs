@@ -108,7 +108,7 @@ impl AxisSpan {
     }
 
     /// Whether `value` lies on it, but not at one of its ends.
-    pub fn has_below(self, value: f64) -> bool {
+    pub fn contains_strictly(self, value: f64) -> bool {
         self.low < value && value < self.high
     }
 

@@ -32,11 +32,10 @@ use linux_perf_event_reader::{
     CommOrExecRecord, EventRecord, RawEventRecord, RecordType, SampleRecord,
 };
 use rustc_hash::FxHashMap;
-use swtch_core::timeline::TraceRow;
-use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timeline, Timestamp};
+use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timestamp};
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, from_bytes};
-use swtch_store::{Imported, Meta, RecordingState, Writer, contained, input};
+use swtch_store::{EventWriter, Imported, Meta, RecordingState, Writer, contained, input};
 
 use cursor::Cursor;
 use facts::PerfHead;
@@ -76,8 +75,7 @@ pub fn run(request: &ImportRequest) -> Result<u8> {
     let mut meta = head.to_meta();
     let arch = Arch::from_machine(&meta.host.machine).unwrap_or(Arch::X86_64);
     let mut pipeline = ImportPipeline {
-        writer: Writer::create(&output, &meta)?,
-        timeline: Timeline::new(SyscallTable::of(arch)),
+        events: EventWriter::new(Writer::create(&output, &meta)?, SyscallTable::of(arch)),
         scheduler: SchedulerState::default(),
         losses: Losses::default(),
         head,
@@ -88,7 +86,7 @@ pub fn run(request: &ImportRequest) -> Result<u8> {
     let read = read_all(&mut reader, &mut pipeline);
     let counts = pipeline.scheduler.counts;
     if let Err(error) = pipeline.refusal() {
-        pipeline.writer.discard()?;
+        pipeline.events.into_writer().discard()?;
         return Err(read.err().unwrap_or(error)).with_context(shown);
     }
     if let Err(error) = read {
@@ -136,8 +134,7 @@ struct ImportPipeline {
     head: PerfHead,
     scheduler: SchedulerState,
     losses: Losses,
-    timeline: Timeline,
-    writer: Writer,
+    events: EventWriter,
     first: Option<Timestamp>,
     last: Timestamp,
     /// Number of records that could not be understood.
@@ -163,7 +160,8 @@ impl ImportPipeline {
             EventRecord::Exit(exit) => self.scheduler.exit(ts, exit.tid.cast_unsigned()),
             EventRecord::Lost(lost) => {
                 let gap = self.lose(record, ts, lost.count);
-                self.writer.push_gap(&self.losses.add_records(gap))?;
+                let gap = self.losses.add_records(gap);
+                self.events.writer_mut().push_gap(&gap)?;
             }
             EventRecord::Raw(record)
                 if record.record_type == RecordType::LOST_SAMPLES && self.losses.want_samples() =>
@@ -256,13 +254,9 @@ impl ImportPipeline {
 
     fn hand_on(&mut self) -> Result<()> {
         for event in self.scheduler.take_events() {
-            match self.timeline.push(event) {
-                Some(TraceRow::Switch(row)) => self.writer.push_switch(&row)?,
-                Some(TraceRow::Task(task)) => self.writer.push_task(&task)?,
-                None => {}
-            }
+            self.events.push(event);
         }
-        Ok(())
+        Ok(self.events.check()?)
     }
 
     /// An error if nothing useful can be made of what was read.
@@ -299,38 +293,32 @@ impl ImportPipeline {
     }
 
     fn finish(mut self, meta: &mut Meta) -> Result<()> {
-        for open in self.timeline.open_waits(self.last) {
-            self.writer.push_open(&open)?;
-        }
+        self.events.end(self.last)?;
+        let writer = self.events.writer_mut();
         for gap in self.losses.settle() {
-            self.writer.push_gap(&gap)?;
+            writer.push_gap(&gap)?;
         }
-        self.writer.flush()?;
+        writer.flush()?;
         let lost = self.losses.count();
         let counts = self.scheduler.counts;
         meta.start_ns = self.first.unwrap_or_default().as_ns();
         meta.end_ns = self.last.as_ns();
         meta.counts = swtch_store::Counts {
             switches_seen: counts.switches + lost,
-            stored: self.writer.switches_written(),
             lost,
             idle: counts.idle,
             untraced: counts.untraced,
-            unnamed: self.timeline.unnamed(),
             ..swtch_store::Counts::default()
         };
+        self.events.complete(meta);
         if let Some(imported) = &mut meta.imported {
             imported.runs_without_start = counts.unstarted;
+            imported.unreadable_records = self.odd;
         }
         if meta.state == RecordingState::Recording {
             meta.state = RecordingState::Finished;
         }
-        if let Some(imported) = &mut meta.imported {
-            imported.unreadable_records = self.odd;
-        }
-        meta.overhead.bytes = self.writer.bytes_written();
-        self.writer.finish(meta, &mut |_, _| ())?;
-        Ok(())
+        Ok(self.events.finish(meta, &mut |_, _| ())?)
     }
 }
 

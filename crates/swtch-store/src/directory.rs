@@ -132,7 +132,7 @@ impl Directory {
     }
 
     /// Finds out whether the directory is still where it was created.
-    pub fn whereabouts(&self) -> DirectoryState {
+    pub fn state(&self) -> DirectoryState {
         let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
         if removed {
             return DirectoryState::Removed;
@@ -258,14 +258,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, away) = (dir.path().join("t.swtch"), dir.path().join("away.swtch"));
         let made = Directory::make(&path).unwrap();
-        assert_eq!(made.whereabouts(), DirectoryState::InPlace);
+        assert_eq!(made.state(), DirectoryState::InPlace);
         std::fs::rename(&path, &away).unwrap();
         std::fs::create_dir(&path).unwrap();
         let resolved = away.canonicalize().unwrap();
-        assert_eq!(made.whereabouts(), DirectoryState::Moved(resolved));
+        assert_eq!(made.state(), DirectoryState::Moved(resolved));
         made.create_file("a").unwrap().write_all(b"1").unwrap();
         assert!(away.join("a").exists() && !path.join("a").exists());
         std::fs::remove_dir_all(&away).unwrap();
-        assert_eq!(made.whereabouts(), DirectoryState::Removed);
+        assert_eq!(made.state(), DirectoryState::Removed);
     }
 }

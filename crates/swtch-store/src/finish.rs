@@ -17,12 +17,11 @@ use crate::checksums::{CHECKSUMS, Checksums, Chunk};
 use crate::directory::Directory;
 use crate::draft;
 use crate::error::Error;
-use crate::meta::Meta;
+use crate::meta::{META, Meta};
 use crate::order::TimeOrder;
 use crate::parquet_table;
 use crate::schema;
 use crate::stream_table::{StreamTable, stream_name};
-use crate::writer::META;
 
 /// Finishes the trace in `dir` whose streams are listed in `recorded`.
 pub(crate) fn finish(

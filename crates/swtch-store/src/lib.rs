@@ -22,6 +22,9 @@
 //! - `checksums.csv` decides which files a trace consists of. A trace is finished at the moment
 //!   when one rename replaces that file.
 //!
+//! An [`EventWriter`] stands before a writer and makes the rows of events, for a recording and for
+//! an import.
+//!
 //! A [`PlainTable`] is not a trace: it holds small results, as one Parquet file.
 //!
 //! What this crate does *not* do: judge (rules are in `swtch-core`), aggregate, or print.
@@ -34,6 +37,7 @@ mod contain;
 mod directory;
 mod draft;
 mod error;
+mod event_writer;
 mod finish;
 pub mod input;
 mod meta;
@@ -52,12 +56,13 @@ pub use column::{Column, ColumnType, Presence};
 pub use contain::{Panicked, contained};
 pub use directory::{Directory, DirectoryState};
 pub use error::Error;
+pub use event_writer::EventWriter;
 pub use meta::{
     ClockSample, Counts, FORMAT_VERSION, Hooks, Imported, KernelCounts, Meta, Overhead,
     RecorderGuard, RecordingState, StackSettings, TraceHost, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
-pub use rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};
+pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
 pub use trace::{Completeness, Trace};

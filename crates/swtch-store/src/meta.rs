@@ -8,6 +8,9 @@ use swtch_core::RULES_VERSION;
 
 use crate::error::Error;
 
+/// Name of the file.
+pub(crate) const META: &str = "meta.json";
+
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is added.
 /// None is ever removed or changed in meaning.
 pub const FORMAT_VERSION: u32 = 4;

@@ -16,12 +16,12 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::{
-    Category, Certainty, CgroupId, CpuId, Gap, Level, Nanos, Open, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
+    Category, Certainty, CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack,
+    StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
 };
 
 use crate::column::{self, Column, ColumnType, Mismatch, Presence};
-use crate::rows::{CgroupRow, CommandRow, FrameRow, StackKind, StackRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::verdict;
 
 /// A table: one file of a trace.
@@ -261,21 +261,21 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
         |row| row.wait.runq.map(length); |row, ns| row.wait.runq = ns.map(to_length)),
     maybe_number!(UInt32 waker: "the task that made it runnable, or that was interrupted by what \
         did; 0 is idle";
-        |row| row.wait.waker.map(TaskKey::get);
-        |row, key| row.wait.waker = key.map(TaskKey::new)),
+        |row| row.wait.wakeup.waker.map(TaskKey::get);
+        |row, key| row.wait.wakeup.waker = key.map(TaskKey::new)),
     maybe_word!(WakerKind waker_kind: "what made it runnable";
-        |row| row.wait.waker_kind.map(WakerKind::index);
-        |row, kind| row.wait.waker_kind = kind),
+        |row| row.wait.wakeup.kind.map(WakerKind::index);
+        |row, kind| row.wait.wakeup.kind = kind),
     maybe_number!(UInt16 wake_cpu: "the CPU whose run queue it was put on when woken";
-        |row| row.wait.wake_cpu.map(CpuId::get);
-        |row, cpu| row.wait.wake_cpu = cpu.map(CpuId::new)),
+        |row| row.wait.wakeup.cpu.map(CpuId::get);
+        |row, cpu| row.wait.wakeup.cpu = cpu.map(CpuId::new)),
     maybe_number!(Int64 moved_ns: "time on the run queue of the CPU where it ran, when it was \
         moved there while it waited";
         |row| row.wait.moved.map(length); |row, ns| row.wait.moved = ns.map(to_length)),
     maybe_number!(UInt32 off_kernel_stack: "kernel stack of the place that waited (`stack.stack`)";
-        |row| row.wait.kernel_stack; |row, stack| row.wait.kernel_stack = stack),
+        |row| row.wait.stacks.kernel; |row, stack| row.wait.stacks.kernel = stack),
     maybe_number!(UInt32 off_user_stack: "user stack of the place that waited (`stack.stack`)";
-        |row| row.wait.user_stack; |row, stack| row.wait.user_stack = stack),
+        |row| row.wait.stacks.user; |row, stack| row.wait.stacks.user = stack),
     since(
         2,
         word!(Level level: "who switched; counts of different levels are never one count";
@@ -317,14 +317,14 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
         3,
         maybe_number!(UInt32 waker_kernel_stack: "kernel stack of the waker when it ended the wait \
             (`stack.stack`)";
-            |row| row.wait.waker_kernel_stack;
-            |row, stack| row.wait.waker_kernel_stack = stack),
+            |row| row.wait.wakeup.waker_stacks.kernel;
+            |row, stack| row.wait.wakeup.waker_stacks.kernel = stack),
     ),
     since(
         3,
         maybe_number!(UInt32 waker_user_stack: "user stack of the waker when it ended the wait \
             (`stack.stack`)";
-            |row| row.wait.waker_user_stack; |row, stack| row.wait.waker_user_stack = stack),
+            |row| row.wait.wakeup.waker_stacks.user; |row, stack| row.wait.wakeup.waker_stacks.user = stack),
     ),
 ];
 
@@ -491,51 +491,51 @@ const WAIT_TYPE_COLUMNS: &[Column<WaitTypeRow>] = &[
 ];
 
 /// Distinct stacks, as lists of frames.
-pub static STACK: Table<StackRow> = Table {
+pub static STACK: Table<Stack> = Table {
     name: "stack",
     meaning: "one row per distinct stack",
     columns: STACK_COLUMNS,
-    blank: StackRow::default,
+    blank: Stack::default,
 };
 
-const STACK_COLUMNS: &[Column<StackRow>] = &[
+const STACK_COLUMNS: &[Column<Stack>] = &[
     number!(UInt32 stack: "the stack's number";
-        |row| row.stack; |row, number| row.stack = number),
+        |row| row.id; |row, number| row.id = number),
     word!(StackKind kind: "which part of a stack";
         |row| row.kind.index(); |row, kind| row.kind = kind),
     maybe_number!(UInt32 pid: "the process whose addresses these are, the first that it was met in; null for the kernel";
         |row| row.pid.map(Pid::get); |row, pid| row.pid = pid.map(Pid::new)),
     other!(UInt32List frames Always: "its frames (`frame.frame`), innermost first";
-        number_lists |row: &StackRow| &row.frames;
-        set_number_lists |row: &mut StackRow, frames| row.frames = frames),
+        number_lists |row: &Stack| &row.frames;
+        set_number_lists |row: &mut Stack, frames| row.frames = frames),
 ];
 
 /// Distinct frames, with symbols where known.
-pub static FRAME: Table<FrameRow> = Table {
+pub static FRAME: Table<Frame> = Table {
     name: "frame",
     meaning: "one row per distinct frame of a stack; what could not be told is null",
     columns: FRAME_COLUMNS,
-    blank: FrameRow::default,
+    blank: Frame::default,
 };
 
-const FRAME_COLUMNS: &[Column<FrameRow>] = &[
+const FRAME_COLUMNS: &[Column<Frame>] = &[
     number!(UInt32 frame: "the frame's number";
-        |row| row.frame; |row, number| row.frame = number),
+        |row| row.id; |row, number| row.id = number),
     number!(UInt64 address: "address in the address space that it was seen in";
         |row| row.address; |row, address| row.address = address),
     other!(Utf8 symbol Optional: "function";
         maybe_texts |row| row.symbol.as_deref();
-        set_texts |row: &mut FrameRow, text| row.symbol = text.map(Into::into)),
+        set_texts |row: &mut Frame, text| row.symbol = text.map(Into::into)),
     other!(Utf8 module Optional: "executable, library or kernel module";
         maybe_texts |row| row.module.as_deref();
-        set_texts |row: &mut FrameRow, text| row.module = text.map(Into::into)),
+        set_texts |row: &mut Frame, text| row.module = text.map(Into::into)),
     maybe_number!(Int64 symbol_offset: "distance from the start of the function, in bytes (`offset` before \
         format 4)";
         |row| row.offset.map(u64::cast_signed);
         |row, offset| row.offset = offset.map(i64::cast_unsigned)),
     other!(Utf8 file Optional: "source file";
         maybe_texts |row| row.file.as_deref();
-        set_texts |row: &mut FrameRow, text| row.file = text.map(Into::into)),
+        set_texts |row: &mut Frame, text| row.file = text.map(Into::into)),
     maybe_number!(UInt32 line: "line in it";
         |row| row.line; |row, line| row.line = line),
 ];
@@ -678,13 +678,13 @@ columns! {
     OFF_REASON = "off_reason": "[`Wait::reason`].";
     OFF = "off_ns": "[`Wait::off`].";
     RUNQ = "runq_ns": "[`Wait::runq`].";
-    WAKER = "waker" "waker_kind": "[`Wait::waker`] and [`Wait::waker_kind`].";
-    WAKE_CPU = "wake_cpu": "[`Wait::wake_cpu`].";
+    WAKER = "waker" "waker_kind": "[`swtch_core::Wakeup::waker`] and [`swtch_core::Wakeup::kind`].";
+    WAKE_CPU = "wake_cpu": "[`swtch_core::Wakeup::cpu`].";
     MOVED = "moved_ns": "[`Wait::moved`].";
     STACKS = "off_kernel_stack" "off_user_stack":
-        "[`Wait::kernel_stack`] and [`Wait::user_stack`].";
+        "[`Wait::stacks`].";
     WAKER_STACKS = "waker_kernel_stack" "waker_user_stack":
-        "[`Wait::waker_kernel_stack`] and [`Wait::waker_user_stack`].";
+        "[`swtch_core::Wakeup::waker_stacks`].";
 }
 
 impl Columns {
@@ -801,7 +801,7 @@ mod tests {
     fn a_column_of_an_older_trace_is_found_under_its_old_name() {
         let offsets: ArrayRef = Arc::new(arrow_array::Int64Array::from(vec![12]));
         let older = RecordBatch::try_from_iter([("offset", offsets)]).expect("one column");
-        let mut read = vec![FrameRow::default()];
+        let mut read = vec![Frame::default()];
         assert!(FRAME.decode(&older, &mut read).is_ok());
         assert_eq!(read[0].offset, Some(12));
     }

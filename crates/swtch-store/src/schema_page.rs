@@ -4,11 +4,10 @@ use std::fmt::Write;
 
 use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::all_rules;
-use swtch_core::{Category, Certainty, Level, Reason, TaskEventKind};
+use swtch_core::{Category, Certainty, Level, Reason, StackKind, TaskEventKind};
 
 use crate::column::{Column, ColumnType, Presence};
 use crate::meta::FORMAT_VERSION;
-use crate::rows::StackKind;
 use crate::schema::{self, Table};
 
 const HEAD: &str = "\

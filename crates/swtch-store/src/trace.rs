@@ -9,19 +9,18 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use arrow_array::RecordBatch;
-use swtch_core::{Gap, Level, Open, Switch, TaskEvent, Timestamp};
+use swtch_core::{Frame, Gap, Level, Open, Stack, Switch, TaskEvent, Timestamp};
 
 use crate::checksums::{CHECKSUMS, Checksums};
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::finish::tables_of;
-use crate::meta::{Meta, RecordingState};
+use crate::meta::{META, Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
-use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::schema::{self, Columns, Table};
 use crate::stream_table::StreamTable;
-use crate::writer::META;
 
 /// Batches that are decoded ahead of the one being processed.
 const BATCHES_AHEAD: usize = 8;
@@ -356,7 +355,7 @@ impl Trace {
     /// # Errors
     ///
     /// As [`Self::tasks`].
-    pub fn stacks(&self) -> Result<Vec<StackRow>, Error> {
+    pub fn stacks(&self) -> Result<Vec<Stack>, Error> {
         self.rows(&schema::STACK)
     }
 
@@ -365,7 +364,7 @@ impl Trace {
     /// # Errors
     ///
     /// As [`Self::tasks`].
-    pub fn frames(&self) -> Result<Vec<FrameRow>, Error> {
+    pub fn frames(&self) -> Result<Vec<Frame>, Error> {
         self.rows(&schema::FRAME)
     }
 

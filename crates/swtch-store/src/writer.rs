@@ -12,20 +12,17 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use swtch_core::{CgroupId, Gap, Level, Open, Switch, TaskEvent};
+use swtch_core::{CgroupId, Frame, Gap, Level, Open, Stack, Switch, TaskEvent};
 
 use crate::checksums::{CHECKSUMS, Checksums, Chunk};
 use crate::directory::{Directory, DirectoryState};
 use crate::draft;
 use crate::error::Error;
 use crate::finish;
-use crate::meta::{Meta, RecordingState};
-use crate::rows::{CgroupRow, CommandRow, FrameRow, StackRow, WaitTypeRow};
+use crate::meta::{META, Meta, RecordingState};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
-
-/// Name of the file with the facts about the trace.
-pub(crate) const META: &str = "meta.json";
 
 /// Writes a trace while it is being recorded.
 #[derive(Debug)]
@@ -36,8 +33,8 @@ pub struct Writer {
     gaps: StreamTableWriter<Gap>,
     opens: StreamTableWriter<Open>,
     cgroups: StreamTableWriter<CgroupRow>,
-    stacks: StreamTableWriter<StackRow>,
-    frames: StreamTableWriter<FrameRow>,
+    stacks: StreamTableWriter<Stack>,
+    frames: StreamTableWriter<Frame>,
     wait_types: StreamTableWriter<WaitTypeRow>,
     commands: StreamTableWriter<CommandRow>,
     user_pending: u64,
@@ -141,7 +138,7 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Self::flush`], when this row made a batch full.
-    pub fn push_stack(&mut self, row: &StackRow) -> Result<(), Error> {
+    pub fn push_stack(&mut self, row: &Stack) -> Result<(), Error> {
         self.log.push(&mut self.stacks, row.clone())
     }
 
@@ -150,7 +147,7 @@ impl Writer {
     /// # Errors
     ///
     /// As [`Self::flush`], when this row made a batch full.
-    pub fn push_frame(&mut self, row: &FrameRow) -> Result<(), Error> {
+    pub fn push_frame(&mut self, row: &Frame) -> Result<(), Error> {
         self.log.push(&mut self.frames, row.clone())
     }
 
@@ -311,7 +308,7 @@ impl Log {
 
     fn check_that_it_is_there(&self) -> Result<(), Error> {
         let list_is_gone = || self.file.metadata().is_ok_and(|list| list.nlink() == 0);
-        if self.dir.whereabouts() == DirectoryState::Removed || list_is_gone() {
+        if self.dir.state() == DirectoryState::Removed || list_is_gone() {
             return Err(Error::Removed {
                 path: self.dir.path().to_owned(),
             });

@@ -324,7 +324,10 @@ fn a_trace_of_format_1_still_opens() {
         rows.iter()
             .all(|row| row.level == Level::Os && row.user == UserSide::default())
     );
-    assert!(rows.iter().all(|row| row.wait.waker_kernel_stack.is_none()));
+    assert!(
+        rows.iter()
+            .all(|row| row.wait.wakeup.waker_stacks.kernel.is_none())
+    );
     assert_eq!(
         (trace.user_row_count(), trace.wait_types().unwrap().len()),
         (0, 0)

@@ -18,11 +18,11 @@ use std::process::ExitCode;
 
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent, TaskKey,
-    Timestamp, UserSide, Wait, WakerKind,
+    CgroupId, CpuId, Evidence, EvidenceBits, Frame, Level, Nanos, Pid, Reason, Stack, StackKind,
+    StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait, WakerKind, Wakeup,
 };
 use swtch_fixtures::seen;
-use swtch_store::{Counts, FrameRow, Meta, RecordingState, StackKind, StackRow, TraceHost, Writer};
+use swtch_store::{Counts, Meta, RecordingState, TraceHost, Writer};
 
 const START_NS: u64 = 1_000_000_000;
 
@@ -236,15 +236,20 @@ impl SimulatedCpu {
             reason: Some(reason),
             off: Some(Nanos::from_ns(start_ns - left_ns)),
             runq,
-            waker: is_woken.then_some(TaskKey::new(waker)),
-            waker_kind: Some(match is_woken {
-                true => WakerKind::Task,
-                false => WakerKind::None,
-            }),
-            wake_cpu: Some(CpuId::new(self.number)),
+            wakeup: Wakeup {
+                waker: is_woken.then_some(TaskKey::new(waker)),
+                kind: Some(match is_woken {
+                    true => WakerKind::Task,
+                    false => WakerKind::None,
+                }),
+                cpu: Some(CpuId::new(self.number)),
+                ..Wakeup::default()
+            },
             moved: None,
-            user_stack: has_stack.then(|| u32::try_from(stack).expect("a handful")),
-            ..Wait::default()
+            stacks: StackNumbers {
+                kernel: None,
+                user: has_stack.then(|| u32::try_from(stack).expect("a handful")),
+            },
         }
     }
 }
@@ -279,15 +284,15 @@ fn thread(key: u32) -> TaskEvent {
 /// Writes stacks of increasing depth, each with the innermost frame first.
 fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
     for (frame, symbol) in (0..).zip(FUNCTIONS) {
-        writer.push_frame(&FrameRow {
-            frame,
+        writer.push_frame(&Frame {
+            id: frame,
             address: 0x1000 + u64::from(frame),
             symbol: Some(symbol.to_owned()),
             module: Some("/usr/bin/made-up".to_owned()),
-            ..FrameRow::default()
+            ..Frame::default()
         })?;
-        writer.push_stack(&StackRow {
-            stack: frame,
+        writer.push_stack(&Stack {
+            id: frame,
             kind: StackKind::User,
             pid: Some(Pid::new(1000)),
             frames: (0..=frame).rev().collect(),

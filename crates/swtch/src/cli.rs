@@ -219,7 +219,6 @@ pub struct Export {
 }
 
 impl Export {
-    /// What to export.
     pub fn to_request(&self) -> export::ExportRequest {
         export::ExportRequest {
             trace: self.trace.clone(),
@@ -242,7 +241,6 @@ pub struct Import {
 }
 
 impl Import {
-    /// What to import.
     pub fn to_request(&self) -> import::ImportRequest {
         import::ImportRequest {
             file: self.file.clone(),
@@ -304,7 +302,6 @@ pub struct ViewArgs {
 }
 
 impl ViewArgs {
-    /// What is asked for.
     pub fn to_request(&self) -> view::ViewRequest {
         view::ViewRequest {
             trace: self.trace.clone(),
@@ -353,7 +350,6 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What to measure.
     pub fn to_request(&self) -> cost::CostRequest {
         cost::CostRequest {
             effort: match (self.quick, self.thorough) {
@@ -394,7 +390,6 @@ pub struct FiberArgs {
 }
 
 impl FiberArgs {
-    /// What is asked for.
     pub fn to_request(&self) -> fiber::FiberRequest {
         fiber::FiberRequest {
             pid: self.pid.map(Pid::get),

@@ -12,14 +12,16 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow};
 use serde::Serialize;
+use serde_json::Value;
 use swtch_capture::probe::{HookPresence, Probe};
 use swtch_host::ability;
 use swtch_host::ability::Ability;
 use swtch_host::{Fact, Host, kernel};
-use swtch_output::format::{Format, write_answer};
-use swtch_output::text::{counted, escaped, json_escaped};
+use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::format::Format;
+use swtch_output::text::{counted, escaped};
 
 /// Everything that `swtch doctor` found; as JSON, the whole answer.
 #[derive(Debug, Serialize)]
@@ -75,19 +77,12 @@ pub enum DoctorExtent {
 /// If `out` cannot be written, or if the format is CSV: three tables do not fit one.
 pub fn run(format: Format, extent: DoctorExtent, out: &mut dyn Write) -> Result<bool> {
     if format == Format::Csv {
-        bail!("swtch doctor writes a table or json, not csv");
+        return Err(no_csv());
     }
     let diagnosis = Diagnosis::of(&Probe::take());
-    let mut answer = Vec::new();
-    match format {
-        Format::Json => {
-            let json = serde_json::to_string_pretty(&diagnosis)?;
-            writeln!(answer, "{}", json_escaped(&json))?;
-        }
-        Format::Table | Format::Csv => diagnosis.write_table(extent, &mut answer)?,
-    }
-    write_answer(out, &answer).context("writing the answer")?;
-    Ok(diagnosis.can_record)
+    let can_record = diagnosis.can_record;
+    answer::write(&DoctorAnswer { diagnosis, extent }, format, out)?;
+    Ok(can_record)
 }
 
 impl Diagnosis {
@@ -103,101 +98,114 @@ impl Diagnosis {
         }
     }
 
-    fn write_table(&self, extent: DoctorExtent, out: &mut dyn Write) -> Result<()> {
-        let Host {
-            hostname,
-            kernel_release,
-            machine,
-            cpus,
-            ..
-        } = &self.host;
-        let cpus = counted(*cpus as u64, "CPU");
-        let host = format!("host {hostname}, Linux {kernel_release}, {machine}, {cpus}");
-        writeln!(out, "{}\n", escaped(&host))?;
-        writeln!(out, "What swtch can do here\n")?;
-        for ability in &self.abilities {
-            write_ability(out, ability)?;
-        }
+    fn to_text(&self, extent: DoctorExtent) -> String {
+        let host = format!("host {}", self.host.words().to_list());
+        let mut page = format!("{}\n\nWhat swtch can do here\n\n", escaped(&host));
+        page.extend(self.abilities.iter().map(ability_text));
         if extent == DoctorExtent::Main {
-            return self.write_rest(out);
+            return page + &self.rest();
         }
-        writeln!(out, "\nWhat this kernel offers\n")?;
-        write_hooks(&self.hooks.iter().collect::<Vec<_>>(), out)?;
-        writeln!(out)?;
-        write_facts(out, &self.kernel)?;
-        writeln!(out, "\nFacts of this host that change the answers\n")?;
-        write_facts(out, &self.facts)
+        page += "\nWhat this kernel offers\n\n";
+        page += &hooks_text(&self.hooks.iter().collect::<Vec<_>>());
+        page.push('\n');
+        page += &facts_text(&self.kernel);
+        page += "\nFacts of this host that change the answers\n\n";
+        page + &facts_text(&self.facts)
     }
 
-    /// Writes which hooks are not used, and how to see the rest.
-    fn write_rest(&self, out: &mut dyn Write) -> Result<()> {
+    /// Which hooks are not used, and how to see the rest.
+    fn rest(&self) -> String {
         let is_used = |row: &&HookRow| row.present == Some(true) && !row.can_crash;
         let missing: Vec<_> = self.hooks.iter().filter(|row| !is_used(row)).collect();
+        let mut lines = String::new();
         if !missing.is_empty() {
-            writeln!(out, "\nHooks of the kernel that are not used here\n")?;
-            write_hooks(&missing, out)?;
+            lines += "\nHooks of the kernel that are not used here\n\n";
+            lines += &hooks_text(&missing);
         }
         let facts = counted((self.kernel.len() + self.facts.len()) as u64, "fact");
-        writeln!(
-            out,
-            "\n{facts} of this kernel and host that change the answers: swtch doctor --all"
-        )?;
-        Ok(())
+        lines
+            + &format!(
+                "\n{facts} of this kernel and host that change the answers: swtch doctor --all\n"
+            )
     }
 }
 
-fn write_hooks(rows: &[&HookRow], out: &mut dyn Write) -> Result<()> {
+/// What was found, before it has a format.
+struct DoctorAnswer {
+    diagnosis: Diagnosis,
+    extent: DoctorExtent,
+}
+
+impl VerbAnswer for DoctorAnswer {
+    fn to_table(&self) -> String {
+        self.diagnosis.to_text(self.extent)
+    }
+
+    fn to_json(&self) -> Value {
+        serde_json::to_value(&self.diagnosis).expect("plain data has a JSON form")
+    }
+
+    fn to_csv(&self) -> Result<String> {
+        Err(no_csv())
+    }
+}
+
+fn no_csv() -> anyhow::Error {
+    anyhow!("swtch doctor writes a table or json, not csv")
+}
+
+fn hooks_text(rows: &[&HookRow]) -> String {
     let width = rows.iter().map(|row| row.hook.len()).max().unwrap_or(0);
-    writeln!(
-        out,
-        "  {:width$}  {:11}  {:7}  without it",
+    let head = format!(
+        "  {:width$}  {:11}  {:7}  without it\n",
         "hook", "need", "here"
-    )?;
-    for HookRow {
-        hook,
-        need,
-        present,
-        can_crash,
-        without,
-    } in rows
-    {
+    );
+    let line = |row: &&HookRow| {
+        let HookRow {
+            hook,
+            need,
+            present,
+            can_crash,
+            without,
+        } = row;
         let here = match present {
             None => "unknown",
             Some(false) => "missing",
             Some(true) if *can_crash => "unused",
             Some(true) => "present",
         };
-        writeln!(out, "  {hook:width$}  {need:11}  {here:7}  {without}")?;
-    }
-    Ok(())
+        format!("  {hook:width$}  {need:11}  {here:7}  {without}\n")
+    };
+    head + &rows.iter().map(line).collect::<String>()
 }
 
-fn write_ability(out: &mut dyn Write, ability: &Ability) -> Result<()> {
+fn ability_text(ability: &Ability) -> String {
     let word = if ability.possible { "yes" } else { "no" };
-    writeln!(out, "  {word:3}  {}", ability.what)?;
+    let mut lines = format!("  {word:3}  {}\n", ability.what);
     for line in &ability.why {
-        writeln!(out, "         {}", escaped(line))?;
+        lines += &format!("         {}\n", escaped(line));
     }
     for remedy in &ability.remedies {
-        writeln!(out, "       > {}", escaped(remedy))?;
+        lines += &format!("       > {}\n", escaped(remedy));
     }
-    Ok(())
+    lines
 }
 
 /// Two lines a fact: what it is, then why it matters and where it was read.
-fn write_facts(out: &mut dyn Write, facts: &[Fact]) -> Result<()> {
+fn facts_text(facts: &[Fact]) -> String {
     let width = facts.iter().map(|fact| fact.name.len()).max().unwrap_or(0);
-    for Fact {
-        name,
-        value,
-        source,
-        note,
-    } in facts
-    {
-        writeln!(out, "  {name:width$}  {}", escaped(&value.to_string()))?;
-        writeln!(out, "  {:width$}    {note} [{}]", "", escaped(source))?;
-    }
-    Ok(())
+    let lines = |fact: &Fact| {
+        let Fact {
+            name,
+            value,
+            source,
+            note,
+        } = fact;
+        let (value, source) = (value.to_string(), escaped(source));
+        let first = format!("  {name:width$}  {}\n", escaped(&value));
+        first + &format!("  {:width$}    {note} [{source}]\n", "")
+    };
+    facts.iter().map(lines).collect()
 }
 
 #[cfg(test)]
@@ -258,9 +266,7 @@ mod tests {
             source: "/sys/\nfile".into(),
             note: "note",
         };
-        let mut out = Vec::new();
-        write_facts(&mut out, &[fact]).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let text = facts_text(&[fact]);
         assert_eq!(
             text,
             "  product  \\x1b[2Jevil\n             note [/sys/\\x0afile]\n"

@@ -11,11 +11,12 @@
 //! here; `swtch record` does that.
 
 use std::fs;
-use std::io::{Write, stdout};
+use std::io::stdout;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use swtch_observe::Page;
+use swtch_output::answer;
 use swtch_output::format::{Format, write_answer};
 use swtch_report::report::Sheet;
 
@@ -85,18 +86,9 @@ fn show_once(page: &Page, view: View, format: Format) -> Result<()> {
 
 /// Writes a sheet with its head, in one of the three formats.
 fn write(sheet: &Sheet, head: &FiberHead, format: Format) -> Result<()> {
-    let mut answer = Vec::new();
-    match format {
-        Format::Table => {
-            head.write(&mut answer)?;
-            sheet.write_table(usize::MAX, &mut answer)?;
-        }
-        Format::Csv => sheet.write_csv(&mut answer)?,
-        Format::Json => answer.extend(head.json(sheet).into_bytes()),
-    }
-    tell(&answer)
+    answer::write(&head.above(sheet), format, &mut stdout())
 }
 
 fn tell(answer: &[u8]) -> Result<()> {
-    write_answer(&mut stdout() as &mut dyn Write, answer).context("writing the answer")
+    write_answer(&mut stdout(), answer).context("writing the answer")
 }

@@ -77,7 +77,7 @@ impl FuzzTarget {
             Self::PerfData => Box::new(perf_data::PerfFiles::new(directory)),
             Self::LoadFile => Box::new(load_file::LoadFiles::new(directory)),
             Self::PriceList => Box::new(price_list::PriceLists::new(directory)),
-            Self::Http => Box::new(http::Requests::new(directory)),
+            Self::Http => Box::new(http::HttpSubject::new(directory)),
         }
     }
 

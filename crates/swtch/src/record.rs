@@ -15,7 +15,7 @@ mod priority;
 mod user_level;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -35,8 +35,9 @@ use swtch_capture::{
 };
 use swtch_core::{Nanos, Pid, Timestamp};
 use swtch_output::caller::Caller;
+use swtch_output::message;
+use swtch_output::progress::ProgressLine;
 use swtch_output::text::escaped;
-use swtch_output::{message, message_part};
 use swtch_report::report::{is_failure, why_empty};
 use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 
@@ -198,7 +199,7 @@ impl RecordingResult {
     /// Reports where the trace is, and why it does not hold all that was asked for.
     pub fn tell_path(&self) {
         let path = self.directory.path().to_string_lossy();
-        match self.directory.whereabouts() {
+        match self.directory.state() {
             _ if !self.is_there => message!("swtch: there is no trace"),
             DirectoryState::InPlace | DirectoryState::Removed => {
                 message!("swtch: the trace is {}", escaped(&path));
@@ -242,6 +243,8 @@ const RECORDS_A_ROUND: u64 = 2_000;
 /// Pending rows are written this often, so that a killed recorder loses no more than this.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+/// How often the progress of the final form of the trace is shown.
+const FINISHING_EVERY: Duration = Duration::from_millis(200);
 /// How often to check whether any process that was asked for still runs; if none does, stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long the recording goes on after a signal, so that the command can end.
@@ -365,7 +368,7 @@ fn give_up_rights(
 ) -> Result<()> {
     empty_bounding_set();
     if let Some(caller) = heir {
-        caller.become_it()?;
+        caller.switch_to_user()?;
     }
     let kept = KeptPrivileges {
         rings: true,
@@ -506,20 +509,15 @@ impl RecordingSession<'_> {
     }
 
     fn tell_progress(&self, elapsed: Duration, capture: &Capture, pipeline: &Pipeline) {
-        let mut stderr = std::io::stderr();
-        if !stderr.is_terminal() {
-            return;
-        }
-        let counters = capture.counters();
-        // A terminal that is gone is no reason to stop recording.
-        let _ = write!(
-            stderr,
-            "\r\x1b[Kswtch: {} s, {} switches, {} lost, {:.1} MB",
-            elapsed.as_secs(),
-            pipeline.in_scope(),
-            counters.lost,
-            megabytes(pipeline.bytes_written()),
-        );
+        ProgressLine::on_stderr().show(|| {
+            format!(
+                "swtch: {} s, {} switches, {} lost, {:.1} MB",
+                elapsed.as_secs(),
+                pipeline.in_scope(),
+                capture.counters().lost,
+                megabytes(pipeline.bytes_written()),
+            )
+        });
     }
 
     /// Waits for the command to end, and passes the first signal on to it.
@@ -579,8 +577,14 @@ fn finish(
     }
     facts::complete(meta, capture, &pipeline);
     let in_scope = pipeline.in_scope();
-    let mut progress = ProgressLine::new("finishing");
-    let finished = pipeline.finish(meta, &mut |done, all| progress.tell(done, all));
+    let progress = ProgressLine::on_stderr();
+    let mut told = Instant::now();
+    let finished = pipeline.finish(meta, &mut |done, all| {
+        if told.elapsed() >= FINISHING_EVERY {
+            told = Instant::now();
+            progress.show(|| format!("swtch: finishing {done} of {all} rows"));
+        }
+    });
     progress.clear();
     let is_there = !matches!(finished, Err(swtch_store::Error::Removed { .. }));
     if let Err(error) = finished {
@@ -630,34 +634,4 @@ fn is_in_foreground() -> bool {
     terminal.is_ok_and(|terminal| {
         nix::unistd::tcgetpgrp(&terminal).is_ok_and(|group| group == nix::unistd::getpgrp())
     })
-}
-
-/// A progress line on the terminal that is overwritten; nothing if stderr is not a terminal.
-struct ProgressLine {
-    what: &'static str,
-    is_shown: bool,
-    last: Instant,
-}
-
-impl ProgressLine {
-    fn new(what: &'static str) -> Self {
-        Self {
-            what,
-            is_shown: std::io::stderr().is_terminal(),
-            last: Instant::now(),
-        }
-    }
-
-    fn tell(&mut self, done: u64, all: u64) {
-        if self.is_shown && self.last.elapsed() >= Duration::from_millis(200) {
-            self.last = Instant::now();
-            message_part!("\r\x1b[Kswtch: {} {done} of {all} rows", self.what);
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_shown {
-            message_part!("\r\x1b[K");
-        }
-    }
 }

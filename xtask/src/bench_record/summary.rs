@@ -1,6 +1,7 @@
 //! Turns runs into numbers: each arm against the bare run of its own round, and the targets.
 
 use serde_json::{Value, json};
+use swtch_core::cost::quantile;
 
 use super::PlacedRun;
 use super::benchmark::Benchmark;
@@ -16,18 +17,16 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of these values; `None` if there are none.
+    /// The spread of these values; `None` if there are none. What is no number (a rate over no
+    /// switches) is left out.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let half = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[half]
-        } else {
-            f64::midpoint(values[half - 1], values[half])
-        };
-        Some(Self { min, median, max })
+        let values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
+        let [min, middle, max] = [0.0, 0.5, 1.0].map(|at| quantile(&values, at));
+        Some(Self {
+            min: min?,
+            median: middle?,
+            max: max?,
+        })
     }
 
     fn to_json(self) -> Value {

@@ -48,6 +48,12 @@ impl TreePaths {
             .filter(|path| path.ends_with(".md"))
     }
 
+    /// The files with Rust code.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let paths = self.0.iter().map(String::as_str);
+        paths.filter(|path| path.ends_with(".rs"))
+    }
+
     fn has(&self, path: &str) -> bool {
         let wanted: Vec<&str> = path.trim_end_matches('/').split('/').collect();
         self.0.iter().any(|known| {

@@ -1,20 +1,20 @@
-//! Loops of one instruction that needs its own previous result, AArch64.
+//! Loops whose iterations depend on each other, most of one instruction, AArch64.
 
 use std::arch::asm;
 
-use crate::load::Kernel;
+use super::ChainOperation;
 
-/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `kernel`.
-pub(crate) fn chain(kernel: Kernel, iterations: u64) {
-    match kernel {
-        Kernel::Add => add(iterations),
-        Kernel::Multiply => multiply(iterations),
-        Kernel::Divide => divide(iterations),
-        Kernel::FloatAdd => float_add(iterations),
-        Kernel::FloatMultiply => float_multiply(iterations),
-        Kernel::Branches => branches(iterations),
-        Kernel::Avx2 | Kernel::Avx512 => {
-            unreachable!("a load with kernels of another processor is refused")
+/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `operation`.
+pub(super) fn chain(operation: ChainOperation, iterations: u64) {
+    match operation {
+        ChainOperation::Add => add(iterations),
+        ChainOperation::Multiply => multiply(iterations),
+        ChainOperation::Divide => divide(iterations),
+        ChainOperation::FloatAdd => float_add(iterations),
+        ChainOperation::FloatMultiply => float_multiply(iterations),
+        ChainOperation::Branches => branches(iterations),
+        ChainOperation::Avx2 | ChainOperation::Avx512 => {
+            unreachable!("a load with operations of another processor is refused")
         }
     }
 }
@@ -69,7 +69,8 @@ fn float_multiply(iterations: u64) {
     }
 }
 
-/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX).
+/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX). The
+/// addition to `taken` is only there to be jumped over.
 fn branches(iterations: u64) {
     // SAFETY: registers only.
     unsafe {

@@ -1,23 +1,23 @@
-//! Loops of one instruction that needs its own previous result, x86-64.
+//! Loops whose iterations depend on each other, most of one instruction, x86-64.
 //!
 //! The loop counter runs beside the chain and is never the bottleneck: `dec` and `jnz` take one
 //! cycle, as the shortest chain does.
 
 use std::arch::asm;
 
-use crate::load::Kernel;
+use super::ChainOperation;
 
-/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `kernel`.
-pub(crate) fn chain(kernel: Kernel, iterations: u64) {
-    match kernel {
-        Kernel::Add => add(iterations),
-        Kernel::Multiply => multiply(iterations),
-        Kernel::Divide => divide(iterations),
-        Kernel::FloatAdd => float_add(iterations),
-        Kernel::FloatMultiply => float_multiply(iterations),
-        Kernel::Branches => branches(iterations),
-        Kernel::Avx2 => avx2(iterations),
-        Kernel::Avx512 => avx512(iterations),
+/// Runs `iterations` iterations, at least one. The CPU must have the instructions of `operation`.
+pub(super) fn chain(operation: ChainOperation, iterations: u64) {
+    match operation {
+        ChainOperation::Add => add(iterations),
+        ChainOperation::Multiply => multiply(iterations),
+        ChainOperation::Divide => divide(iterations),
+        ChainOperation::FloatAdd => float_add(iterations),
+        ChainOperation::FloatMultiply => float_multiply(iterations),
+        ChainOperation::Branches => branches(iterations),
+        ChainOperation::Avx2 => avx2(iterations),
+        ChainOperation::Avx512 => avx512(iterations),
     }
 }
 
@@ -72,7 +72,8 @@ fn float_multiply(iterations: u64) {
     }
 }
 
-/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX).
+/// The branch depends on the highest bit of a linear congruential generator (Knuth's MMIX). The
+/// addition to `taken` is only there to be jumped over.
 fn branches(iterations: u64) {
     // SAFETY: registers only.
     unsafe {
@@ -85,7 +86,8 @@ fn branches(iterations: u64) {
     }
 }
 
-/// Clears the upper halves at the end: while they are in use, SSE code is slower on some CPUs.
+/// Clears the upper halves at the end: while they are in use, SSE code is slower on some CPUs. The
+/// registers are fixed, because `clobber_abi` allows no output that the compiler chooses.
 fn avx2(iterations: u64) {
     // SAFETY: registers only, all of them declared as clobbered; the caller knows that the CPU has
     // AVX2.

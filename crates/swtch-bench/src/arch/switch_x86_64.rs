@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn switch_registers(save: *mut *mut u8, load: *mut 
 ///
 /// # Safety
 ///
-/// As for [`switch_registers`], with a stack from [`lay_registers_and_float_control`].
+/// As for [`switch_registers`], with a stack from [`init_stack_frame_with_float_control`].
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch_registers_and_float_control(
     save: *mut *mut u8,
@@ -120,7 +120,7 @@ pub(crate) unsafe fn init_stack_frame(top: *mut u8, entry: Entry, argument: *mut
 /// # Safety
 ///
 /// As for [`init_stack_frame`].
-pub(crate) unsafe fn lay_registers_and_float_control(
+pub(crate) unsafe fn init_stack_frame_with_float_control(
     top: *mut u8,
     entry: Entry,
     argument: *mut (),

@@ -3,23 +3,20 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use swtch_core::cost::{Members, Place, Policy, Primitive};
 
-use super::act::TimedOperation;
 use super::coroutine::Coroutine;
-use super::groups::RingCgroups;
 use super::launch::{LaunchEnd, Launcher};
 use super::lock_ring::{self, LockRingSpec};
-use super::mitigation::MitigationSpec;
 use super::ring;
+use super::ring_spec::RingSpec;
 use super::runtime::LanguageRuntime;
+use super::timed_operation::TimedOperation;
 use super::uncontended::Uncontended;
-use super::work::WorkSpec;
 use super::yardstick::Yardstick;
 use crate::error::Error;
 
 /// One arm: a leader process with one to three timed operations. Their numbers are those of
-/// [`super::Sample::act`].
+/// [`super::Sample::timed_operation`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "arm")]
 #[non_exhaustive]
@@ -64,78 +61,26 @@ pub enum ArmSpec {
     },
 }
 
-/// A ring of tasks that hand a turn round.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RingSpec {
-    /// The object by which the turn is handed on.
-    pub primitive: Primitive,
-    /// Whether the members are threads or processes.
-    pub members: Members,
-    /// Number of members: two or more.
-    pub count: u32,
-    /// The scheduling policy of all members.
-    pub policy: Policy,
-    /// How the CPUs are related. It only labels the ring; [`Self::cpus`] decides where members run.
-    pub place: Place,
-    /// CPU of the leader, and CPU of all others; `None` leaves all of them free.
-    pub cpus: Option<(u32, u32)>,
-    /// What each member does while it has the turn.
-    pub work: WorkSpec,
-    /// Another work that the same members do in blocks of their own (number 2 of the arm). So two
-    /// similar works can be compared without the noise of memory placement.
-    #[serde(default)]
-    pub against: Option<WorkSpec>,
-    /// Mitigation that members have requested from the kernel, if any.
-    #[serde(default)]
-    pub mitigation: Option<MitigationSpec>,
-    /// The cgroups that the members are in.
-    #[serde(default)]
-    pub groups: RingCgroups,
-}
-
-impl RingSpec {
-    /// A pair on one CPU without any work: the plain switch.
-    pub const fn pair(primitive: Primitive, members: Members, policy: Policy, cpu: u32) -> Self {
-        Self {
-            primitive,
-            members,
-            count: 2,
-            policy,
-            place: Place::SameCpu,
-            cpus: Some((cpu, cpu)),
-            work: WorkSpec::Nothing,
-            against: None,
-            mitigation: None,
-            groups: RingCgroups::Inherited,
-        }
-    }
-
-    /// The works of the members, one or two.
-    pub(super) fn works(&self) -> impl Iterator<Item = WorkSpec> + use<> {
-        [Some(self.work), self.against].into_iter().flatten()
-    }
-}
-
 impl ArmSpec {
     /// Creates the timed operations. Call it in the leader process, which will perform them.
-    pub(crate) fn acts(&self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+    pub(super) fn timed_operations(&self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
-            Self::Ring(spec) => ring::acts(spec),
-            Self::LockRing(spec) => lock_ring::acts(spec),
-            Self::Uncontended { what } => Ok(vec![what.act()?]),
-            Self::Yardstick { yardstick } => Ok(vec![yardstick.act()]),
+            Self::Ring(spec) => ring::timed_operations(spec),
+            Self::LockRing(spec) => lock_ring::timed_operations(spec),
+            Self::Uncontended { what } => Ok(vec![what.timed_operation()?]),
+            Self::Yardstick { yardstick } => Ok(vec![yardstick.timed_operation()]),
             Self::Launch {
                 how,
                 until,
                 ballast_mib,
-            } => Ok(vec![how.act(*until, *ballast_mib)?]),
-            Self::Coroutine { which } => which.acts(),
-            Self::Runtime { which } => Ok(vec![which.act()?]),
+            } => Ok(vec![how.timed_operation(*until, *ballast_mib)?]),
+            Self::Coroutine { which } => which.timed_operations(),
+            Self::Runtime { which } => Ok(vec![which.timed_operation()?]),
         }
     }
 
-    /// Generous upper limit for the time that [`Self::acts`] takes.
-    pub(crate) const fn start_limit(&self) -> Duration {
+    /// Generous upper limit for the time that [`Self::timed_operations`] takes.
+    pub(super) const fn start_limit(&self) -> Duration {
         match self {
             // A compiler may first have to build its own library.
             Self::Runtime { .. } => Duration::from_secs(180),
@@ -144,7 +89,7 @@ impl ArmSpec {
     }
 
     /// Number of timed operations that the arm has.
-    pub fn act_count(&self) -> usize {
+    pub fn timed_operation_count(&self) -> usize {
         match self {
             Self::Ring(spec) => 1 + spec.works().count(),
             Self::LockRing(_) => 2,
@@ -152,7 +97,7 @@ impl ArmSpec {
             | Self::Yardstick { .. }
             | Self::Launch { .. }
             | Self::Runtime { .. } => 1,
-            Self::Coroutine { .. } => Coroutine::ACTS,
+            Self::Coroutine { .. } => Coroutine::TIMED_OPERATIONS,
         }
     }
 }

@@ -2,36 +2,36 @@
 //! executor.
 //!
 //! ```text
-//! act 0  bare      caller ⇄ one coroutine that does nothing
-//! act 1  in situ   caller ⇄ 64 coroutines in a shuffled order; each touches its own memory
-//! act 2  at home   the same touching, by 64 calls from one stack
+//! 0  bare      caller ⇄ one coroutine that does nothing
+//! 1  in situ   caller ⇄ 64 coroutines in a shuffled order; each touches its own memory
+//! 2  at home   the same touching, by 64 calls from one stack
 //! ```
 //!
 //! An operation is one switch: a turn of a coroutine takes two (there and back), a turn of a task
-//! one. `act` 2 counts as many operations as `act` 1 for the same memory accesses, so that the
+//! one. Number 2 counts as many operations as number 1 for the same memory accesses, so that the
 //! difference is per switch. The difference includes one effect of the stacks: they begin at page
 //! boundaries, so their lines compete for the same few sets of the cache, as those of most runtimes
 //! do.
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{TimedOperation, Timing, timed};
+use super::timed_operation::{TimedOperation, Timing, timed};
 use crate::error::Error;
 
+mod assembly;
 mod corosensei;
 mod patch;
-mod registers;
 mod stack;
 mod tasks;
 mod ucontext;
 
 use self::corosensei::Corosensei;
+use assembly::{AssemblyCoroutine, CalleeSavedAndFloatControl, CalleeSavedOnly};
 use patch::Patch;
-use registers::{AssemblyCoroutine, CalleeSavedOnly, FloatControl};
 use tasks::Tasks;
 use ucontext::Ucontext;
 
-/// Number of coroutines in the ring of `act` 1, and of their memories in `act` 2.
+/// Number of coroutines in the ring of number 1, and of their memories in number 2.
 const RING: usize = 64;
 
 /// The implementation that performs the switches.
@@ -65,18 +65,20 @@ impl Coroutine {
     ];
 
     /// The three timed operations: bare, in situ, at home.
-    pub(crate) fn acts(self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+    pub(super) fn timed_operations(self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
-            Self::Registers => acts_of::<AssemblyCoroutine<CalleeSavedOnly>>(),
-            Self::RegistersAndFloatControl => acts_of::<AssemblyCoroutine<FloatControl>>(),
-            Self::Corosensei => acts_of::<Corosensei>(),
-            Self::Ucontext => acts_of::<Ucontext>(),
-            Self::AsyncTask => Ok(acts_of_tasks()),
+            Self::Registers => timed_operations_of::<AssemblyCoroutine<CalleeSavedOnly>>(),
+            Self::RegistersAndFloatControl => {
+                timed_operations_of::<AssemblyCoroutine<CalleeSavedAndFloatControl>>()
+            }
+            Self::Corosensei => timed_operations_of::<Corosensei>(),
+            Self::Ucontext => timed_operations_of::<Ucontext>(),
+            Self::AsyncTask => Ok(timed_operations_of_tasks()),
         }
     }
 
-    /// Number of timed operations that [`Self::acts`] makes.
-    pub(crate) const ACTS: usize = 3;
+    /// Number of timed operations that [`Self::timed_operations`] makes.
+    pub(super) const TIMED_OPERATIONS: usize = 3;
 }
 
 /// A coroutine with a stack of its own.
@@ -118,7 +120,7 @@ impl CoroutineBody {
 /// Switches per turn of a coroutine: to it and back.
 const THERE_AND_BACK: u64 = 2;
 
-fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+fn timed_operations_of<S: Stackful>() -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     let mut one = S::start(CoroutineBody::Nothing)?;
     let mut ring = (0..RING as u64)
         .map(|seed| S::start(CoroutineBody::Patch(seed)))
@@ -127,19 +129,19 @@ fn acts_of<S: Stackful>() -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     let bare = move |turns| (0..turns).for_each(|_| one.resume());
     let in_situ = move |turns| (0..turns).for_each(|_| ring[order.next()].resume());
     Ok(vec![
-        TurnsAct::act(THERE_AND_BACK, bare),
-        TurnsAct::act(THERE_AND_BACK, in_situ),
+        RepeatedTurns::boxed(THERE_AND_BACK, bare),
+        RepeatedTurns::boxed(THERE_AND_BACK, in_situ),
         at_home(THERE_AND_BACK),
     ])
 }
 
-fn acts_of_tasks() -> Vec<Box<dyn TimedOperation>> {
+fn timed_operations_of_tasks() -> Vec<Box<dyn TimedOperation>> {
     let mut pair = Tasks::new(&[CoroutineBody::Nothing; 2]);
     let bodies: Vec<_> = (0..RING as u64).map(CoroutineBody::Patch).collect();
     let mut ring = Tasks::new(&bodies);
     vec![
-        TurnsAct::act(1, move |turns| (0..turns).for_each(|_| pair.poll_next())),
-        TurnsAct::act(1, move |turns| (0..turns).for_each(|_| ring.poll_next())),
+        RepeatedTurns::boxed(1, move |turns| (0..turns).for_each(|_| pair.poll_next())),
+        RepeatedTurns::boxed(1, move |turns| (0..turns).for_each(|_| ring.poll_next())),
         at_home(1),
     ]
 }
@@ -149,7 +151,7 @@ fn at_home(switches: u64) -> Box<dyn TimedOperation> {
     let mut patches: Vec<_> = (0..RING as u64).map(Patch::new).collect();
     let mut order = VisitOrder::new();
     let touch = move |turns| (0..turns).for_each(|_| patches[order.next()].touch());
-    TurnsAct::act(switches, touch)
+    RepeatedTurns::boxed(switches, touch)
 }
 
 /// Visits all members of a ring in an order that looks random.
@@ -168,18 +170,18 @@ impl VisitOrder {
 }
 
 /// A timed operation that consists of turns, with a fixed number of switches each.
-struct TurnsAct<F> {
+struct RepeatedTurns<F> {
     switches: u64,
     turns: F,
 }
 
-impl<F: FnMut(u64) + 'static> TurnsAct<F> {
-    fn act(switches: u64, turns: F) -> Box<dyn TimedOperation> {
+impl<F: FnMut(u64) + 'static> RepeatedTurns<F> {
+    fn boxed(switches: u64, turns: F) -> Box<dyn TimedOperation> {
         Box::new(Self { switches, turns })
     }
 }
 
-impl<F: FnMut(u64)> TimedOperation for TurnsAct<F> {
+impl<F: FnMut(u64)> TimedOperation for RepeatedTurns<F> {
     /// One operation is one switch.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let turns = (operations / self.switches).max(1);
@@ -201,11 +203,11 @@ mod tests {
     #[test]
     fn coroutine_switches_without_the_kernel() {
         for which in Coroutine::ALL {
-            let mut acts = which.acts().unwrap();
-            assert_eq!(acts.len(), Coroutine::ACTS);
-            for act in &mut acts {
+            let mut operations = which.timed_operations().unwrap();
+            assert_eq!(operations.len(), Coroutine::TIMED_OPERATIONS);
+            for operation in &mut operations {
                 let slept = (0..5).map(|_| {
-                    let timing = act.block(10_000).unwrap();
+                    let timing = operation.block(10_000).unwrap();
                     assert_eq!(timing.operations, 10_000, "{which:?}");
                     timing.counted.voluntary
                 });
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn caller_keeps_its_values_across_switches() {
         keeps_its_values::<AssemblyCoroutine<CalleeSavedOnly>>();
-        keeps_its_values::<AssemblyCoroutine<FloatControl>>();
+        keeps_its_values::<AssemblyCoroutine<CalleeSavedAndFloatControl>>();
         keeps_its_values::<Corosensei>();
         keeps_its_values::<Ucontext>();
     }

@@ -54,9 +54,9 @@ impl RingCgroups {
         if self == Self::Inherited {
             return Ok(CgroupFiles::default());
         }
-        let controller = CgroupHierarchy::find()
+        let hierarchy = CgroupHierarchy::find()
             .ok_or_else(|| Error::NotHere("cgroup controller `cpu` is not mounted".to_owned()))?;
-        let door = match (&controller, members) {
+        let door = match (&hierarchy, members) {
             // This file takes single threads; a single-threaded process may use it too.
             (CgroupHierarchy::V1(_), _) => "tasks",
             (CgroupHierarchy::V2(_), Members::Processes) => "cgroup.procs",
@@ -71,7 +71,7 @@ impl RingCgroups {
             Self::Two => names.to_vec(),
             _ => names[..1].to_vec(),
         };
-        let made = keep(&controller, &names)?;
+        let made = keep(&hierarchy, &names)?;
         let file = |side: usize| made[side.min(made.len() - 1)].join(door);
         Ok(CgroupFiles {
             files: Some([file(0), file(1)]),
@@ -95,15 +95,15 @@ impl CgroupFiles {
 }
 
 /// Starts a keeper that creates groups with these names. Returns their directories.
-fn keep(controller: &CgroupHierarchy, names: &[String]) -> Result<Vec<PathBuf>, Error> {
+fn keep(hierarchy: &CgroupHierarchy, names: &[String]) -> Result<Vec<PathBuf>, Error> {
     let (mut answer, answering) = pipe().map_err(Error::calling("pipe2"))?;
     let (ends, lives) = pipe().map_err(Error::calling("pipe2"))?;
     let mut lives = Some(lives);
     let mut given = Some((answering, ends));
     let keeper = ForkedChild::fork_surviving(|| {
         drop(lives.take());
-        let (answering, ends) = given.take().expect("invariant: a process has one act");
-        keeper_main(controller, names, answering, ends)
+        let (answering, ends) = given.take().expect("invariant: the child runs this once");
+        keeper_main(hierarchy, names, answering, ends)
     })?;
     drop(given);
     // The keeper lives until this process and all its children have ended: it waits until their
@@ -120,7 +120,7 @@ fn keep(controller: &CgroupHierarchy, names: &[String]) -> Result<Vec<PathBuf>, 
         _ => {
             // The group's name holds a process id. Without it, the message is the same for all
             // rings.
-            let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = controller;
+            let (CgroupHierarchy::V1(root) | CgroupHierarchy::V2(root)) = hierarchy;
             let why = said.trim().rsplit("swtch-").next().unwrap_or_default();
             let why = why.split_once(": ").map_or(said.trim(), |(_, why)| why);
             Err(Error::NotHere(format!(
@@ -134,7 +134,7 @@ fn keep(controller: &CgroupHierarchy, names: &[String]) -> Result<Vec<PathBuf>, 
 /// The keeper process: creates the groups, reports their paths, waits until all members have ended,
 /// and removes the groups.
 fn keeper_main(
-    controller: &CgroupHierarchy,
+    hierarchy: &CgroupHierarchy,
     names: &[String],
     mut answering: PipeWriter,
     mut ends: PipeReader,
@@ -142,7 +142,7 @@ fn keeper_main(
     let _held = SignalsHeld::hold()?;
     let made: Result<Vec<_>, _> = names
         .iter()
-        .map(|name| CpuGroup::new(controller, name))
+        .map(|name| CpuGroup::new(hierarchy, name))
         .collect();
     let said = match &made {
         Ok(groups) => groups.iter().fold("made\n".to_owned(), |said, group| {
@@ -166,7 +166,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::shared_page::SharedPage;
+    use crate::shared::{Shared, SharedNumbers};
 
     /// Groups must be removed even when their members are killed.
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         else {
             swtch_test::skip!("no cgroup hierarchy with the cpu controller");
         };
-        let ready = SharedPage::<1>::new().unwrap();
+        let ready = Shared::<SharedNumbers<1>>::new().unwrap();
         let mut member = ForkedChild::fork(|| {
             let cgroup_files = RingCgroups::Two.open(Members::Processes)?;
             cgroup_files.enter(1)?;

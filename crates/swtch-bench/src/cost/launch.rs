@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use swtch_core::units::{Nanos, Timestamp};
 
-use super::act::{TimedOperation, Timing};
+use super::timed_operation::{TimedOperation, Timing};
 use crate::clock;
 use crate::error::{Error, checked};
 use crate::outcome::SwitchCounts;
@@ -69,7 +69,7 @@ impl Launcher {
     ];
 
     /// Prepares launches from this process, which first touches `ballast_mib` MiB of extra memory.
-    pub(crate) fn act(
+    pub(super) fn timed_operation(
         self,
         until: LaunchEnd,
         ballast_mib: u32,
@@ -81,20 +81,20 @@ impl Launcher {
         }
         let stamp = StartStamp(Shared::new()?);
         let launch: Launching = match self {
-            Self::Thread => Box::new(calls::thread),
+            Self::Thread => Box::new(calls::run_std_thread),
             Self::BareThread => {
-                let (mut stack, lives) = (SmallStack::new(), Shared::new()?);
-                Box::new(move |stamp| calls::bare_thread(stamp, &mut stack, &lives))
+                let (mut stack, alive) = (SmallStack::new(), Shared::new()?);
+                Box::new(move |stamp| calls::run_bare_thread(stamp, &mut stack, &alive))
             }
-            Self::Fork => Box::new(calls::fork),
-            Self::Clone3 => Box::new(calls::clone3),
+            Self::Fork => Box::new(calls::run_fork),
+            Self::Clone3 => Box::new(calls::run_clone3),
             Self::Vfork => {
                 let mut stack = SmallStack::new();
-                Box::new(move |stamp| calls::vfork(stamp, &mut stack))
+                Box::new(move |stamp| calls::run_vfork(stamp, &mut stack))
             }
             Self::PosixSpawn => {
                 let program = calls::program_in_path("true")?;
-                Box::new(move |_| calls::posix_spawn(&program))
+                Box::new(move |_| calls::run_posix_spawn(&program))
             }
         };
         Ok(Box::new(Launch {
@@ -152,7 +152,7 @@ struct StartStamp(Shared<AtomicU64>);
 
 impl StartStamp {
     /// Stores the current time for the parent.
-    fn now(&self) {
+    fn record(&self) {
         self.0.store(clock::raw().as_ns(), Ordering::Release);
     }
 
@@ -183,8 +183,8 @@ mod tests {
     use super::*;
 
     fn time_of(how: Launcher, until: LaunchEnd) -> Nanos {
-        let mut act = how.act(until, 1).unwrap();
-        let timing = act.block(3).unwrap();
+        let mut launch = how.timed_operation(until, 1).unwrap();
+        let timing = launch.block(3).unwrap();
         assert_eq!(timing.operations, 3);
         timing.elapsed
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn program_cannot_tell_when_it_began() {
-        let refused = Launcher::PosixSpawn.act(LaunchEnd::FirstInstruction, 0);
+        let refused = Launcher::PosixSpawn.timed_operation(LaunchEnd::FirstInstruction, 0);
         assert!(matches!(refused.err(), Some(Error::Senseless(_))));
     }
 }

@@ -43,18 +43,22 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use swtch_core::cost::{Members, Policy};
 
-use super::act::{TimedOperation, Timing, timed};
-use super::lock::{BareWord, ConditionLock, LibraryMutex, LockKind, RingLock};
-use super::ring::{self, Follower};
+use super::follower::Follower;
+use super::placement::adopt_policy;
+use super::timed_operation::{TimedOperation, Timing, timed};
 use crate::error::Error;
+use crate::futex::{self, PrivateScope};
+use crate::lock::{ConditionLock, FutexLock, Lock, OwnCacheLine, PthreadMutex};
 use crate::outcome::SwitchCounts;
-use crate::token::{Futex, Token, private_wait_while, private_wake};
+use crate::token::{FutexToken, Token};
 use crate::workers::own_switches;
 use crate::{clock, cpu};
 
+mod lock_kind;
 mod observed;
 mod order;
 
+pub use lock_kind::LockKind;
 pub use observed::{Observed, observe};
 pub use order::{HandOver, Violation, order_violation};
 
@@ -123,25 +127,27 @@ impl LockRingSpec {
     fn take_place(&self) -> Result<(), Error> {
         match self.cpu {
             Some(cpu) => cpu::move_to(0, cpu as usize)?,
-            None => cpu::move_to_all()?,
+            None => cpu::unpin()?,
         }
-        ring::adopt(self.policy)
+        adopt_policy(self.policy)
     }
 }
 
 /// The ring, and its hot baseline.
-pub(super) fn acts(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+pub(super) fn timed_operations(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     spec.check()?;
     match spec.lock {
-        LockKind::Mutex => acts_with::<LibraryMutex>(spec),
-        LockKind::Futex => acts_with::<BareWord>(spec),
-        LockKind::Condvar => acts_with::<ConditionLock>(spec),
+        LockKind::Mutex => timed_operations_with::<PthreadMutex>(spec),
+        LockKind::Futex => timed_operations_with::<FutexLock<PrivateScope>>(spec),
+        LockKind::Condvar => timed_operations_with::<ConditionLock>(spec),
     }
 }
 
-fn acts_with<L: RingLock>(spec: &LockRingSpec) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
+fn timed_operations_with<L: Lock + Default + 'static>(
+    spec: &LockRingSpec,
+) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
     spec.take_place()?;
-    let alone = LockRingBaseline(L::default());
+    let alone = LockRingBaseline(OwnCacheLine::<L>::default());
     let ring = LockRing::<L, _>::start(spec, |_, _| {})?;
     Ok(vec![Box::new(ring), Box::new(alone)])
 }
@@ -162,7 +168,8 @@ const fn warm_turns(turns: u64) -> u64 {
 /// State that all threads of a ring share.
 struct LockRingState<L, W> {
     spec: LockRingSpec,
-    locks: Vec<L>,
+    /// Neighbours are used right after each other.
+    locks: Vec<OwnCacheLine<L>>,
     /// Called at every move with the thread and the lock that it has just taken.
     witness: W,
     /// Incremented when a block begins; the threads wait for that.
@@ -172,28 +179,30 @@ struct LockRingState<L, W> {
     /// Threads that have not arrived yet, or have not finished their turns.
     absent: AtomicUsize,
     /// The last of these threads passes this token to the leader.
-    all_there: Futex,
+    all_there: FutexToken<PrivateScope>,
     /// Voluntary switches of all threads but the leader, over the counted turns.
     voluntary: AtomicU64,
     /// Involuntary switches of the same threads; see `involuntary_of` for the interval.
     involuntary: AtomicU64,
 }
 
-impl<L: RingLock, W: Fn(usize, usize)> LockRingState<L, W> {
+impl<L: Lock + Default, W> LockRingState<L, W> {
     fn new(spec: &LockRingSpec, witness: W) -> Self {
         Self {
-            locks: (0..spec.locks()).map(|_| L::default()).collect(),
+            locks: (0..spec.locks()).map(|_| OwnCacheLine::default()).collect(),
             witness,
             block: AtomicU32::new(0),
             turns: AtomicU64::new(0),
             absent: AtomicUsize::new(spec.count as usize - 1),
-            all_there: Futex::default(),
+            all_there: FutexToken::default(),
             voluntary: AtomicU64::new(0),
             involuntary: AtomicU64::new(0),
             spec: spec.clone(),
         }
     }
+}
 
+impl<L: Lock, W: Fn(usize, usize)> LockRingState<L, W> {
     /// Starts a block for all threads, or asks them to end when `turns` is 0.
     fn begin(&self, turns: u64) -> Result<(), Error> {
         let others = self.spec.count as usize - 1;
@@ -202,7 +211,7 @@ impl<L: RingLock, W: Fn(usize, usize)> LockRingState<L, W> {
         self.involuntary.store(0, Ordering::Relaxed);
         self.turns.store(turns, Ordering::Relaxed);
         self.block.fetch_add(1, Ordering::Release);
-        private_wake(&self.block, self.spec.count)
+        futex::wake::<PrivateScope>(&self.block, self.spec.count)
     }
 
     /// Reports that the calling thread is done, and waits for the block after number `seen`.
@@ -211,7 +220,7 @@ impl<L: RingLock, W: Fn(usize, usize)> LockRingState<L, W> {
             self.all_there.pass()?;
         }
         while self.block.load(Ordering::Acquire) == seen {
-            private_wait_while(&self.block, seen)?;
+            futex::wait_while::<PrivateScope>(&self.block, seen)?;
         }
         Ok(self.turns.load(Ordering::Relaxed))
     }
@@ -283,80 +292,83 @@ struct Position {
 
 /// A ring whose threads have started, as its leader holds it. Dropping it ends the other threads
 /// and waits for them.
-struct LockRing<L: RingLock, W: Fn(usize, usize)> {
-    setting: Arc<LockRingState<L, W>>,
+struct LockRing<L: Lock, W: Fn(usize, usize)> {
+    state: Arc<LockRingState<L, W>>,
     position: Position,
     others: Vec<Follower>,
 }
 
-impl<L: RingLock, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
+impl<L: Lock + Default + 'static, W: Fn(usize, usize) + Send + Sync + 'static> LockRing<L, W> {
     fn start(spec: &LockRingSpec, witness: W) -> Result<Self, Error> {
-        let setting = Arc::new(LockRingState::new(spec, witness));
+        let state = Arc::new(LockRingState::new(spec, witness));
         let first = spec.count as usize - 1;
         let mut ring = Self {
-            position: setting.enter(first)?,
+            position: state.enter(first)?,
             others: Vec::new(),
-            setting,
+            state,
         };
         for me in 0..first {
-            let setting = Arc::clone(&ring.setting);
-            let follow = move || setting.follow(me);
+            let state = Arc::clone(&ring.state);
+            let follow = move || state.follow(me);
             ring.others.push(Follower::start(Members::Threads, follow)?);
         }
-        ring.setting.all_there.take()?;
+        ring.state.all_there.take()?;
         Ok(ring)
     }
 }
 
-impl<L: RingLock, W: Fn(usize, usize)> LockRing<L, W> {
+impl<L: Lock, W: Fn(usize, usize)> LockRing<L, W> {
     /// Runs a block of `turns` timed turns.
     fn turns(&mut self, turns: u64) -> Result<Timing, Error> {
-        let setting = &*self.setting;
-        setting.begin(turns)?;
+        let state = &*self.state;
+        state.begin(turns)?;
         let at_start = own_switches()?;
-        setting.go_on(&mut self.position, FIRST_TURNS)?;
+        state.go_on(&mut self.position, FIRST_TURNS)?;
         let before = own_switches()?;
-        setting.go_on(&mut self.position, warm_turns(turns))?;
+        state.go_on(&mut self.position, warm_turns(turns))?;
         let start = clock::raw();
-        setting.go_on(&mut self.position, turns)?;
+        state.go_on(&mut self.position, turns)?;
         let end = clock::raw();
         let after = own_switches()?;
-        setting.all_there.take()?;
-        let others = [&setting.voluntary, &setting.involuntary];
+        state.all_there.take()?;
+        let others = [&state.voluntary, &state.involuntary];
         let [voluntary, involuntary] = others.map(|sum| sum.load(Ordering::Relaxed));
         Ok(Timing {
-            operations: turns * setting.spec.lap(),
+            operations: turns * state.spec.lap(),
             elapsed: end.since(start).unwrap_or_default(),
             counted: SwitchCounts {
                 voluntary: voluntary + after.since(before).voluntary,
-                involuntary: involuntary + setting.involuntary_of(at_start, before, after),
+                involuntary: involuntary + state.involuntary_of(at_start, before, after),
             },
-            counted_over: (warm_turns(turns) + turns) * setting.spec.lap(),
+            counted_over: (warm_turns(turns) + turns) * state.spec.lap(),
             live: None,
         })
     }
 }
 
-impl<L: RingLock, W: Fn(usize, usize)> TimedOperation for LockRing<L, W> {
+impl<L: Lock, W: Fn(usize, usize)> TimedOperation for LockRing<L, W> {
     /// One operation is one hand-over.
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
-        let turns = operations / self.setting.spec.lap();
+        let turns = operations / self.state.spec.lap();
         self.turns(turns.max(LEAST_TURNS))
     }
 }
 
-impl<L: RingLock, W: Fn(usize, usize)> Drop for LockRing<L, W> {
+impl<L: Lock, W: Fn(usize, usize)> Drop for LockRing<L, W> {
     fn drop(&mut self) {
-        let left = self.setting.begin(0);
-        let left = left.and_then(|()| self.others.iter_mut().try_for_each(Follower::finish));
-        debug_assert!(left.is_ok(), "invariant: threads that wait can be let go");
+        let ended = self.state.begin(0);
+        let ended = ended.and_then(|()| self.others.iter_mut().try_for_each(Follower::finish));
+        debug_assert!(
+            ended.is_ok(),
+            "invariant: threads that wait can be asked to end"
+        );
     }
 }
 
-/// The lock calls of a hand-over, made by the leader alone on a private lock.
-struct LockRingBaseline<L>(L);
+/// The lock calls of a hand-over, made by the leader alone on a lock of its own.
+struct LockRingBaseline<L>(OwnCacheLine<L>);
 
-impl<L: RingLock> TimedOperation for LockRingBaseline<L> {
+impl<L: Lock> TimedOperation for LockRingBaseline<L> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let repeat = |times: u64| {
             (0..times).try_for_each(|_| {

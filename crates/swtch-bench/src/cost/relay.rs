@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use swtch_core::cost::{Members, Primitive};
 
-use super::arm::RingSpec;
-use super::leader;
+use super::message;
+use super::ring_spec::RingSpec;
 use super::work::Work;
 use crate::error::Error;
+use crate::futex::{PrivateScope, SharedScope};
+use crate::shared::Shared;
 use crate::token::{
-    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, SemaphoreToken, SharedFutex,
-    SysvSemaphore, Tcp, UnixSocket,
+    Condition, EpolledPipe, EventFd, FutexToken, MessageQueue, Pipe, SemaphoreToken, SysvSemaphore,
+    Tcp, UnixSocket,
 };
 
 mod mutex_ring;
@@ -37,7 +39,7 @@ pub(crate) trait Relay: Send + Sync {
     fn follow(&self, me: usize, work: &mut dyn Work) -> Result<(), Error>;
 
     /// The calls of one hop, made by the leader without a peer.
-    fn alone(&self) -> Result<(), Error>;
+    fn hand_over_alone(&self) -> Result<(), Error>;
 }
 
 /// The relay for the primitive of `spec`.
@@ -51,20 +53,22 @@ pub(super) fn relay(spec: &RingSpec) -> Result<Arc<dyn Relay>, Error> {
             "processes cannot wake each other by a private futex; take the shared one",
         )),
         (Primitive::FutexPrivate, Members::Threads) => {
-            TokenRing::relay(count, || Ok(Futex::default()))
+            TokenRing::new_relay(count, || Ok(FutexToken::<PrivateScope>::default()))
         }
-        (Primitive::FutexShared, _) => TokenRing::relay(count, SharedFutex::new),
-        (Primitive::Pipe, _) => TokenRing::relay(count, Pipe::new),
-        (Primitive::SocketPair, _) => TokenRing::relay(count, UnixSocket::new),
-        (Primitive::Tcp, _) => TokenRing::relay(count, Tcp::new),
-        (Primitive::Eventfd, _) => TokenRing::relay(count, EventFd::new),
-        (Primitive::Epoll, _) => TokenRing::relay(count, EpolledPipe::new),
-        (Primitive::Condvar, _) => TokenRing::relay(count, Condition::new),
-        (Primitive::PosixSemaphore, _) => TokenRing::relay(count, SemaphoreToken::new),
-        (Primitive::SysvSemaphore, _) => TokenRing::relay(count, || {
-            SysvSemaphore::new().inspect(leader::register_semaphore_set)
+        (Primitive::FutexShared, _) => {
+            TokenRing::new_relay(count, Shared::<FutexToken<SharedScope>>::new)
+        }
+        (Primitive::Pipe, _) => TokenRing::new_relay(count, Pipe::new),
+        (Primitive::SocketPair, _) => TokenRing::new_relay(count, UnixSocket::new),
+        (Primitive::Tcp, _) => TokenRing::new_relay(count, Tcp::new),
+        (Primitive::Eventfd, _) => TokenRing::new_relay(count, EventFd::new),
+        (Primitive::Epoll, _) => TokenRing::new_relay(count, EpolledPipe::new),
+        (Primitive::Condvar, _) => TokenRing::new_relay(count, Condition::new),
+        (Primitive::PosixSemaphore, _) => TokenRing::new_relay(count, SemaphoreToken::new),
+        (Primitive::SysvSemaphore, _) => TokenRing::new_relay(count, || {
+            SysvSemaphore::new().inspect(message::register_semaphore_set)
         }),
-        (Primitive::MessageQueue, _) => TokenRing::relay(count, MessageQueue::new),
+        (Primitive::MessageQueue, _) => TokenRing::new_relay(count, MessageQueue::new),
         (Primitive::Signal, _) => Ok(Arc::new(SignalRing::new(count)?)),
         (Primitive::Yield, _) => Ok(Arc::new(YieldRelay)),
         (Primitive::MutexRing, _) => Ok(Arc::new(MutexRing::new(count)?)),

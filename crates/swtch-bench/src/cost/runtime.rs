@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use swtch_core::units::Nanos;
 use tempfile::TempDir;
 
-use super::act::{TimedOperation, Timing};
+use super::timed_operation::{TimedOperation, Timing};
 use crate::error::Error;
 use crate::outcome::SwitchCounts;
 
@@ -52,14 +52,14 @@ impl LanguageRuntime {
     ];
 
     /// Starts the runtime. One operation is one hop.
-    pub(crate) fn act(self) -> Result<Box<dyn TimedOperation>, Error> {
-        let act = match self {
+    pub(super) fn timed_operation(self) -> Result<Box<dyn TimedOperation>, Error> {
+        let process = match self {
             Self::Goroutine => goroutine(),
             Self::Asyncio => python(include_str!("runtime/asyncio_hops.py")),
             Self::Greenlet => python(include_str!("runtime/greenlet_hops.py")),
             Self::JavaVirtualThread => java_virtual_thread(),
         };
-        Ok(Box::new(act?))
+        Ok(Box::new(process?))
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
     #[test]
     fn runtime_answers_or_is_not_here() {
         for which in LanguageRuntime::ALL {
-            match which.act() {
-                Ok(mut act) => {
-                    let timing = act.block(1000).unwrap();
+            match which.timed_operation() {
+                Ok(mut operation) => {
+                    let timing = operation.block(1000).unwrap();
                     assert_eq!(timing.operations, 1000, "{which:?}");
                     assert!(timing.elapsed > Nanos::from_ns(1000), "{which:?}");
                 }

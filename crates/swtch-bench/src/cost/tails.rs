@@ -27,16 +27,17 @@ use swtch_core::Distribution;
 use swtch_core::cost::Primitive;
 use swtch_core::units::{Nanos, Timestamp};
 
-use super::arm::RingSpec;
-use super::leader;
+use super::control_block::ControlBlock;
+use super::follower::Follower;
+use super::message;
+use super::placement::adopt_cpu_and_policy;
 use super::relay::{Relay, relay};
-use super::ring::{Follower, take_cpu};
+use super::ring_spec::RingSpec;
 use super::work::Work;
 use crate::clock;
 use crate::error::Error;
 use crate::process::ForkedChild;
 use crate::shared::Shared;
-use crate::token::{SharedFutex, Token};
 
 /// Most laps of a block. Those of a pair take 4 s when each hop waits for a tick (4 ms) behind
 /// another task, and 1 ms when none does.
@@ -63,7 +64,7 @@ const COOL_LAPS: usize = 4;
 const CLOCK_READS: usize = 1001;
 
 /// Interval between checks of a block that is not done.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Far longer than any block takes; a ring that exceeds it is stuck.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -147,10 +148,10 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
             "there is no turn that one member passes to another, so there are no single hops",
         ));
     }
-    let mut workers = RingMembers::start(spec)?;
+    let (mut members, clock) = RingMembers::start(spec)?;
     let mut tails = Tails {
-        by_member: vec![Distribution::default(); workers.control.members.len()],
-        clock: Nanos::from_ns(workers.control.clock.load(Ordering::Acquire)),
+        by_member: vec![Distribution::default(); members.memory.lengths.len()],
+        clock,
         backwards: 0,
     };
     let start = Instant::now();
@@ -159,7 +160,7 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
         let kept = (hops - tails.count()).div_ceil(u64::from(spec.count));
         let kept = usize::try_from(kept).unwrap_or(LAPS).min(most);
         let before = Instant::now();
-        workers.block(WARM_LAPS + kept + COOL_LAPS, &mut tails)?;
+        members.block(WARM_LAPS + kept + COOL_LAPS, &mut tails)?;
         most = if before.elapsed() > BLOCK {
             most / 2
         } else {
@@ -176,61 +177,36 @@ pub const fn passes_a_turn(primitive: Primitive) -> bool {
     !matches!(primitive, Primitive::MutexRing | Primitive::Yield)
 }
 
-/// Shared memory through which the caller, the leader and its peers exchange orders and results.
-struct TailsControl {
-    /// One token: the leader may start a block.
-    order: SharedFutex,
-    /// Laps of the next block; 0 asks the members to end.
-    laps: Shared<AtomicU64>,
-    /// One token: all members are ready for the first block, or the block is done.
-    done: SharedFutex,
-    /// Cost of one clock reading, in ns.
-    clock: Shared<AtomicU64>,
+/// What the caller, the leader and its peers share.
+struct TailsMemory {
+    /// The caller orders blocks of so many laps. The leader's result is the cost of one clock
+    /// reading, in ns.
+    leader: ControlBlock<1, 1>,
+    /// The leader passes the orders on. There is one for each peer, the first of which is member 1.
+    peers: Vec<ControlBlock<1, 0>>,
     /// The stamp taken before the turn was last passed, in ns.
     passed: Shared<AtomicU64>,
-    /// One entry for each member, the leader first.
-    members: Vec<MemberSlot>,
+    /// For each member, the leader first: lengths in ns of the hops of this block that ended at it,
+    /// by lap.
+    lengths: Vec<Shared<[AtomicU64; LAPS]>>,
 }
 
-/// The part of the shared memory that belongs to one member.
-struct MemberSlot {
-    start: SharedFutex,
-    done: SharedFutex,
-    /// Lengths in ns of the hops of this block that ended at this member, by lap.
-    lengths: Shared<[AtomicU64; LAPS]>,
-}
-
-impl TailsControl {
+impl TailsMemory {
     fn new(count: u32) -> Result<Self, Error> {
-        let place = |_| {
-            Ok(MemberSlot {
-                start: SharedFutex::new()?,
-                done: SharedFutex::new()?,
-                lengths: Shared::new()?,
-            })
-        };
+        let peers = (1..count).map(|_| ControlBlock::new());
+        let lengths = (0..count).map(|_| Shared::new());
         Ok(Self {
-            order: SharedFutex::new()?,
-            laps: Shared::new()?,
-            done: SharedFutex::new()?,
-            clock: Shared::new()?,
+            leader: ControlBlock::new()?,
+            peers: peers.collect::<Result<_, _>>()?,
             passed: Shared::new()?,
-            members: (0..count).map(place).collect::<Result<_, _>>()?,
+            lengths: lengths.collect::<Result<_, _>>()?,
         })
-    }
-
-    fn peers(&self) -> impl Iterator<Item = &MemberSlot> {
-        self.members.iter().skip(1)
-    }
-
-    fn laps(&self) -> u64 {
-        self.laps.load(Ordering::Acquire)
     }
 
     fn stamps(&self, member: usize) -> Stamps<'_> {
         Stamps {
             passed: &self.passed,
-            lengths: &self.members[member].lengths,
+            lengths: &self.lengths[member],
             lap: 0,
         }
     }
@@ -238,9 +214,9 @@ impl TailsControl {
 
 /// The work of a member while it has the turn: it reads the clock twice and keeps the length of the
 /// hop that has just ended.
-struct Stamps<'desk> {
-    passed: &'desk AtomicU64,
-    lengths: &'desk [AtomicU64; LAPS],
+struct Stamps<'memory> {
+    passed: &'memory AtomicU64,
+    lengths: &'memory [AtomicU64; LAPS],
     lap: usize,
 }
 
@@ -257,150 +233,141 @@ impl Work for Stamps<'_> {
 
 /// The caller's handle of all members of a ring. Dropping it ends them and waits for the leader.
 struct RingMembers {
-    control: Arc<TailsControl>,
+    memory: Arc<TailsMemory>,
     leader: ForkedChild,
-    complaints: UnixStream,
+    messages: UnixStream,
 }
 
 impl RingMembers {
-    /// Starts the leader in a process of its own. Returns when all members are ready.
-    fn start(spec: &RingSpec) -> Result<Self, Error> {
-        let control = Arc::new(TailsControl::new(spec.count)?);
-        let (complaints, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
-        let unblocked = complaints.set_nonblocking(true);
+    /// Starts the leader in a process of its own. Returns when all members are ready, with the cost
+    /// of one clock reading.
+    fn start(spec: &RingSpec) -> Result<(Self, Nanos), Error> {
+        let memory = Arc::new(TailsMemory::new(spec.count)?);
+        let (messages, to) = UnixStream::pair().map_err(Error::calling("socketpair"))?;
+        let unblocked = messages.set_nonblocking(true);
         unblocked.map_err(Error::calling("fcntl"))?;
         let leader = ForkedChild::fork(|| {
-            leader::set_error_fd(to.as_raw_fd());
-            lead(spec, &control).inspect_err(|error| leader::fail(error))
+            message::set_members_fd(to.as_raw_fd());
+            lead(spec, &memory).inspect_err(|error| message::fail(error))
         })?;
-        let mut workers = Self {
-            control,
+        let mut members = Self {
+            memory,
             leader,
-            complaints,
+            messages,
         };
-        workers.await_done()?;
-        Ok(workers)
+        let [clock_ns] = members.wait_for_result()?;
+        Ok((members, Nanos::from_ns(clock_ns)))
     }
 
     /// Runs a block and keeps its lengths.
     fn block(&mut self, laps: usize, tails: &mut Tails) -> Result<(), Error> {
-        self.order(laps)?;
-        self.await_done()?;
-        for (member, place) in self.control.members.iter().enumerate() {
-            for length in &place.lengths[WARM_LAPS..laps - COOL_LAPS] {
+        self.memory.leader.order([laps as u64])?;
+        self.wait_for_result()?;
+        for (member, lengths) in self.memory.lengths.iter().enumerate() {
+            for length in &lengths[WARM_LAPS..laps - COOL_LAPS] {
                 tails.record(member, length.load(Ordering::Acquire));
             }
         }
         Ok(())
     }
 
-    fn order(&self, laps: usize) -> Result<(), Error> {
-        self.control.laps.store(laps as u64, Ordering::Release);
-        self.control.order.pass()
-    }
-
-    fn await_done(&mut self) -> Result<(), Error> {
-        let mut waited = Duration::ZERO;
-        while !self.control.done.take_within(LOOK)? {
-            waited += LOOK;
+    fn wait_for_result(&mut self) -> Result<[u64; 1], Error> {
+        let Self {
+            memory,
+            leader,
+            messages,
+        } = self;
+        let check = || {
             // A member that fails writes the reason before it ends.
-            let ended = self.leader.ended()?;
-            if let Some(why) = self.complaint() {
+            let ended = leader.ended()?;
+            if let Some(why) = failure(messages) {
                 return Err(Error::Member(why));
             }
-            if let Some(status) = ended {
-                return Err(Error::ProcessFailed {
+            ended.map_or(Ok(()), |status| {
+                Err(Error::ProcessFailed {
                     name: "leader".to_owned(),
                     status,
-                });
-            }
-            if waited >= LIMIT {
-                return Err(Error::Stuck { limit: LIMIT });
-            }
-        }
-        Ok(())
+                })
+            })
+        };
+        memory
+            .leader
+            .wait_for_result_and_check(CHECK_INTERVAL, LIMIT, check)
     }
+}
 
-    /// The error that a member wrote before it ended ([`leader::fail`]); `None` if there is none.
-    fn complaint(&mut self) -> Option<String> {
-        let mut words = [0; 1024];
-        match self.complaints.read(&mut words) {
-            Ok(0) => None,
-            Ok(length) => {
-                let words = String::from_utf8_lossy(&words[..length]);
-                let line = words.lines().next().unwrap_or_default();
-                Some(line.strip_prefix("failed ").unwrap_or(line).to_owned())
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => None,
-            Err(error) => Some(error.to_string()),
-        }
+/// The reason that a member wrote before it ended ([`message::fail`]); `None` if there is none.
+fn failure(messages: &mut UnixStream) -> Option<String> {
+    let mut lines = Vec::new();
+    match messages.read_to_end(&mut lines) {
+        Err(error) if error.kind() != ErrorKind::WouldBlock => Some(error.to_string()),
+        // What was written so far has been read.
+        _ => message::first_failure(&lines),
     }
 }
 
 impl Drop for RingMembers {
     fn drop(&mut self) {
         // A leader that is stuck or dead cannot end by itself; dropping `leader` kills it.
-        if self.order(0).is_ok() {
+        if self.memory.leader.ask_to_end().is_ok() {
             self.leader.wait_at_most(Duration::from_secs(2));
         }
     }
 }
 
-/// The loop of the leader until it is asked to end.
-fn lead(spec: &RingSpec, control: &Arc<TailsControl>) -> Result<(), Error> {
+/// The leader: starts the peers, and measures blocks until it is asked to end.
+fn lead(spec: &RingSpec, memory: &Arc<TailsMemory>) -> Result<(), Error> {
     let relay = relay(spec)?;
-    take_cpu(spec, 0)?;
-    let mut peers = start_peers(spec, control, &relay)?;
+    adopt_cpu_and_policy(spec, 0)?;
+    let mut peers = start_peers(spec, memory, &relay)?;
     relay.enter(0)?;
-    control.peers().try_for_each(|peer| peer.done.take())?;
-    control.clock.store(clock_ns(), Ordering::Release);
-    loop {
-        control.done.pass()?;
-        control.order.take()?;
-        control.peers().try_for_each(|peer| peer.start.pass())?;
-        let laps = control.laps();
-        if laps == 0 {
-            return peers.iter_mut().try_for_each(Follower::finish);
-        }
-        let mut stamps = control.stamps(0);
+    let wait_for_peers = || {
+        let mut peers = memory.peers.iter();
+        peers.try_for_each(|peer| peer.wait_for_result().map(drop))
+    };
+    wait_for_peers()?;
+    let clock_ns = clock_ns();
+    memory.leader.serve([clock_ns], |[laps]| {
+        memory
+            .peers
+            .iter()
+            .try_for_each(|peer| peer.order([laps]))?;
+        let mut stamps = memory.stamps(0);
         (0..laps).try_for_each(|_| relay.lead(&mut stamps))?;
-        control.peers().try_for_each(|peer| peer.done.take())?;
-    }
+        wait_for_peers()?;
+        Ok([clock_ns])
+    })?;
+    memory.peers.iter().try_for_each(ControlBlock::ask_to_end)?;
+    peers.iter_mut().try_for_each(Follower::finish)
 }
 
-/// Starts all peers. Each passes `done` when it is on its CPU and has entered the relay.
+/// Starts all peers. Each is ready when it is on its CPU and has entered the relay.
 fn start_peers(
     spec: &RingSpec,
-    control: &Arc<TailsControl>,
+    memory: &Arc<TailsMemory>,
     relay: &Arc<dyn Relay>,
 ) -> Result<Vec<Follower>, Error> {
     let start = |me: usize| {
-        let (spec, control, relay) = (spec.clone(), Arc::clone(control), Arc::clone(relay));
-        Follower::start(spec.members, move || follow(&spec, me, &control, &*relay))
+        let (spec, memory, relay) = (spec.clone(), Arc::clone(memory), Arc::clone(relay));
+        Follower::start(spec.members, move || follow(&spec, me, &memory, &*relay))
     };
-    (1..control.members.len()).map(start).collect()
+    (1..memory.lengths.len()).map(start).collect()
 }
 
-/// The loop of a peer until it is asked to end.
+/// A peer: follows the leader's blocks until it is asked to end.
 fn follow(
     spec: &RingSpec,
     me: usize,
-    control: &TailsControl,
+    memory: &TailsMemory,
     relay: &dyn Relay,
 ) -> Result<(), Error> {
-    take_cpu(spec, me)?;
+    adopt_cpu_and_policy(spec, me)?;
     relay.enter(me)?;
-    let place = &control.members[me];
-    loop {
-        place.done.pass()?;
-        place.start.take()?;
-        let laps = control.laps();
-        if laps == 0 {
-            return Ok(());
-        }
-        let mut stamps = control.stamps(me);
+    memory.peers[me - 1].serve([], |[laps]| {
+        let mut stamps = memory.stamps(me);
         (0..laps).try_for_each(|_| relay.follow(me, &mut stamps))?;
-    }
+        Ok([])
+    })
 }
 
 /// Cost of one clock reading, in ns.

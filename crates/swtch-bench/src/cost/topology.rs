@@ -54,7 +54,7 @@ pub fn neighbours(home: u32) -> Result<Vec<Neighbour>, Error> {
 ///
 /// The kernel does not report which CPUs this process may use.
 pub fn home() -> Result<u32, Error> {
-    let home = cpu::home()?;
+    let home = cpu::workload_cpu()?;
     Ok(u32::try_from(home).expect("invariant: a cpu_set_t holds 1024 CPUs"))
 }
 

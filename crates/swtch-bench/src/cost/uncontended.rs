@@ -5,19 +5,22 @@
 //! wake without a waiter) and some twice (System V semaphores, pipes). What such calls cost when
 //! they lead to a switch is measured by rings.
 
-use std::hint::{black_box, spin_loop};
+use std::hint::black_box;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{TimedOperation, Timing, timed};
-use super::leader;
-use super::lock::{BareWord, ConditionLock, LibraryMutex, LibraryReadWrite, RingLock};
+use super::message;
+use super::timed_operation::{TimedOperation, Timing, timed};
 use crate::error::Error;
-use crate::token::{EventFd, Pipe, SemaphoreToken, SysvSemaphore, Token, private_wake};
+use crate::futex::{self, PrivateScope};
+use crate::lock::{
+    ConditionVariable, FutexLock, Lock, OwnCacheLine, PthreadMutex, ReadWriteLock, SpinLock,
+};
+use crate::token::{EventFd, Pipe, SemaphoreToken, SysvSemaphore, Token};
 
 /// The lock or channel that is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,17 +71,19 @@ impl Uncontended {
     ];
 
     /// Prepares the lock or channel, to be used once per operation.
-    pub(crate) fn act(self) -> Result<Box<dyn TimedOperation>, Error> {
+    pub(super) fn timed_operation(self) -> Result<Box<dyn TimedOperation>, Error> {
         match self {
             Self::SpinLock => {
-                let lock = AtomicBool::new(false);
+                let lock = OwnCacheLine::<SpinLock>::default();
+                // `black_box`, because without it the compiler might remove what no other thread
+                // can see.
                 uses(move || {
-                    spin(&lock);
-                    Ok(())
+                    black_box(&lock).lock()?;
+                    black_box(&lock).unlock()
                 })
             }
-            Self::FutexLock => taken_and_given_back(BareWord::default()),
-            Self::PthreadMutex => taken_and_given_back(LibraryMutex::default()),
+            Self::FutexLock => taken_and_given_back(FutexLock::<PrivateScope>::default()),
+            Self::PthreadMutex => taken_and_given_back(PthreadMutex::default()),
             Self::StdMutex => {
                 let lock = Mutex::new(());
                 uses(move || {
@@ -87,39 +92,33 @@ impl Uncontended {
                 })
             }
             Self::ReadLock => {
-                let lock = LibraryReadWrite::default();
+                let lock = OwnCacheLine::<ReadWriteLock>::default();
                 uses(move || lock.read().and_then(|()| lock.unlock()))
             }
             Self::WriteLock => {
-                let lock = LibraryReadWrite::default();
+                let lock = OwnCacheLine::<ReadWriteLock>::default();
                 uses(move || lock.write().and_then(|()| lock.unlock()))
             }
             Self::CondvarSignal => {
-                let condition = ConditionLock::default();
+                let condition = OwnCacheLine::<ConditionVariable>::default();
                 uses(move || condition.signal())
             }
             Self::PosixSemaphore => passed_and_taken(SemaphoreToken::new()?),
             Self::SysvSemaphore => {
-                passed_and_taken(SysvSemaphore::new().inspect(leader::register_semaphore_set)?)
+                passed_and_taken(SysvSemaphore::new().inspect(message::register_semaphore_set)?)
             }
             Self::Eventfd => passed_and_taken(EventFd::new()?),
             Self::FutexWake => {
                 let word = AtomicU32::new(0);
-                uses(move || private_wake(&word, 1))
+                uses(move || futex::wake::<PrivateScope>(&word, 1))
             }
             Self::Pipe => passed_and_taken(Pipe::new()?),
         }
     }
 }
 
-fn spin(lock: &AtomicBool) {
-    while black_box(lock).swap(true, Ordering::Acquire) {
-        spin_loop();
-    }
-    black_box(lock).store(false, Ordering::Release);
-}
-
-fn taken_and_given_back(lock: impl RingLock) -> Result<Box<dyn TimedOperation>, Error> {
+fn taken_and_given_back(lock: impl Lock + 'static) -> Result<Box<dyn TimedOperation>, Error> {
+    let lock = OwnCacheLine(lock);
     uses(move || {
         lock.lock()?;
         lock.unlock()
@@ -136,14 +135,14 @@ fn passed_and_taken(token: impl Token + 'static) -> Result<Box<dyn TimedOperatio
 fn uses(
     once: impl FnMut() -> Result<(), Error> + 'static,
 ) -> Result<Box<dyn TimedOperation>, Error> {
-    Ok(Box::new(Uses {
+    Ok(Box::new(RepeatedUse {
         once,
         _companion: Companion::start()?,
     }))
 }
 
 /// Calls `once` for each operation.
-struct Uses<F> {
+struct RepeatedUse<F> {
     once: F,
     _companion: Companion,
 }
@@ -166,7 +165,7 @@ impl Companion {
     }
 }
 
-impl<F: FnMut() -> Result<(), Error>> TimedOperation for Uses<F> {
+impl<F: FnMut() -> Result<(), Error>> TimedOperation for RepeatedUse<F> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
         let mut repeat = |times: u64| (0..times).try_for_each(|_| (self.once)());
         repeat(1 + operations / 16)?;
@@ -185,7 +184,7 @@ mod tests {
             // A page fault waits while another test of this process changes the memory map, which
             // is no switch of the operation's: of five blocks, one at least must be without any.
             let slept = (0..5).map(|_| {
-                let timing = what.act().unwrap().block(10_000).unwrap();
+                let timing = what.timed_operation().unwrap().block(10_000).unwrap();
                 assert_eq!(timing.operations, 10_000, "{what:?}");
                 assert!(timing.elapsed.as_ns() > 1_000, "{what:?} {timing:?}");
                 timing.counted.voluntary

@@ -3,7 +3,7 @@
 //!
 //! Work runs right before the calls of the hand-over, so that the kernel finds what it leaves in
 //! registers and caches. The hot baseline does the same work without a switch. So the cost of the
-//! work itself does not matter; each file says which two works are compared.
+//! work itself does not matter; the file of each kind says which two are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ mod strided;
 mod walk;
 mod working_set;
 
-pub use self::branches::Patterns;
+pub use self::branches::PatternSharing;
 use self::mapping::Mapping;
 pub use self::mapping::PageSize;
 pub use self::registers::{LiveRegisters, RegisterEnding};
@@ -32,7 +32,7 @@ pub(crate) trait Work {
     fn run(&mut self);
 
     /// Registers that were live at the hand-overs since the last call; `None` for work that does
-    /// not read them, or if the CPU cannot report it.
+    /// not read them, or if the CPU cannot report them.
     fn take_live(&mut self) -> Option<LiveRegisters> {
         None
     }
@@ -81,7 +81,7 @@ pub enum WorkSpec {
         /// Number of branches per turn.
         count: u32,
         /// Whether members share the data that the branches depend on.
-        patterns: Patterns,
+        patterns: PatternSharing,
     },
     /// Takes a known time and does nothing else, to check that the measurement finds it.
     Delay {
@@ -99,7 +99,7 @@ pub(crate) struct SharedWorkMemory {
 
 impl WorkSpec {
     /// Creates what the members share.
-    pub(crate) fn prepare_common(self) -> Result<SharedWorkMemory, Error> {
+    pub(crate) fn prepare_shared(self) -> Result<SharedWorkMemory, Error> {
         let memory = match self {
             Self::WorkingSet {
                 bytes,
@@ -116,16 +116,27 @@ impl WorkSpec {
     pub(crate) fn prepare(
         self,
         member: usize,
-        common: &SharedWorkMemory,
+        shared: &SharedWorkMemory,
     ) -> Result<Box<dyn Work>, Error> {
         Ok(match self {
             Self::Nothing => Box::new(NoWork),
             Self::Registers { registers, ending } => {
                 Box::new(registers::RegisterWork::new(registers, ending)?)
             }
-            Self::WorkingSet { bytes, order, .. } => match &common.memory {
-                Some(memory) => Box::new(working_set::walk_shared(memory, bytes)),
-                None => Box::new(working_set::private(bytes, order, member)?),
+            Self::WorkingSet {
+                bytes,
+                order,
+                sharing,
+            } => match (sharing, &shared.memory) {
+                (MemorySharing::Shared, Some(memory)) => {
+                    Box::new(working_set::walk_shared(memory, bytes))
+                }
+                (MemorySharing::Shared, None) => {
+                    unreachable!("`prepare_shared` of the same work makes the memory")
+                }
+                (MemorySharing::Private, _) => {
+                    Box::new(working_set::private(bytes, order, member)?)
+                }
             },
             Self::Strided { bytes, stride } => Box::new(strided::walk(bytes, stride, member)?),
             Self::Pages { pages, size } => Box::new(pages::walk(pages, size, member)?),

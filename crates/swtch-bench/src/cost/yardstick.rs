@@ -1,11 +1,11 @@
-//! Operations without a switch, to compare switches with. What a primitive costs without a peer is
-//! not here: the hot baseline of its ring measures that.
+//! Operations without a switch, to compare switches with. What the calls of a hand-over cost without
+//! a peer is not here: it is measured as the baseline of their ring.
 
 use std::hint::black_box;
 
 use serde::{Deserialize, Serialize};
 
-use super::act::{TimedOperation, Timing, timed};
+use super::timed_operation::{TimedOperation, Timing, timed};
 use crate::clock;
 use crate::error::Error;
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Yardstick {
-    /// A call of an empty function.
+    /// An indirect call of an empty function.
     EmptyCall,
     /// A system call that does nothing: `getppid`, which no library answers by itself.
     SystemCall,
@@ -34,13 +34,13 @@ impl Yardstick {
         Self::Copy64Kib,
     ];
 
-    pub(crate) fn act(self) -> Box<dyn TimedOperation> {
+    pub(super) fn timed_operation(self) -> Box<dyn TimedOperation> {
         match self {
             Self::EmptyCall => Box::new(Repeated(empty_call)),
             Self::SystemCall => Box::new(Repeated(system_call)),
             Self::ClockRead => Box::new(Repeated(clock_read)),
             Self::Copy64Kib => {
-                let (from, mut to) = (vec![1_u8; COPIED], vec![2_u8; COPIED]);
+                let (from, mut to) = (vec![1_u8; COPY_BYTES], vec![2_u8; COPY_BYTES]);
                 Box::new(Repeated(move |times| copy(&from, &mut to, times)))
             }
         }
@@ -48,14 +48,15 @@ impl Yardstick {
 }
 
 /// Bytes that [`Yardstick::Copy64Kib`] copies per operation.
-const COPIED: usize = 64 * 1024;
+const COPY_BYTES: usize = 64 * 1024;
 
 /// A function that performs the operation a given number of times.
 struct Repeated<F>(F);
 
 impl<F: FnMut(u64)> TimedOperation for Repeated<F> {
     fn block(&mut self, operations: u64) -> Result<Timing, Error> {
-        (self.0)(1 + operations / 16);
+        let warm_up = 1 + operations / 16;
+        (self.0)(warm_up);
         timed(operations, || {
             (self.0)(operations);
             Ok(())
@@ -63,7 +64,8 @@ impl<F: FnMut(u64)> TimedOperation for Repeated<F> {
     }
 }
 
-/// `black_box` hides the address every time, so that the compiler keeps each call.
+/// `black_box` hides the address every time, so that the compiler keeps each call; the call is
+/// indirect because of that.
 fn empty_call(times: u64) {
     for _ in 0..times {
         black_box(empty as fn())();
@@ -80,6 +82,7 @@ fn system_call(times: u64) {
     }
 }
 
+/// Reads `CLOCK_MONOTONIC`. Blocks are timed by another clock, `CLOCK_MONOTONIC_RAW`.
 fn clock_read(times: u64) {
     for _ in 0..times {
         black_box(clock::now());

@@ -6,8 +6,8 @@ use std::fs;
 
 use swtch_core::cost::Members;
 
-use super::places::UsableCpus;
 use super::ring::RingKind;
+use super::usable_cpus::UsableCpus;
 use super::{Class, Cpus, Group, Load, Step};
 
 /// Mappings that a thread needs: its stack and its signal stack (of Rust's library), each with a
@@ -68,9 +68,9 @@ impl Load {
         if self.groups.is_empty() {
             return Err(whole("a load has a group or more".to_owned()));
         }
-        let places = UsableCpus::here().map_err(|error| whole(error.to_string()))?;
+        let cpus_here = UsableCpus::here().map_err(|error| whole(error.to_string()))?;
         for (number, group) in self.groups.iter().enumerate() {
-            self.check_group(group, &places)
+            self.check_group(group, &cpus_here)
                 .map_err(|(at, why)| Fault {
                     group: group.name.clone(),
                     number,
@@ -84,10 +84,10 @@ impl Load {
                 "{members} members: this machine has no more than {most} tasks (kernel.pid_max)"
             )));
         }
-        self.check_real_time(&places).map_err(whole)
+        self.check_real_time(&cpus_here).map_err(whole)
     }
 
-    fn check_group(&self, group: &Group, places: &UsableCpus) -> Result<(), (LoadPart, String)> {
+    fn check_group(&self, group: &Group, cpus_here: &UsableCpus) -> Result<(), (LoadPart, String)> {
         if group.count == 0 {
             return Err((LoadPart::Count, "count must be at least 1".to_owned()));
         }
@@ -106,7 +106,7 @@ impl Load {
             if cpus.is_empty() {
                 return Err((LoadPart::Cpus, "no CPU is named".to_owned()));
             }
-            if let Some(why) = cpus.iter().find_map(|cpu| places.why_not(*cpu)) {
+            if let Some(why) = cpus.iter().find_map(|cpu| cpus_here.why_not(*cpu)) {
                 return Err((LoadPart::Cpus, why));
             }
         }
@@ -128,7 +128,7 @@ impl Load {
 
     /// Refuses real-time members on all CPUs if the kernel reserves no time for other tasks: the
     /// machine would be out of reach.
-    fn check_real_time(&self, places: &UsableCpus) -> Result<(), String> {
+    fn check_real_time(&self, cpus_here: &UsableCpus) -> Result<(), String> {
         let path = "/proc/sys/kernel/sched_rt_runtime_us";
         let keeps_nothing = fs::read_to_string(path).is_ok_and(|text| text.trim() == "-1");
         let real_time = self
@@ -143,7 +143,7 @@ impl Load {
                 Cpus::Dealt(cpus) => taken.extend(cpus.iter().take(group.count as usize)),
             }
         }
-        if keeps_nothing && taken.len() + free >= places.allowed.len() {
+        if keeps_nothing && taken.len() + free >= cpus_here.allowed.len() {
             return Err(
                 "real-time members on all CPUs, and the kernel keeps no time for others: \
                  leave a CPU free, or set kernel.sched_rt_runtime_us to 950000"
@@ -210,19 +210,19 @@ impl BodyChecker<'_> {
                     held.push((name, path.clone()));
                 }
                 Step::Unlock(name) => {
-                    let place = held[before..].iter().position(|(lock, _)| lock == name);
-                    let Some(place) = place else {
+                    let position = held[before..].iter().position(|(lock, _)| lock == name);
+                    let Some(position) = position else {
                         return Err(fault(format!("lock {name} is not held here")));
                     };
-                    held.remove(before + place);
+                    held.remove(before + position);
                 }
                 step => self.check_step(step).map_err(fault)?,
             }
             path.pop();
         }
         match held.get(before) {
-            Some((lock, place)) => Err((
-                LoadPart::Step(place.clone()),
+            Some((lock, path)) => Err((
+                LoadPart::Step(path.clone()),
                 format!("lock {lock} is never given back in this body"),
             )),
             None => Ok(()),

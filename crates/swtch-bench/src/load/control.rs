@@ -15,13 +15,10 @@ use std::time::Duration;
 
 use super::gap;
 use crate::error::Error;
+use crate::futex::{self, SharedScope};
 use crate::outcome::SwitchCounts;
 use crate::shared::{Shared, SharedSlice, Zeroed};
-use crate::token::futex;
 use crate::workers::own_id;
-
-/// The number that means "all" to a futex wake (`include/linux/futex.h`).
-const ALL: u32 = i32::MAX.unsigned_abs();
 
 /// Shared memory of the player and all members.
 #[derive(Debug)]
@@ -74,7 +71,7 @@ pub(super) struct ResultSlot {
     voluntary: AtomicU64,
     involuntary: AtomicU64,
     /// Gaps in which the member did not run.
-    pub(super) gaps: gap::Left,
+    pub(super) gaps: gap::SharedGaps,
 }
 
 // SAFETY: zero is a valid atomic number, and atomics may be used by several processes.
@@ -100,7 +97,7 @@ impl ResultSlot {
     }
 
     /// Stores the results and marks the member as done.
-    pub(super) fn leave(&self, began_ns: u64, ended_ns: u64, cpu: Duration, counted: SwitchCounts) {
+    pub(super) fn store(&self, began_ns: u64, ended_ns: u64, cpu: Duration, counted: SwitchCounts) {
         let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         self.began_ns.store(began_ns, Ordering::Relaxed);
         self.ended_ns.store(ended_ns, Ordering::Relaxed);
@@ -152,7 +149,7 @@ impl LoadControl {
     pub(super) fn meet(&self) -> Result<(), Error> {
         let gates = &*self.gates;
         if gates.ready.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
-            futex::wake(&gates.ready, ALL)?;
+            wake_all(&gates.ready)?;
         }
         wait_for(&gates.go)
     }
@@ -162,7 +159,7 @@ impl LoadControl {
         let gates = &*self.gates;
         if gates.done.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
             gates.over.store(1, Ordering::Release);
-            return futex::wake(&gates.over, ALL);
+            return wake_all(&gates.over);
         }
         wait_for(&gates.over)
     }
@@ -174,14 +171,14 @@ impl LoadControl {
         if ready == self.members() {
             return Ok(true);
         }
-        futex::sleep_while(&self.gates.ready, ready, Some(limit))?;
+        futex::wait_while_within::<SharedScope>(&self.gates.ready, ready, limit)?;
         Ok(false)
     }
 
     /// Called by the player: releases all members.
     pub(super) fn go(&self) -> Result<(), Error> {
         self.gates.go.store(1, Ordering::Release);
-        futex::wake(&self.gates.go, ALL)
+        wake_all(&self.gates.go)
     }
 
     /// Whether all members are done.
@@ -194,8 +191,8 @@ impl LoadControl {
         let complaint = &*self.complaint;
         if complaint.is_claimed.swap(1, Ordering::AcqRel) == 0 {
             let why = why.to_string();
-            for (place, byte) in complaint.bytes.iter().zip(why.bytes()) {
-                place.store(byte, Ordering::Relaxed);
+            for (slot, byte) in complaint.bytes.iter().zip(why.bytes()) {
+                slot.store(byte, Ordering::Relaxed);
             }
             let length = u32::try_from(why.len().min(LONGEST_COMPLAINT)).unwrap_or_default();
             complaint.length.store(length, Ordering::Release);
@@ -213,7 +210,11 @@ impl LoadControl {
 
 fn wait_for(gate: &AtomicU32) -> Result<(), Error> {
     while gate.load(Ordering::Acquire) == 0 {
-        futex::sleep_while(gate, 0, None)?;
+        futex::wait_while::<SharedScope>(gate, 0)?;
     }
     Ok(())
+}
+
+fn wake_all(gate: &AtomicU32) -> Result<(), Error> {
+    futex::wake::<SharedScope>(gate, futex::ALL)
 }

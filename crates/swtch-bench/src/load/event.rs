@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::futex::{self, SharedScope};
 use crate::shared::Shared;
-use crate::token::{Condition, EventFd, Pipe, SemaphoreToken, Token, UnixSocket, futex};
+use crate::token::{Condition, EventFd, Pipe, SemaphoreToken, Token, UnixSocket};
 
 /// The object that an event is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +59,7 @@ struct FutexCount(Shared<AtomicU32>);
 impl Token for FutexCount {
     fn pass(&self) -> Result<(), Error> {
         self.0.fetch_add(1, Ordering::Release);
-        futex::wake(&self.0, 1)
+        futex::wake::<SharedScope>(&self.0, 1)
     }
 
     #[allow(
@@ -72,7 +73,7 @@ impl Token for FutexCount {
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, less)
             .is_err()
         {
-            futex::sleep_while(&self.0, 0, None)?;
+            futex::wait_while::<SharedScope>(&self.0, 0)?;
         }
         Ok(())
     }

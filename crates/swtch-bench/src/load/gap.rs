@@ -22,14 +22,14 @@ const MOST: usize = 32;
 /// A stretch of time in which a member did not run, for example because another task or an
 /// interrupt had its CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OffCpuGap {
+pub struct ClockGap {
     /// The last reading before the gap: ns of `CLOCK_MONOTONIC`.
     pub from_ns: u64,
     /// The first reading after the gap, on the same clock.
     pub to_ns: u64,
 }
 
-impl OffCpuGap {
+impl ClockGap {
     /// Length of the gap, in ns.
     pub const fn length_ns(&self) -> u64 {
         self.to_ns.saturating_sub(self.from_ns)
@@ -38,7 +38,7 @@ impl OffCpuGap {
 
 /// The longest gaps so far; unused entries have the length 0.
 #[derive(Debug, Default)]
-pub(super) struct LongestGaps([OffCpuGap; MOST]);
+pub(super) struct LongestGaps([ClockGap; MOST]);
 
 impl LongestGaps {
     /// Reads the clock repeatedly for `length_ns`.
@@ -48,7 +48,7 @@ impl LongestGaps {
         while last < until {
             let now = clock::now().as_ns();
             if now.saturating_sub(last) >= LEAST_NS {
-                self.keep(OffCpuGap {
+                self.keep(ClockGap {
                     from_ns: last,
                     to_ns: now,
                 });
@@ -57,7 +57,7 @@ impl LongestGaps {
         }
     }
 
-    fn keep(&mut self, gap: OffCpuGap) {
+    fn keep(&mut self, gap: ClockGap) {
         let shortest = self.0.iter_mut().min_by_key(|one| one.length_ns());
         if let Some(shortest) = shortest.filter(|one| one.length_ns() < gap.length_ns()) {
             *shortest = gap;
@@ -67,23 +67,23 @@ impl LongestGaps {
 
 /// The longest gaps of a member in shared memory, where the player reads them.
 #[derive(Debug)]
-pub(super) struct Left([[AtomicU64; 2]; MOST]);
+pub(super) struct SharedGaps([[AtomicU64; 2]; MOST]);
 
-impl Left {
-    pub(super) fn leave(&self, longest: &LongestGaps) {
-        for (place, gap) in self.0.iter().zip(&longest.0) {
-            place[0].store(gap.from_ns, Ordering::Relaxed);
-            place[1].store(gap.to_ns, Ordering::Relaxed);
+impl SharedGaps {
+    pub(super) fn store(&self, longest: &LongestGaps) {
+        for (slot, gap) in self.0.iter().zip(&longest.0) {
+            slot[0].store(gap.from_ns, Ordering::Relaxed);
+            slot[1].store(gap.to_ns, Ordering::Relaxed);
         }
     }
 
     /// The recorded gaps, in order of time.
-    pub(super) fn gaps(&self) -> Vec<OffCpuGap> {
-        let gaps = self.0.iter().map(|place| OffCpuGap {
-            from_ns: place[0].load(Ordering::Relaxed),
-            to_ns: place[1].load(Ordering::Relaxed),
+    pub(super) fn gaps(&self) -> Vec<ClockGap> {
+        let gaps = self.0.iter().map(|slot| ClockGap {
+            from_ns: slot[0].load(Ordering::Relaxed),
+            to_ns: slot[1].load(Ordering::Relaxed),
         });
-        let mut gaps: Vec<OffCpuGap> = gaps.filter(|gap| gap.length_ns() > 0).collect();
+        let mut gaps: Vec<ClockGap> = gaps.filter(|gap| gap.length_ns() > 0).collect();
         gaps.sort_by_key(|gap| gap.from_ns);
         gaps
     }
@@ -97,12 +97,12 @@ mod tests {
     fn the_longest_are_kept() {
         let mut longest = LongestGaps::default();
         for length in (1..=100).rev().chain(101..=110) {
-            longest.keep(OffCpuGap {
+            longest.keep(ClockGap {
                 from_ns: 1000,
                 to_ns: 1000 + length,
             });
         }
-        let mut lengths: Vec<u64> = longest.0.iter().map(OffCpuGap::length_ns).collect();
+        let mut lengths: Vec<u64> = longest.0.iter().map(ClockGap::length_ns).collect();
         lengths.sort_unstable();
         assert_eq!(lengths, (79..=110).collect::<Vec<_>>());
     }

@@ -8,7 +8,7 @@
 use super::control::ResultSlot;
 use super::place;
 use super::program::Program;
-use super::stage::LoadState;
+use super::state::LoadState;
 use super::{Group, Load};
 use crate::error::Error;
 use crate::workers::own_switches;
@@ -18,7 +18,7 @@ use crate::{clock, process};
 #[derive(Clone, Copy)]
 pub(super) struct Member<'a> {
     pub(super) load: &'a Load,
-    pub(super) stage: &'a LoadState,
+    pub(super) state: &'a LoadState,
     /// Index of its group in the load.
     pub(super) group: usize,
     /// Its number within the group, from 0.
@@ -31,36 +31,36 @@ impl Member<'_> {
     }
 
     fn slot(&self) -> &ResultSlot {
-        self.stage.slot(self.group, self.index)
+        self.state.slot(self.group, self.index)
     }
 
     /// Runs the member. If it fails, the reason is stored in the shared memory.
-    pub(super) fn act(self) -> Result<(), Error> {
+    pub(super) fn run(self) -> Result<(), Error> {
         let name = self.group().name_of(self.index);
-        self.perform().inspect_err(|error| {
-            self.stage
+        self.run_body().inspect_err(|error| {
+            self.state
                 .control
                 .complain(&format_args!("{name}: {error}"))
         })
     }
 
-    fn perform(self) -> Result<(), Error> {
-        let Self { load, stage, .. } = self;
+    fn run_body(self) -> Result<(), Error> {
+        let Self { load, state, .. } = self;
         let (group, slot) = (self.group(), self.slot());
         process::set_own_name(group.name_of(self.index).as_bytes());
         slot.claim();
-        let places = |ring: &str| stage.resources.place(ring, self.group, self.index);
-        let mut program = Program::new(&group.body, &stage.resources, &places)?;
-        place::take(group, self.index, load.limit(), slot)?;
-        stage.control.meet()?;
+        let positions = |ring: &str| state.resources.position(ring, self.group, self.index);
+        let mut program = Program::new(&group.body, &state.resources, &positions)?;
+        place::adopt_cpu_and_class(group, self.index, load.limit(), slot)?;
+        state.control.meet()?;
         let began = clock::now();
         let (cpu_before, before) = (clock::cpu_time(), own_switches()?);
         program.run(&slot.at)?;
         let (after, cpu_after) = (own_switches()?, clock::cpu_time());
         let ended = clock::now();
         let cpu = cpu_after - cpu_before;
-        slot.gaps.leave(program.gaps());
-        slot.leave(began.as_ns(), ended.as_ns(), cpu, after.since(before));
-        stage.control.part()
+        slot.gaps.store(program.gaps());
+        slot.store(began.as_ns(), ended.as_ns(), cpu, after.since(before));
+        state.control.part()
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use swtch_core::Nanos;
 
-use super::program::{UnboundInstruction, flat};
-use super::stage::LoadState;
+use super::instructions::{UnboundInstruction, flat};
+use super::state::LoadState;
 use super::{Load, Step};
 use crate::error::Error;
 
@@ -14,13 +14,13 @@ use crate::error::Error;
 const NAMED: usize = 8;
 
 /// The error of a load that has exceeded `limit`.
-pub(super) fn not_done(load: &Load, stage: &LoadState, what: &str, limit: Duration) -> Error {
+pub(super) fn not_done(load: &Load, state: &LoadState, what: &str, limit: Duration) -> Error {
     let mut said = Vec::new();
     let mut left = 0_usize;
     for (number, group) in load.groups.iter().enumerate() {
         let list = flat(&group.body);
         for index in 0..group.count {
-            let slot = stage.slot(number, index);
+            let slot = state.slot(number, index);
             if slot.is_done() {
                 continue;
             }

@@ -58,7 +58,7 @@ impl Class {
 }
 
 /// Puts the calling thread on its CPU, and under its class.
-pub(super) fn take(
+pub(super) fn adopt_cpu_and_class(
     group: &Group,
     index: u32,
     limit: Duration,
@@ -80,7 +80,7 @@ pub(super) fn take(
         adopted => adopted?,
     }
     if group.slice.is_some() {
-        let own = SchedAttr::own()?;
+        let own = SchedAttr::of_calling_thread()?;
         slot.slice_ns.store(own.runtime_ns, Ordering::Relaxed);
     }
     Ok(())

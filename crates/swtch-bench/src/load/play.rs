@@ -17,7 +17,7 @@ use swtch_core::cost::Members;
 use super::child_ends::ChildEnds;
 use super::member::Member;
 use super::overdue::not_done;
-use super::stage::LoadState;
+use super::state::LoadState;
 use super::{Group, Load, LoadResults};
 use crate::clock;
 use crate::cpu::SchedAttr;
@@ -29,7 +29,7 @@ use crate::process::{self, ForkedChild};
 const LONGEST_START: Duration = Duration::from_secs(60);
 
 /// Interval between checks of members that are starting.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Load {
     /// Runs the load. The calling process must have a single thread and no children.
@@ -41,18 +41,18 @@ impl Load {
         self.check()
             .map_err(|fault| Error::Member(fault.to_string()))?;
         raise_open_files();
-        let stage = LoadState::build(self)?;
+        let state = LoadState::build(self)?;
         let ends = ChildEnds::hold()?;
-        let mut members = MemberProcesses::start(self, &stage)?;
-        members.wait_until_ready(self, &stage)?;
+        let mut members = MemberProcesses::start(self, &state)?;
+        members.wait_until_ready(self, &state)?;
         // Not earlier: members that are started later would inherit it.
         if self.groups.iter().any(|group| group.class.is_real_time()) {
             come_before_all();
         }
         let started_ns = clock::now().as_ns();
-        stage.control.go()?;
-        members.wait_until_over(self, &stage, &ends)?;
-        Ok(stage.played(self, started_ns))
+        state.control.go()?;
+        members.wait_until_over(self, &state, &ends)?;
+        Ok(state.results(self, started_ns))
     }
 }
 
@@ -71,23 +71,23 @@ fn come_before_all() {
 struct MemberProcesses(Vec<(String, ForkedChild)>);
 
 impl MemberProcesses {
-    fn start(load: &Load, stage: &LoadState) -> Result<Self, Error> {
+    fn start(load: &Load, state: &LoadState) -> Result<Self, Error> {
         let mut members = Self(Vec::new());
         for (number, group) in load.groups.iter().enumerate() {
             let member = |index| Member {
                 load,
-                stage,
+                state,
                 group: number,
                 index,
             };
             match group.members {
                 Members::Threads => {
-                    let child = ForkedChild::fork(|| start_threads(group, stage, member))?;
+                    let child = ForkedChild::fork(|| start_threads(group, state, member))?;
                     members.0.push((group.name.clone(), child));
                 }
                 Members::Processes => {
                     for index in 0..group.count {
-                        let child = ForkedChild::fork(|| member(index).act())?;
+                        let child = ForkedChild::fork(|| member(index).run())?;
                         members.0.push((group.name_of(index), child));
                     }
                 }
@@ -96,12 +96,12 @@ impl MemberProcesses {
         Ok(members)
     }
 
-    fn wait_until_ready(&mut self, load: &Load, stage: &LoadState) -> Result<(), Error> {
+    fn wait_until_ready(&mut self, load: &Load, state: &LoadState) -> Result<(), Error> {
         let deadline = Instant::now() + LONGEST_START;
-        while !stage.control.all_are_ready(LOOK)? {
-            self.check(stage)?;
+        while !state.control.all_are_ready(CHECK_INTERVAL)? {
+            self.check(state)?;
             if Instant::now() > deadline {
-                return Err(not_done(load, stage, "did not start", LONGEST_START));
+                return Err(not_done(load, state, "did not start", LONGEST_START));
             }
         }
         Ok(())
@@ -110,18 +110,18 @@ impl MemberProcesses {
     fn wait_until_over(
         &mut self,
         load: &Load,
-        stage: &LoadState,
+        state: &LoadState,
         ends: &ChildEnds,
     ) -> Result<(), Error> {
         let deadline = Instant::now() + load.limit();
-        while !stage.control.is_over() {
+        while !state.control.is_over() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(not_done(load, stage, "is not done", load.limit()));
+                return Err(not_done(load, state, "is not done", load.limit()));
             }
             ends.wait_for_one(left)?;
-            if !stage.control.is_over() {
-                self.check(stage)?;
+            if !state.control.is_over() {
+                self.check(state)?;
             }
         }
         self.0
@@ -130,10 +130,10 @@ impl MemberProcesses {
     }
 
     /// Fails if a process has ended.
-    fn check(&mut self, stage: &LoadState) -> Result<(), Error> {
+    fn check(&mut self, state: &LoadState) -> Result<(), Error> {
         for (name, child) in &mut self.0 {
             if let Some(status) = child.ended()? {
-                return Err(match stage.control.complaint() {
+                return Err(match state.control.complaint() {
                     Some(why) => Error::Member(why),
                     None => Error::ProcessFailed {
                         name: name.clone(),
@@ -149,7 +149,7 @@ impl MemberProcesses {
 /// Runs in the process of a group of threads: starts the threads and waits for them.
 fn start_threads<'a>(
     group: &Group,
-    stage: &LoadState,
+    state: &LoadState,
     member: impl Fn(u32) -> Member<'a>,
 ) -> Result<(), Error> {
     process::set_own_name(group.name.as_bytes());
@@ -157,11 +157,11 @@ fn start_threads<'a>(
         for index in 0..group.count {
             let member = member(index);
             // The other threads would wait for a failed member forever, so the process ends.
-            let act = move || member.act().unwrap_or_else(|_| process::fail());
+            let run = move || member.run().unwrap_or_else(|_| process::fail());
             let builder = thread::Builder::new().stack_size(STACK);
-            if let Err(error) = builder.spawn_scoped(scope, act) {
+            if let Err(error) = builder.spawn_scoped(scope, run) {
                 let error = Error::calling("clone")(error);
-                stage.control.complain(&format_args!(
+                state.control.complain(&format_args!(
                     "{}: {error} (after {index} threads)",
                     group.name_of(index)
                 ));

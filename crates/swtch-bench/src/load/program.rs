@@ -1,18 +1,5 @@
-//! The body of a member as a flat list of instructions, so that a step costs a few ns and allocates
-//! nothing.
-//!
-//! ```text
-//! spin                      0 spin
-//! repeat 1000 {             1 begin  counter 0, 1000 times
-//!     lock m          ─▶    2 lock   ───▶ the mutex itself
-//!     spin                  3 spin
-//!     unlock m              4 unlock
-//! }                         5 again  counter 0, from 2
-//! ```
-//!
-//! [`flat`] makes the list. It is the same for every member of a group, and each member stores the
-//! index of its current instruction, so the player can tell which step the member is at.
-//! [`Program::new`] adds what one member uses: locks, files, memory.
+//! The body of a member as a list of [`instructions`](super::instructions) that are bound to what
+//! one member uses: locks, files, memory.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -24,65 +11,37 @@ use std::time::Duration;
 
 use super::Step;
 use super::gap::LongestGaps;
-use super::kernel::Kernel;
-use super::lock::Lock;
+use super::instructions::{UnboundInstruction, flat};
 use super::resources::Resources;
 use super::ring::RingAccess;
+use crate::arch::ChainOperation;
 use crate::error::Error;
+use crate::lock::Lock;
 use crate::token::Token;
-
-/// An instruction that is not yet bound to the locks, files and memory of a member.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum UnboundInstruction<'a> {
-    /// Sets the counter to `times`.
-    Begin { counter: usize, times: u64 },
-    /// Decrements a counter, and continues at `from` unless it is now 0.
-    Again { counter: usize, from: usize },
-    /// A step that contains no other steps.
-    Do(&'a Step),
-}
-
-/// The instructions of a body. A repeat of 0 times has none.
-pub(super) fn flat(body: &[Step]) -> Vec<UnboundInstruction<'_>> {
-    let mut list = Vec::new();
-    flatten(body, &mut 0, &mut list);
-    list
-}
-
-fn flatten<'a>(body: &'a [Step], counters: &mut usize, list: &mut Vec<UnboundInstruction<'a>>) {
-    for step in body {
-        match step {
-            Step::Repeat { times: 0, .. } => {}
-            Step::Repeat { times, body } => {
-                let counter = *counters;
-                *counters += 1;
-                list.push(UnboundInstruction::Begin {
-                    counter,
-                    times: *times,
-                });
-                let from = list.len();
-                flatten(body, counters, list);
-                list.push(UnboundInstruction::Again { counter, from });
-            }
-            step => list.push(UnboundInstruction::Do(step)),
-        }
-    }
-}
 
 /// The body of a member, ready to run.
 pub(super) struct Program<'a> {
     instructions: Vec<Instruction<'a>>,
     counters: Vec<u64>,
-    hands: Vec<RingAccess<'a>>,
+    rings: Vec<RingAccess<'a>>,
     files: Vec<RereadFile>,
     memories: Vec<Memory>,
     gaps: LongestGaps,
 }
 
 enum Instruction<'a> {
-    Begin { counter: usize, times: u64 },
-    Again { counter: usize, from: usize },
-    Spin { kernel: Kernel, iterations: u64 },
+    Begin {
+        counter: usize,
+        times: u64,
+    },
+    Again {
+        counter: usize,
+        from: usize,
+    },
+    Spin {
+        kernel: ChainOperation,
+        iterations: u64,
+    },
     Lock(&'a dyn Lock),
     Unlock(&'a dyn Lock),
     Wait(&'a dyn Token),
@@ -97,22 +56,22 @@ enum Instruction<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// The program of a member; `place` tells the member's position in each ring that it uses.
+    /// The program of a member; `positions` tells the member's position in each ring that it uses.
     /// Opens files, fills memory and enters the rings, so it must be called in the member itself.
     pub(super) fn new(
         body: &[Step],
         resources: &'a Resources,
-        place: Places<'_>,
+        positions: RingPositions<'_>,
     ) -> Result<Self, Error> {
         let mut program = Self {
             instructions: Vec::new(),
             counters: Vec::new(),
-            hands: Vec::new(),
+            rings: Vec::new(),
             files: Vec::new(),
             memories: Vec::new(),
             gaps: LongestGaps::default(),
         };
-        let mut rings: Vec<&str> = Vec::new();
+        let mut ring_names: Vec<&str> = Vec::new();
         for instruction in flat(body) {
             let instruction = match instruction {
                 UnboundInstruction::Begin { counter, times } => {
@@ -120,12 +79,12 @@ impl<'a> Program<'a> {
                     Instruction::Begin { counter, times }
                 }
                 UnboundInstruction::Again { counter, from } => Instruction::Again { counter, from },
-                UnboundInstruction::Do(Step::Take(ring)) => {
-                    Instruction::Take(program.hand(ring, &mut rings, resources, place)?)
-                }
-                UnboundInstruction::Do(Step::Pass(ring)) => {
-                    Instruction::Pass(program.hand(ring, &mut rings, resources, place)?)
-                }
+                UnboundInstruction::Do(Step::Take(ring)) => Instruction::Take(
+                    program.ring_access(ring, &mut ring_names, resources, positions)?,
+                ),
+                UnboundInstruction::Do(Step::Pass(ring)) => Instruction::Pass(
+                    program.ring_access(ring, &mut ring_names, resources, positions)?,
+                ),
                 UnboundInstruction::Do(step) => program.plain(step, resources)?,
             };
             program.instructions.push(instruction);
@@ -133,22 +92,23 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    fn hand<'s>(
+    fn ring_access<'s>(
         &mut self,
         ring: &'s str,
-        rings: &mut Vec<&'s str>,
+        ring_names: &mut Vec<&'s str>,
         resources: &'a Resources,
-        place: Places<'_>,
+        positions: RingPositions<'_>,
     ) -> Result<usize, Error>
     where
         's: 's,
     {
-        if let Some(known) = rings.iter().position(|known| *known == ring) {
+        if let Some(known) = ring_names.iter().position(|known| *known == ring) {
             return Ok(known);
         }
-        rings.push(ring);
-        self.hands.push(resources.ring(ring).enter(place(ring))?);
-        Ok(rings.len() - 1)
+        ring_names.push(ring);
+        self.rings
+            .push(resources.ring(ring).enter(positions(ring))?);
+        Ok(ring_names.len() - 1)
     }
 
     fn plain(&mut self, step: &Step, resources: &'a Resources) -> Result<Instruction<'a>, Error> {
@@ -203,8 +163,8 @@ impl<'a> Program<'a> {
                 Instruction::Unlock(lock) => lock.unlock()?,
                 Instruction::Wait(event) => event.take()?,
                 Instruction::Signal(event) => event.pass()?,
-                Instruction::Take(hand) => self.hands[*hand].take()?,
-                Instruction::Pass(hand) => self.hands[*hand].pass()?,
+                Instruction::Take(ring) => self.rings[*ring].take()?,
+                Instruction::Pass(ring) => self.rings[*ring].pass()?,
                 Instruction::Sleep(length) => thread::sleep(*length),
                 Instruction::Watch(length_ns) => self.gaps.watch(*length_ns),
                 Instruction::Yield => thread::yield_now(),
@@ -217,7 +177,7 @@ impl<'a> Program<'a> {
 }
 
 /// The member's position in a ring, by the name of the ring.
-pub(super) type Places<'a> = &'a dyn Fn(&str) -> usize;
+pub(super) type RingPositions<'a> = &'a dyn Fn(&str) -> usize;
 
 /// A file that is read on from where the last read ended, and from its start again after its end.
 struct RereadFile {
@@ -303,52 +263,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spin(iterations: u64) -> Step {
-        Step::Spin {
-            kernel: Kernel::Add,
-            iterations,
-        }
-    }
-
-    fn repeat(times: u64, body: Vec<Step>) -> Step {
-        Step::Repeat { times, body }
-    }
-
-    /// Interprets the list as [`Program::run`] does, and counts iterations.
-    fn iterations(list: &[UnboundInstruction<'_>]) -> u64 {
-        let (mut next, mut sum) = (0, 0);
-        let mut counters = vec![0; list.len()];
-        while let Some(instruction) = list.get(next) {
-            next += 1;
-            match *instruction {
-                UnboundInstruction::Begin { counter, times } => counters[counter] = times,
-                UnboundInstruction::Again { counter, from } => {
-                    counters[counter] -= 1;
-                    if counters[counter] > 0 {
-                        next = from;
-                    }
-                }
-                UnboundInstruction::Do(Step::Spin { iterations, .. }) => sum += iterations,
-                UnboundInstruction::Do(step) => panic!("{step:?}"),
-            }
-        }
-        sum
-    }
-
-    #[test]
-    fn nested_repeats_multiply() {
-        let body = [
-            spin(1),
-            repeat(3, vec![spin(10), repeat(4, vec![spin(100)])]),
-        ];
-        assert_eq!(iterations(&flat(&body)), 1 + 3 * (10 + 4 * 100));
-    }
-
-    #[test]
-    fn what_is_repeated_no_times_is_left_out() {
-        assert!(flat(&[repeat(0, vec![spin(5)])]).is_empty());
-    }
 
     #[test]
     fn touch_changes_a_byte_at_every_stride() {

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::lock::Lock;
-use super::program::{UnboundInstruction, flat};
+use super::instructions::{UnboundInstruction, flat};
 use super::ring::{LoadRingSpec, Ring};
 use super::{Load, Step};
 use crate::error::Error;
+use crate::lock::Lock;
 use crate::token::Token;
 
 /// The locks, events and rings of a load, by name.
@@ -16,7 +16,7 @@ pub(super) struct Resources {
     events: BTreeMap<String, Box<dyn Token + Send>>,
     rings: BTreeMap<String, Ring>,
     /// For a ring and a group: the position in the ring of the group's first member.
-    places: BTreeMap<(String, usize), usize>,
+    first_positions: BTreeMap<(String, usize), usize>,
 }
 
 impl Resources {
@@ -25,7 +25,7 @@ impl Resources {
             locks: BTreeMap::new(),
             events: BTreeMap::new(),
             rings: BTreeMap::new(),
-            places: BTreeMap::new(),
+            first_positions: BTreeMap::new(),
         };
         let mut members_of_rings: BTreeMap<&str, usize> = BTreeMap::new();
         for (number, group) in load.groups.iter().enumerate() {
@@ -46,7 +46,7 @@ impl Resources {
                     UnboundInstruction::Do(Step::Take(name) | Step::Pass(name)) => {
                         let members = members_of_rings.entry(name).or_default();
                         resources
-                            .places
+                            .first_positions
                             .entry((name.clone(), number))
                             .or_insert_with(|| {
                                 let first = *members;
@@ -80,7 +80,7 @@ impl Resources {
     }
 
     /// The position of a member in a ring, from 0.
-    pub(super) fn place(&self, ring: &str, group: usize, index: u32) -> usize {
-        self.places[&(ring.to_owned(), group)] + index as usize
+    pub(super) fn position(&self, ring: &str, group: usize, index: u32) -> usize {
+        self.first_positions[&(ring.to_owned(), group)] + index as usize
     }
 }

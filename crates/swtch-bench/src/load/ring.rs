@@ -1,8 +1,8 @@
 //! Rings in which members hand tokens on. There are two kinds.
 //!
 //! ```text
-//! of tokens    place 0 ─▶ place 1 ─▶ place 2 ─▶     take: wait for a token at my own place
-//!              token      –          –               pass: put it at the next member's place
+//! of tokens    member 0 ─▶ member 1 ─▶ member 2 ─▶  take: wait for a token of my own
+//!              token       –           –            pass: give it to the next member
 //!
 //! of locks     lock 0    1    2    spare             take: lock the one after mine
 //!              member 0  1    2                      pass: unlock mine; the other is now mine
@@ -14,8 +14,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::EventKind;
-use super::lock::{LoadLockKind, Lock};
+use super::lock::LoadLockKind;
 use crate::error::Error;
+use crate::lock::Lock;
 use crate::token::Token;
 
 /// The kind of a ring, and its number of tokens.
@@ -58,13 +59,13 @@ impl Ring {
         let tokens = spec.tokens as usize;
         Ok(match spec.kind {
             RingKind::Tokens(kind) => {
-                let places = (0..members).map(|_| kind.make());
-                let places: Vec<_> = places.collect::<Result<_, _>>()?;
-                places
+                let events = (0..members).map(|_| kind.make());
+                let events: Vec<_> = events.collect::<Result<_, _>>()?;
+                events
                     .iter()
                     .take(tokens)
-                    .try_for_each(|place| place.pass())?;
-                Self::Tokens(places)
+                    .try_for_each(|event| event.pass())?;
+                Self::Tokens(events)
             }
             RingKind::Locks(kind) => {
                 let locks = (0..members + tokens).map(|_| kind.make());
@@ -73,19 +74,19 @@ impl Ring {
         })
     }
 
-    /// The calling member's access to the ring, at the position `place`. In a ring of locks this
+    /// The calling member's access to the ring, at `position`. In a ring of locks this
     /// acquires the member's first lock, so each member calls it once, before any member takes.
-    pub(super) fn enter(&self, place: usize) -> Result<RingAccess<'_>, Error> {
+    pub(super) fn enter(&self, position: usize) -> Result<RingAccess<'_>, Error> {
         Ok(match self {
-            Self::Tokens(places) => RingAccess::Tokens {
-                mine: &*places[place],
-                next: &*places[(place + 1) % places.len()],
+            Self::Tokens(events) => RingAccess::Tokens {
+                mine: &*events[position],
+                next: &*events[(position + 1) % events.len()],
             },
             Self::Locks(locks) => {
-                locks[place].lock()?;
+                locks[position].lock()?;
                 RingAccess::Locks {
                     locks,
-                    held: place,
+                    held: position,
                     has_next: false,
                 }
             }

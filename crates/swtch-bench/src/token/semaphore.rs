@@ -2,14 +2,15 @@
 //! futex, so waiting for it is `futex`.
 //!
 //! Without a peer, neither `sem_post` nor `sem_wait` enters the kernel. So the cost of a
-//! hand-over's system calls is part of the difference between it and [`Token::alone`], together
-//! with the switch.
+//! hand-over's system calls is part of the difference between it and [`Token::hand_over_alone`],
+//! together with the switch.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 
 use super::Token;
 use crate::error::{Error, checked};
+use crate::lock::Lock;
 use crate::shared::{Shared, Zeroed};
 
 /// An unnamed semaphore of threads or of processes.
@@ -52,5 +53,16 @@ impl Token for SemaphoreToken {
     fn take(&self) -> Result<(), Error> {
         // SAFETY: initialised by `new`, alive while `self` is.
         checked("sem_wait", unsafe { libc::sem_wait(self.0.0.get()) }).map(drop)
+    }
+}
+
+/// The semaphore has a token while the lock is free.
+impl Lock for SemaphoreToken {
+    fn lock(&self) -> Result<(), Error> {
+        self.take()
+    }
+
+    fn unlock(&self) -> Result<(), Error> {
+        self.pass()
     }
 }

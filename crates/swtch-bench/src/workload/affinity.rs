@@ -39,7 +39,7 @@ pub(super) const SELF_FLIPS: Workload = Workload {
 
 fn self_flips(flips: u64) -> Result<WorkloadOutcome, Error> {
     let pair = cpu_pair()?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let flipper = start(scope, "flipper", || {
             // The thread starts on the second CPU, so the first flip moves it away from there.
@@ -69,7 +69,7 @@ fn self_flips(flips: u64) -> Result<WorkloadOutcome, Error> {
 /// ```
 fn flipped(flips: u64) -> Result<WorkloadOutcome, Error> {
     let pair = cpu_pair()?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let hog_tid = AtomicU32::new(0);
     let heartbeat = Heartbeat::default();
     thread::scope(|scope| {

@@ -37,7 +37,7 @@ pub(super) const SPAWN: Workload = Workload {
 };
 
 fn wait(children: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let parent = start_process("parent", || {
         for _ in 0..children {
             let mut child = ForkedChild::fork(|| {
@@ -60,7 +60,7 @@ fn wait(children: u64) -> Result<WorkloadOutcome, Error> {
 }
 
 fn spawn(children: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let parent = start(scope, "spawner", || {
             for _ in 0..children {

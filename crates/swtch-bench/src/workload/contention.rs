@@ -46,9 +46,9 @@ pub(super) const FILE_LOCK: Workload = Workload {
 };
 
 fn mutex(rounds: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let mutex = Mutex::new(());
-    let act = || {
+    let work = || {
         contend(rounds, |waited, slept| {
             let mut guard = None;
             *waited += blocks_in(|| {
@@ -61,8 +61,8 @@ fn mutex(rounds: u64) -> Result<WorkloadOutcome, Error> {
         })
     };
     thread::scope(|scope| {
-        let first = start(scope, "locker-1", act)?;
-        let second = start(scope, "locker-2", act)?;
+        let first = start(scope, "locker-1", work)?;
+        let second = start(scope, "locker-2", work)?;
         Ok(outcome(
             [first.finish()?, second.finish()?],
             rounds,
@@ -72,17 +72,17 @@ fn mutex(rounds: u64) -> Result<WorkloadOutcome, Error> {
 }
 
 fn file_lock(rounds: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let scratch = Scratch::new()?;
-    let act = || {
+    let work = || {
         contend(rounds, |waited, slept| {
             *waited += blocks_in(|| set_lock(&scratch.file, libc::F_WRLCK))?;
             *slept += sleep(WITH_LOCK)?;
             set_lock(&scratch.file, libc::F_UNLCK)
         })
     };
-    let first = start_process("locker-1", act)?;
-    let second = start_process("locker-2", act)?;
+    let first = start_process("locker-1", work)?;
+    let second = start_process("locker-2", work)?;
     Ok(outcome(
         [first.finish()?, second.finish()?],
         rounds,

@@ -34,14 +34,14 @@ pub(super) const CROWD: Workload = Workload {
 fn run(count: u64) -> Result<WorkloadOutcome, Error> {
     // No thread continues before all have been started, so that all exist at once.
     let all_there = clock::after(TO_START * u32::try_from(count).unwrap_or(u32::MAX));
-    let act = || {
+    let work = || {
         let left = all_there.since(clock::now()).map_or(0, Nanos::as_ns);
         let first = sleep(Duration::from_nanos(left).max(NAP))?;
         let others: u64 = (1..SLEEPS).map(|_| sleep(NAP)).sum::<Result<_, _>>()?;
         Ok(first + others)
     };
     thread::scope(|scope| {
-        let workers = (0..count).map(|_| start_small(scope, "crowd", STACK, act));
+        let workers = (0..count).map(|_| start_small(scope, "crowd", STACK, work));
         let workers: Vec<_> = workers.collect::<Result<_, _>>()?;
         let ended: Vec<_> = workers
             .into_iter()

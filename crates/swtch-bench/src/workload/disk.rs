@@ -44,7 +44,7 @@ const TRIES: u64 = 50;
 /// Reads until `wanted` reads have blocked.
 fn direct_read(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let file = Scratch::with_blocks(BLOCKS)?.reopen_direct()?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let mut block = AlignedBlock::new();
     thread::scope(|scope| {
         let reader = start(scope, "disk-reader", || {
@@ -73,7 +73,7 @@ fn direct_read(wanted: u64) -> Result<WorkloadOutcome, Error> {
 
 fn fsync(writes: u64) -> Result<WorkloadOutcome, Error> {
     let file = Scratch::with_blocks(BLOCKS)?.file;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let block = AlignedBlock::new();
     let write = |number: u64| {
         let offset = offset_of_block(number % BLOCKS);

@@ -28,7 +28,7 @@ pub(super) const PROCESSES: Workload = Workload {
 };
 
 fn threads(count: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let ended = (0..count)
         .map(|_| thread::scope(|scope| start(scope, "short-thread", || Ok(()))?.finish()));
     let ended: Vec<_> = ended.collect::<Result<_, _>>()?;
@@ -38,7 +38,7 @@ fn threads(count: u64) -> Result<WorkloadOutcome, Error> {
 }
 
 fn processes(count: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let ended = (0..count).map(|_| start_process("short-process", || Ok([]))?.finish());
     let ended: Vec<_> = ended.collect::<Result<_, _>>()?;
     Ok(WorkloadOutcome {

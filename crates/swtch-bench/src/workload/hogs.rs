@@ -66,7 +66,7 @@ fn spin_together(
     policy: Policy,
     ms: u64,
 ) -> Result<Vec<WorkerResult<HogTimes>>, Error> {
-    let _policy = CpuPolicyGuard::at_home(policy)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(policy)?;
     let end = clock::after(Duration::from_millis(ms));
     let spin = move || {
         let turn = cpu::round_robin_interval()?;

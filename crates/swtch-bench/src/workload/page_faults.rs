@@ -32,7 +32,7 @@ pub(super) const PAGE_FAULTS: Workload = Workload {
 fn run(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let scratch = Scratch::with_blocks(wanted)?;
     let mapping = ColdMapping::of(&scratch, wanted)?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let toucher = start(scope, "page-toucher", || {
             let before = own_switches()?.voluntary;

@@ -99,7 +99,7 @@ fn run(
     hog_policy: Policy,
     prepare_sleeper: impl FnOnce() -> Result<(), Error> + Send,
 ) -> Result<PeriodicResults, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Other)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Other)?;
     let heartbeat = Heartbeat::default();
     thread::scope(|scope| {
         let hog = start(scope, "hog", || {

@@ -18,10 +18,11 @@ use swtch_core::reason::Reason;
 use super::Workload;
 use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
+use crate::futex::PrivateScope;
 use crate::needs::Needs;
 use crate::outcome::{Expect, WorkloadOutcome};
 use crate::token::{
-    Condition, EpolledPipe, EventFd, Futex, MessageQueue, Pipe, PolledPipe, SemaphoreToken,
+    Condition, EpolledPipe, EventFd, FutexToken, MessageQueue, Pipe, PolledPipe, SemaphoreToken,
     SysvSemaphore, Tcp, Token, UnixSocket,
 };
 use crate::workers::{WorkerResult, start, start_process};
@@ -40,7 +41,7 @@ macro_rules! ping_pong {
 }
 
 ping_pong! {
-    FUTEX = "futex", Futex::default(), threads, Futex:
+    FUTEX = "futex", FutexToken::<PrivateScope>::default(), threads, Futex:
         "two threads hand a futex word to and fro";
     CONDVAR = "condvar", Condition::new()?, threads, Futex:
         "two threads hand over by condition variables (futexes inside)";
@@ -72,7 +73,7 @@ fn threads(
     rounds: u64,
     reason: Reason,
 ) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let pinger = start(scope, "pinger", || serve(ping, pong, rounds))?;
         let ponger = start(scope, "ponger", || answer(ping, pong, rounds))?;
@@ -86,7 +87,7 @@ fn processes(
     rounds: u64,
     reason: Reason,
 ) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let pinger = start_process("pinger", || serve(ping, pong, rounds).map(|()| []))?;
     let ponger = start_process("ponger", || answer(ping, pong, rounds).map(|()| []))?;
     Ok(outcome(pinger.finish()?, ponger.finish()?, rounds, reason))
@@ -117,7 +118,7 @@ fn outcome<T>(
     reason: Reason,
 ) -> WorkloadOutcome {
     let spared = pinger.counted.involuntary + ponger.counted.involuntary;
-    let because = "one block a round, less those that a preemption of either player spares";
+    let because = "one block a round, less those that a preemption of either of the two spares";
     let blocks = |first| vec![Expect::blocks(reason, rounds, spared + first, because)];
     // The ponger finds the first token present if the pinger ran first.
     WorkloadOutcome {

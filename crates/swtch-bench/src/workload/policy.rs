@@ -66,16 +66,16 @@ impl PolicyState {
 /// A task that falls below a waiting task of its own class requests the reschedule itself
 /// (`prio_changed_rt`, `kernel/sched/rt.c`, v5.15 to v6.18).
 fn run(turns: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Fifo)?;
-    let ladder = PolicyState {
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Fifo)?;
+    let state = PolicyState {
         next: AtomicI32::new(0),
         tids: [AtomicU32::new(0), AtomicU32::new(0)],
         both_are_here: Barrier::new(2),
     };
-    let ladder = &ladder;
+    let state = &state;
     thread::scope(|scope| {
-        let left = start(scope, "left", || ladder.go_down(0, turns))?;
-        let right = start(scope, "right", || ladder.go_down(1, turns))?;
+        let left = start(scope, "left", || state.go_down(0, turns))?;
+        let right = start(scope, "right", || state.go_down(1, turns))?;
         let threads = [left.finish()?, right.finish()?].map(|thread| {
             let because = "each call puts the caller below the other, which waits";
             let gives_way = Expect::between(Reason::Policy, turns - turns / 20, turns, because);

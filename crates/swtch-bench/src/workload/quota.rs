@@ -31,13 +31,13 @@ pub(super) const QUOTA_USED: Workload = Workload {
 };
 
 fn run(periods: u64) -> Result<WorkloadOutcome, Error> {
-    let controller = CgroupHierarchy::find().ok_or(Error::Missing {
+    let hierarchy = CgroupHierarchy::find().ok_or(Error::Missing {
         workload: QUOTA_USED.name,
         needs: QUOTA_USED.needs,
     })?;
     let _held = SignalsHeld::hold()?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Other)?;
-    let group = CpuGroup::with_quota(&controller, QUOTA, PERIOD)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Other)?;
+    let group = CpuGroup::with_quota(&hierarchy, QUOTA, PERIOD)?;
     let length = PERIOD * u32::try_from(periods).unwrap_or(u32::MAX);
     let hog = start_process("hog-on-quota", || {
         clock::spin(length);

@@ -52,7 +52,7 @@ fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
     let mut threads = thread::scope(|scope| {
         let mut workers = SamplerThreads {
             scope,
-            acting: Vec::new(),
+            running: Vec::new(),
         };
         resources.enter(&mut workers, end)?;
         workers.add("stopper", Reason::Child, || {
@@ -127,7 +127,7 @@ impl SamplerResources {
         workers: &mut SamplerThreads<'scope, '_>,
         end: Timestamp,
     ) -> Result<(), Error> {
-        let home = cpu::home()?;
+        let home = cpu::workload_cpu()?;
         for name in ["hog-1", "hog-2", "hog-3"] {
             workers.add(name, Reason::Slice, move || {
                 cpu::move_to(0, home)?;
@@ -204,7 +204,7 @@ impl SamplerResources {
 /// The running threads, each with the reason that it must show.
 struct SamplerThreads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    acting: Vec<(RunningWorker<'scope, ()>, Reason)>,
+    running: Vec<(RunningWorker<'scope, ()>, Reason)>,
 }
 
 impl<'scope> SamplerThreads<'scope, '_> {
@@ -212,9 +212,9 @@ impl<'scope> SamplerThreads<'scope, '_> {
         &mut self,
         name: &str,
         reason: Reason,
-        act: impl FnOnce() -> Result<(), Error> + Send + 'scope,
+        run: impl FnOnce() -> Result<(), Error> + Send + 'scope,
     ) -> Result<(), Error> {
-        self.acting.push((start(self.scope, name, act)?, reason));
+        self.running.push((start(self.scope, name, run)?, reason));
         Ok(())
     }
 
@@ -248,9 +248,9 @@ impl<'scope> SamplerThreads<'scope, '_> {
 
     fn finish(self) -> Result<Vec<ThreadOutcome>, Error> {
         let outcomes = self
-            .acting
+            .running
             .into_iter()
-            .map(|(acting, reason)| Ok(acting.finish()?.expecting(shows(reason))));
+            .map(|(running, reason)| Ok(running.finish()?.expecting(shows(reason))));
         outcomes.collect()
     }
 }
@@ -267,11 +267,11 @@ impl Throttled {
         if !Needs::CpuController.are_met() {
             return Ok(None);
         }
-        let Some(controller) = CgroupHierarchy::find() else {
+        let Some(hierarchy) = CgroupHierarchy::find() else {
             return Ok(None);
         };
         let (quota, period) = (Duration::from_millis(5), Duration::from_millis(50));
-        let group = CpuGroup::with_quota(&controller, quota, period)?;
+        let group = CpuGroup::with_quota(&hierarchy, quota, period)?;
         let hog = start_process("hog-on-quota", || {
             clock::spin_until(end);
             Ok([])
@@ -293,10 +293,10 @@ fn wait_for_a_child() -> Result<(), Error> {
     child.wait().map(drop)
 }
 
-/// Repeats `act`, each time followed by a rest, until `end`.
-fn until(end: Timestamp, mut act: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+/// Repeats `operation`, each time followed by a rest, until `end`.
+fn until(end: Timestamp, mut operation: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
     while clock::now() < end {
-        act()?;
+        operation()?;
         thread::sleep(REST);
     }
     Ok(())
@@ -305,7 +305,7 @@ fn until(end: Timestamp, mut act: impl FnMut() -> Result<(), Error>) -> Result<(
 fn shows(reason: Reason) -> Vec<Expect> {
     vec![
         Expect::at_least(reason, 1, "its name says so"),
-        Expect::at_least(Reason::Sleep, 0, "it rests between its acts"),
+        Expect::at_least(Reason::Sleep, 0, "it rests between its operations"),
         Expect::balancing(),
     ]
 }

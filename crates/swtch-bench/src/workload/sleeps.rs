@@ -40,7 +40,7 @@ fn run(
     sleeps: u64,
     mut nap: impl FnMut() -> Result<(), Error> + Send,
 ) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let sleeper = start(scope, "sleeper", || {
             (0..sleeps)

@@ -9,7 +9,7 @@ use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, WorkloadOutcome};
-use crate::shared_page::SharedPage;
+use crate::shared::{Shared, SharedNumbers};
 use crate::workers::{start_process, switches_of};
 
 pub(super) const STOP: Workload = Workload {
@@ -22,8 +22,8 @@ pub(super) const STOP: Workload = Workload {
 };
 
 fn run(stops: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
-    let may_end = SharedPage::<1>::new()?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
+    let may_end = Shared::<SharedNumbers<1>>::new()?;
     let stopped = start_process("stopped", || {
         while may_end.get() == [0] {
             std::hint::spin_loop();

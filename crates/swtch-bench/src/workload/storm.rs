@@ -27,9 +27,9 @@ pub(super) const STORM: Workload = Workload {
 
 fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
     let cpus = cpu::allowed()?;
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let end = clock::after(Duration::from_millis(ms));
-    let act = move || {
+    let work = move || {
         while clock::now() < end {
             (0..YIELDS_PER_LOOK).for_each(|_| thread::yield_now());
         }
@@ -41,7 +41,7 @@ fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
             // Threads start on the CPU of their starter.
             cpu::move_to(0, cpu)?;
             for one in 1..=2 {
-                workers.push(start(scope, format!("storm-{cpu}-{one}"), act)?);
+                workers.push(start(scope, format!("storm-{cpu}-{one}"), work)?);
             }
         }
         let threads = workers.into_iter().map(|yielder| {

@@ -34,7 +34,7 @@ pub(super) const PAIR: Workload = Workload {
 const LOOK_EVERY: u64 = 16;
 
 fn alone(yields: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     thread::scope(|scope| {
         let yielder = start(scope, "yielder", || {
             (0..yields).for_each(|_| thread::yield_now());
@@ -59,10 +59,10 @@ fn alone(yields: u64) -> Result<WorkloadOutcome, Error> {
 /// `kernel/sched/fair.c`, v6.16). A task that starts behind its peer then makes all its yields in
 /// one go: seen on 6.16.12, 500 yields each with 2 and 3 switches.
 fn pair(yields: u64) -> Result<WorkloadOutcome, Error> {
-    let _policy = CpuPolicyGuard::at_home(Policy::Batch)?;
+    let _policy = CpuPolicyGuard::on_workload_cpu(Policy::Batch)?;
     let fewest_switches = yields / 10;
     let is_done = [AtomicBool::new(false), AtomicBool::new(false)];
-    let act = |own: usize| {
+    let work = |own: usize| {
         let mut made = 0;
         while !is_done.iter().all(|done| done.load(Ordering::Relaxed)) {
             thread::yield_now();
@@ -76,8 +76,8 @@ fn pair(yields: u64) -> Result<WorkloadOutcome, Error> {
         Ok(())
     };
     thread::scope(|scope| {
-        let first = start(scope, "yielder-1", || act(0))?;
-        let second = start(scope, "yielder-2", || act(1))?;
+        let first = start(scope, "yielder-1", || work(0))?;
+        let second = start(scope, "yielder-2", || work(1))?;
         let workers = [first.finish()?, second.finish()?];
         let threads = workers.into_iter().map(|yielder| {
             let switched = yielder.counted.involuntary;

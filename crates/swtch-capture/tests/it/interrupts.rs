@@ -87,11 +87,14 @@ fn cpus() -> usize {
 
 impl InterruptFindings {
     fn add(&mut self, start: u32, event: &SwitchEvent, role: ThreadRole) {
-        let Some(wake) = event.wake else { return };
-        let kind = wake.kind.as_str();
-        *self.wakes.entry((role, kind)).or_default() += 1;
-        if !possible_wakers(role).contains(&wake.kind) {
-            *self.impossible.entry((start, role, kind)).or_default() += 1;
+        let wait = &event.wait;
+        let Some(kind) = wait.woken.and(wait.wakeup.kind) else {
+            return;
+        };
+        let word = kind.as_str();
+        *self.wakes.entry((role, word)).or_default() += 1;
+        if !possible_wakers(role).contains(&kind) {
+            *self.impossible.entry((start, role, word)).or_default() += 1;
         }
     }
 

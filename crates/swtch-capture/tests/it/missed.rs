@@ -141,11 +141,13 @@ impl Recorder {
 
     fn row(&self, event: &SwitchEvent, calls: &SyscallTable) -> ComparedRow {
         let tid = |task: Option<TaskKey>| task.and_then(|task| self.tids.get(&task).copied());
+        let wait = &event.wait;
+        let kind = wait.woken.and(wait.wakeup.kind);
         ComparedRow {
             cpu: event.cpu.get(),
             reason: classify(&event.evidence, calls).reason,
-            waker: event.wake.map(|wake| (tid(wake.waker), wake.kind)),
-            was_runnable: event.was_runnable,
+            waker: kind.map(|kind| (tid(wait.wakeup.waker), kind)),
+            was_runnable: wait.was_runnable,
             in_scope: event.in_scope,
         }
     }
@@ -159,7 +161,7 @@ fn lengths(event: &SwitchEvent) -> ComparedLengths {
     let start = event.run_start;
     ComparedLengths {
         ran: start.and_then(|start| event.ts.since(start)),
-        off: start.and_then(|start| start.since(event.previous_out?)),
+        off: start.and_then(|start| start.since(event.wait.out?)),
         irq: event.irq,
     }
 }

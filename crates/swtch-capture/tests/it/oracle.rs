@@ -59,8 +59,8 @@ impl OracleCase {
                 && !event.evidence.bits.has(EvidenceBits::KERNEL_PREEMPT),
             successor: successor(event),
             // With the oracle these fields hold other stacks: see `Settings::oracle`.
-            switch_stack: event.kernel_stack,
-            cause_stack: event.user_stack,
+            switch_stack: event.wait.stacks.kernel,
+            cause_stack: event.wait.stacks.user,
         }
     }
 }

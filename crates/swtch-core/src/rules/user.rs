@@ -6,19 +6,7 @@
 
 use super::Rule;
 use crate::reason::{Certainty, Reason};
-
-/// What a user-mode scheduler reports of a switch-out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UserDeparture<'a> {
-    /// The worker offered its scheduler to others.
-    Yield,
-    /// The worker waits for something of this type.
-    Wait(&'a str),
-    /// The worker left the scheduler to run code that may block.
-    Preemptive,
-    /// The task of the worker ended.
-    Done,
-}
+use crate::user::{UserDeparture, UserWaitType};
 
 /// Part of a wait type's name, and the rule for it; the first that matches decides.
 const BY_NAME: &[(&str, &Rule)] = &[
@@ -92,16 +80,49 @@ pub(super) static TABLE: [&Rule; 8] = [
     &DONE,
 ];
 
-/// The rule that names the reason of a user-mode switch-out.
-pub fn classify_user(departure: UserDeparture<'_>) -> &'static Rule {
+/// The rule that names the reason of a user-mode switch-out. `wait_rule` is the one of the wait
+/// type that the switch names ([`UserRules::of_wait_type`]).
+///
+/// Yields and preemptive sections are told by the departure, so a worker that waits does neither,
+/// whatever the name of its wait type says.
+pub(crate) fn classify_user(
+    departure: UserDeparture,
+    wait_rule: Option<&'static Rule>,
+) -> &'static Rule {
     match departure {
         UserDeparture::Yield => &YIELD,
         UserDeparture::Preemptive => &PREEMPTIVE,
         UserDeparture::Done => &DONE,
-        UserDeparture::Wait(name) => {
-            let found = BY_NAME.iter().find(|(part, _)| name.contains(part));
-            found.map_or(&SYNCHRONIZATION, |row| row.1)
+        UserDeparture::Wait => wait_rule
+            .filter(|rule| !matches!(rule.reason, Reason::Yield | Reason::Preemptive))
+            .unwrap_or(&SYNCHRONIZATION),
+    }
+}
+
+/// The rule for a wait of which only the type is known.
+fn rule_of_name(name: &str) -> &'static Rule {
+    let found = BY_NAME.iter().find(|(part, _)| name.contains(part));
+    found.map_or(&SYNCHRONIZATION, |row| row.1)
+}
+
+/// The rules of wait types. There are few types and many switches, so each name is looked at once.
+#[derive(Debug, Default)]
+pub(crate) struct UserRules {
+    /// By the number that the trace gave to the name.
+    by_number: Vec<Option<&'static Rule>>,
+}
+
+impl UserRules {
+    /// The rule for a wait of this type.
+    pub(crate) fn of_wait_type(&mut self, wait_type: &UserWaitType) -> &'static Rule {
+        let Some(number) = wait_type.number else {
+            return rule_of_name(&wait_type.name);
+        };
+        let index = usize::from(number);
+        if index >= self.by_number.len() {
+            self.by_number.resize(index + 1, None);
         }
+        self.by_number[index].get_or_insert_with(|| rule_of_name(&wait_type.name))
     }
 }
 
@@ -110,7 +131,7 @@ mod tests {
     use super::*;
 
     fn word(name: &str) -> &'static str {
-        classify_user(UserDeparture::Wait(name)).reason.as_str()
+        rule_of_name(name).reason.as_str()
     }
 
     #[test]
@@ -137,10 +158,39 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_waits_neither_yields_nor_runs_preemptively() {
+        for name in ["MY_YIELD", "PREEMPTIVE_LATCH", "MUTEX"] {
+            let rule = classify_user(UserDeparture::Wait, Some(rule_of_name(name)));
+            assert_eq!(rule.name, "user_wait", "{name}");
+        }
+        let slept = classify_user(UserDeparture::Wait, Some(rule_of_name("SLEEP_TASK")));
+        assert_eq!(slept.name, "user_sleep");
+        assert_eq!(classify_user(UserDeparture::Wait, None).name, "user_wait");
+    }
+
+    /// A trace numbers a limited number of names; further ones still have their rule.
+    #[test]
+    fn a_type_without_a_number_has_the_rule_of_its_name() {
+        let mut rules = UserRules::default();
+        let mut rule = |number, name: &str| {
+            let name = name.to_owned();
+            rules.of_wait_type(&UserWaitType { number, name }).name
+        };
+        assert_eq!(rule(Some(3), "SLEEP_TASK"), "user_sleep");
+        assert_eq!(rule(Some(0), "MUTEX"), "user_wait");
+        assert_eq!(rule(None, "ASYNC_NETWORK_IO"), "user_net");
+        assert_eq!(rule(None, "MUTEX"), "user_wait");
+        assert_eq!(rule(Some(3), "SLEEP_TASK"), "user_sleep");
+    }
+
+    #[test]
     fn what_the_scheduler_says_is_certain() {
         for rule in TABLE {
             assert_eq!(rule.certainty, Certainty::Certain, "{}", rule.name);
         }
-        assert_eq!(classify_user(UserDeparture::Done).reason, Reason::Exit);
+        assert_eq!(
+            classify_user(UserDeparture::Done, None).reason,
+            Reason::Exit
+        );
     }
 }

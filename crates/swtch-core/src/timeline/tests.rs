@@ -1,14 +1,22 @@
 //! Time lines as drawn: one task unless said otherwise, time in ns, `out` is a switch-out that is
 //! pushed, `in` the start of the run that it ends.
 
+use std::sync::Arc;
+
 use super::*;
-use crate::event::Wake;
 use crate::evidence::{Evidence, WakerKind};
 use crate::ids::{CgroupId, CpuId};
+use crate::stack::StackNumbers;
 use crate::syscall::Arch;
+use crate::user::{UserDeparture, UserWait};
+use crate::wait::Wakeup;
 
 const TASK: TaskKey = TaskKey::new(1);
 const WAKER: TaskKey = TaskKey::new(2);
+const STACKS_OF_WAKER: StackNumbers = StackNumbers {
+    kernel: Some(5),
+    user: Some(6),
+};
 
 fn ns(length: u64) -> Option<Nanos> {
     Some(Nanos::from_ns(length))
@@ -30,12 +38,7 @@ fn run(start: u64, end: u64) -> SwitchEvent {
         },
         cgroup: CgroupId::new(1),
         user_word: None,
-        previous_out: None,
-        was_runnable: false,
-        wake: None,
-        moved: None,
-        kernel_stack: None,
-        user_stack: None,
+        wait: WaitEvidence::default(),
         kernel_count: 1,
         in_scope: true,
     }
@@ -43,7 +46,10 @@ fn run(start: u64, end: u64) -> SwitchEvent {
 
 fn after(previous_out: u64, run: SwitchEvent) -> SwitchEvent {
     SwitchEvent {
-        previous_out: Some(Timestamp::from_ns(previous_out)),
+        wait: WaitEvidence {
+            out: Some(Timestamp::from_ns(previous_out)),
+            ..run.wait
+        },
         kernel_count: run.kernel_count + 1,
         ..run
     }
@@ -51,14 +57,16 @@ fn after(previous_out: u64, run: SwitchEvent) -> SwitchEvent {
 
 fn woken_at(moment: u64, run: SwitchEvent) -> SwitchEvent {
     SwitchEvent {
-        wake: Some(Wake {
-            ts: Timestamp::from_ns(moment),
-            waker: Some(WAKER),
-            kind: WakerKind::Task,
-            cpu: CpuId::new(1),
-            kernel_stack: Some(5),
-            user_stack: Some(6),
-        }),
+        wait: WaitEvidence {
+            woken: Some(Timestamp::from_ns(moment)),
+            wakeup: Wakeup {
+                waker: Some(WAKER),
+                kind: Some(WakerKind::Task),
+                cpu: Some(CpuId::new(1)),
+                waker_stacks: STACKS_OF_WAKER,
+            },
+            ..run.wait
+        },
         ..run
     }
 }
@@ -67,9 +75,26 @@ fn timeline() -> Timeline {
     Timeline::new(SyscallTable::of(Arch::X86_64))
 }
 
+/// The rows of the table `switch` that come of an event.
+fn rows(timeline: &mut Timeline, event: Event) -> Vec<Switch> {
+    let mut rows = Vec::new();
+    timeline.push(event, |row| match row {
+        TraceRow::Switch(switch) => rows.push(switch),
+        TraceRow::Task(_) => {}
+    });
+    rows
+}
+
 fn row(timeline: &mut Timeline, event: SwitchEvent) -> Switch {
-    match timeline.push(Event::Switch(event)) {
-        Some(TraceRow::Switch(switch)) => switch,
+    match rows(timeline, Event::Switch(event)).as_slice() {
+        [switch] => *switch,
+        other => panic!("no row but {other:?}"),
+    }
+}
+
+fn user_row(timeline: &mut Timeline, event: UserSwitchEvent) -> Switch {
+    match rows(timeline, Event::User(event)).as_slice() {
+        [switch] => *switch,
         other => panic!("no row but {other:?}"),
     }
 }
@@ -89,12 +114,12 @@ fn off_cpu_time_is_blocked_time_and_run_queue_time() {
     assert_eq!(second.wait.reason, Some(first.rule.reason));
     assert_eq!((second.wait.off, second.wait.runq), (ns(350), ns(50)));
     assert_eq!(second.wait.blocked(), ns(300));
+    let wakeup = second.wait.wakeup;
     assert_eq!(
-        (second.wait.waker, second.wait.wake_cpu),
+        (wakeup.waker, wakeup.cpu),
         (Some(WAKER), Some(CpuId::new(1)))
     );
-    let of_waker = (second.wait.waker_kernel_stack, second.wait.waker_user_stack);
-    assert_eq!(of_waker, (Some(5), Some(6)));
+    assert_eq!(wakeup.waker_stacks, STACKS_OF_WAKER);
 }
 
 /// ```text
@@ -122,7 +147,10 @@ fn without_its_wakeup_a_wait_is_not_divided() {
     row(&mut line, run(100, 200));
     let second = row(&mut line, after(200, run(550, 900)));
     assert_eq!((second.wait.off, second.wait.runq), (ns(350), None));
-    assert_eq!((second.wait.blocked(), second.wait.waker), (None, None));
+    assert_eq!(
+        (second.wait.blocked(), second.wait.wakeup.waker),
+        (None, None)
+    );
 }
 
 /// ```text
@@ -138,13 +166,17 @@ fn who_left_runnable_waits_on_the_run_queue_all_the_time() {
         ..run(100, 200)
     };
     row(&mut line, preempted);
+    let woken = woken_at(50, after(200, run(550, 900)));
     let again = SwitchEvent {
-        was_runnable: true,
-        ..woken_at(50, after(200, run(550, 900)))
+        wait: WaitEvidence {
+            was_runnable: true,
+            ..woken.wait
+        },
+        ..woken
     };
     let second = row(&mut line, again);
     assert_eq!((second.wait.off, second.wait.runq), (ns(350), ns(350)));
-    assert_eq!((second.wait.waker, second.wait.waker_kind), (None, None));
+    assert_eq!(second.wait.wakeup, Wakeup::default());
 }
 
 /// ```text
@@ -222,9 +254,10 @@ fn a_clock_behind_that_of_another_cpu_gives_no_length_and_is_counted() {
 fn a_move_counts_from_the_moment_of_the_move_and_only_in_its_wait() {
     let mut line = timeline();
     row(&mut line, run(100, 200));
-    let moved_at = |moment| SwitchEvent {
-        moved: Some(Timestamp::from_ns(moment)),
-        ..after(200, run(550, 900))
+    let moved_at = |moment| {
+        let mut event = after(200, run(550, 900));
+        event.wait.moved = Some(Timestamp::from_ns(moment));
+        event
     };
     assert_eq!(row(&mut line, moved_at(300)).wait.moved, ns(250));
     assert_eq!(row(&mut line, moved_at(150)).wait.moved, None);
@@ -286,7 +319,7 @@ fn a_switch_out_of_nobody_makes_no_row_and_is_counted() {
         task: None,
         ..run(100, 200)
     };
-    assert!(line.push(Event::Switch(nobody)).is_none());
+    assert!(rows(&mut line, Event::Switch(nobody)).is_empty());
     assert_eq!(line.unnamed(), 1);
 }
 
@@ -351,7 +384,10 @@ fn named(tid: u32) -> Event {
 /// Worker 7 left at 100, was runnable at 130, ran from 150 to 200, and yields to 8.
 fn user_switch(tid: u32, cpu: Option<u16>) -> UserSwitchEvent {
     let at = Timestamp::from_ns;
-    let rule = crate::rules::classify_user(crate::rules::UserDeparture::Yield);
+    let wait_type = |number, name: &str| {
+        let (number, name) = (Some(number), name.to_owned());
+        Some(Arc::new(UserWaitType { number, name }))
+    };
     UserSwitchEvent {
         ts: at(200),
         tid: crate::ids::Tid::new(tid),
@@ -359,13 +395,12 @@ fn user_switch(tid: u32, cpu: Option<u16>) -> UserSwitchEvent {
         word: UserWord::new(7, 3),
         next_task: Some(8),
         run_start: at(150),
-        rule,
-        wait_type: None,
-        before: crate::user::UserWait {
+        departure: UserDeparture::Yield,
+        wait_type: wait_type(1, "SOS_SCHEDULER_YIELD"),
+        before: UserWait {
             out: Some(at(100)),
             woken: at(130),
-            rule: Some(rule),
-            wait_type: Some(2),
+            wait_type: wait_type(2, "SLEEP_TASK"),
             waker: Some(5),
         },
     }
@@ -379,10 +414,8 @@ fn user_switch(tid: u32, cpu: Option<u16>) -> UserSwitchEvent {
 #[test]
 fn a_user_switch_is_a_row_of_its_thread() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    timeline.push(named(70));
-    let Some(TraceRow::Switch(row)) = timeline.push(Event::User(user_switch(70, Some(3)))) else {
-        panic!("a row")
-    };
+    rows(&mut timeline, named(70));
+    let row = user_row(&mut timeline, user_switch(70, Some(3)));
     assert_eq!(
         (row.level, row.task, row.cpu),
         (Level::User, TASK, CpuId::new(3))
@@ -393,7 +426,25 @@ fn a_user_switch_is_a_row_of_its_thread() {
         (ns(50), ns(50), ns(20))
     );
     assert_eq!((row.user.run, row.user.waker), (Some(3), Some(5)));
+    let types = (row.user.wait_type, row.user.off_wait_type);
+    assert_eq!(types, (Some(1), Some(2)));
     assert_eq!(row.cgroup, CgroupId::new(9));
+}
+
+/// The scheduler says how a worker left and what it waited for; the rules make reasons of that.
+#[test]
+fn a_user_switch_has_the_reasons_of_its_evidence() {
+    let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+    rows(&mut timeline, named(70));
+    let yields = user_row(&mut timeline, user_switch(70, Some(3)));
+    assert_eq!(yields.rule.reason, Reason::Yield);
+    assert_eq!(yields.wait.reason, Some(Reason::Sleep));
+    let mut first = user_switch(70, Some(3));
+    first.departure = UserDeparture::Done;
+    first.before.out = None;
+    let first = user_row(&mut timeline, first);
+    assert_eq!(first.rule.reason, Reason::Exit);
+    assert_eq!(first.wait.reason, None);
 }
 
 /// A scheduler that may run anywhere does not know its CPU; the kernel says where the thread was,
@@ -401,22 +452,27 @@ fn a_user_switch_is_a_row_of_its_thread() {
 #[test]
 fn a_user_switch_is_where_its_thread_was_last() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    timeline.push(named(70));
-    assert!(timeline.push(Event::User(user_switch(70, None))).is_none());
-    assert!(timeline.take_placed().is_empty());
+    rows(&mut timeline, named(70));
+    let early = rows(&mut timeline, Event::User(user_switch(70, None)));
+    assert!(early.is_empty());
     assert_eq!(timeline.unnamed_user(), 1, "as long as nothing is known");
-    timeline.push(Event::Switch(SwitchEvent {
-        cpu: CpuId::new(1),
-        ..run(10, 20)
-    }));
-    let Some(TraceRow::Switch(row)) = timeline.push(Event::User(user_switch(70, None))) else {
-        panic!("a row")
+    let on_1 = |start, end| {
+        Event::Switch(SwitchEvent {
+            cpu: CpuId::new(1),
+            ..run(start, end)
+        })
     };
-    assert_eq!(row.cpu, CpuId::new(1));
-    let placed = timeline.take_placed();
+    let placed = rows(&mut timeline, on_1(10, 220));
     let cpus: Vec<_> = placed.iter().map(|row| (row.level, row.cpu)).collect();
-    assert_eq!(cpus, [(Level::User, CpuId::new(1))]);
-    assert!(timeline.take_placed().is_empty(), "once");
+    let here = CpuId::new(1);
+    assert_eq!(
+        cpus,
+        [(Level::User, here), (Level::Os, here)],
+        "older first"
+    );
+    let later = user_row(&mut timeline, user_switch(70, None));
+    assert_eq!(later.cpu, here);
+    assert_eq!(rows(&mut timeline, on_1(230, 240)).len(), 1, "once");
     assert_eq!(timeline.unnamed_user(), 0);
 }
 
@@ -424,10 +480,10 @@ fn a_user_switch_is_where_its_thread_was_last() {
 #[test]
 fn a_user_switch_waits_a_second_for_its_cpu() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    timeline.push(named(70));
-    timeline.push(Event::User(user_switch(70, None)));
-    timeline.push(Event::Switch(run(10, 2_000_000_000)));
-    assert!(timeline.take_placed().is_empty());
+    rows(&mut timeline, named(70));
+    rows(&mut timeline, Event::User(user_switch(70, None)));
+    let late = rows(&mut timeline, Event::Switch(run(10, 2_000_000_000)));
+    assert_eq!(late.len(), 1, "the kernel's own");
     assert_eq!(timeline.unnamed_user(), 1);
 }
 
@@ -435,13 +491,15 @@ fn a_user_switch_waits_a_second_for_its_cpu() {
 #[test]
 fn few_user_switches_of_a_thread_wait_for_its_cpu() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    timeline.push(named(70));
+    rows(&mut timeline, named(70));
     for _ in 0..1000 {
-        timeline.push(Event::User(user_switch(70, None)));
+        rows(&mut timeline, Event::User(user_switch(70, None)));
     }
     assert_eq!(timeline.unnamed_user(), 1000);
-    timeline.push(Event::Switch(run(10, 500)));
-    assert_eq!(timeline.take_placed().len(), 64);
+    assert_eq!(
+        rows(&mut timeline, Event::Switch(run(10, 500))).len(),
+        64 + 1
+    );
     assert_eq!(timeline.unnamed_user(), 1000 - 64);
 }
 
@@ -449,13 +507,10 @@ fn few_user_switches_of_a_thread_wait_for_its_cpu() {
 #[test]
 fn a_user_switch_changes_no_wait_of_the_kernel() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    timeline.push(named(70));
-    timeline.push(Event::Switch(run(10, 50)));
-    timeline.push(Event::User(user_switch(70, Some(0))));
-    let last = timeline.push(Event::Switch(after(50, run(260, 300))));
-    let Some(TraceRow::Switch(row)) = last else {
-        panic!("a row")
-    };
+    rows(&mut timeline, named(70));
+    row(&mut timeline, run(10, 50));
+    user_row(&mut timeline, user_switch(70, Some(0)));
+    let row = row(&mut timeline, after(50, run(260, 300)));
     assert_eq!(
         (row.wait.off, row.wait.reason),
         (ns(210), Some(Reason::Fault))
@@ -467,12 +522,13 @@ fn a_user_switch_changes_no_wait_of_the_kernel() {
 #[test]
 fn an_os_switch_carries_the_worker_that_the_word_named() {
     let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-    let mut row = |word| match timeline.push(Event::Switch(SwitchEvent {
-        user_word: word,
-        ..run(1, 2)
-    })) {
-        Some(TraceRow::Switch(row)) => (row.user_task, row.user.run, row.level),
-        _ => panic!("a row"),
+    let mut row = |user_word| {
+        let event = SwitchEvent {
+            user_word,
+            ..run(1, 2)
+        };
+        let row = row(&mut timeline, event);
+        (row.user_task, row.user.run, row.level)
     };
     assert_eq!(
         row(Some(UserWord::new(4, 2))),

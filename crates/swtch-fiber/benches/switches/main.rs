@@ -19,7 +19,6 @@ mod ours;
 #[path = "../peers/src/protocol.rs"]
 mod protocol;
 mod report;
-mod statistics;
 
 use std::error::Error;
 use std::fs;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use swtch_core::cost::{CONFIDENCE, median, quantile, sign_interval};
+
 use crate::arms::{OperationGroup, SENTINEL};
 use crate::child::BlockResult;
 use crate::measure::{ArmMeasurements, MeasurementPlan};
-use crate::statistics::{interval, median, quantile};
 
 /// The machine, and the CPU that was used.
 #[derive(Debug)]
@@ -93,7 +94,8 @@ fn ratio(record: &ArmMeasurements, first: &ArmMeasurements) -> Option<(f64, Opti
             )
         })
         .collect();
-    Some((median(&starts)?, interval(&starts)))
+    let interval = sign_interval(&starts, CONFIDENCE, None).map(|found| found.interval);
+    Some((median(&starts)?, interval.map(|ends| (ends.low, ends.high))))
 }
 
 /// Formats all rows as a table, by group.

@@ -12,7 +12,7 @@ use swtch_fiber::observe::{Mode, Page, Snapshot};
 pub type Failure = Box<dyn Error>;
 
 /// Runs an example and reports an error; or only prints the help, if that is asked for.
-pub fn told(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
+pub fn exit_code(help: &str, example: fn() -> Result<(), Failure>) -> ExitCode {
     if std::env::args().any(|word| word == "--help" || word == "-h") {
         print!("{help}");
         return ExitCode::SUCCESS;

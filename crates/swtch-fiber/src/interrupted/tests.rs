@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{InterruptSource, Marker, involuntary_switches};
-use crate::worker::{self, WorkerCell};
+use crate::scheduler::worker::{self, WorkerCell};
 use crate::{Mode, Runtime, spawn, yield_now};
 
 thread_local! {

@@ -6,116 +6,21 @@
 //! waited for once more, uncancellably. What it did before it could be stopped counts: bytes that
 //! were read are returned, not lost to the deadline.
 
-use std::cell::Cell;
-use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::{Interest, scheduler_here};
-use crate::fork;
-use crate::last_words;
-use crate::park::{self, Deadline, WaitOutcome, Waiter};
-use crate::wait_type::WaitType;
-
-/// The operations that the kernel can be asked to do.
-#[derive(Debug)]
-pub(crate) enum IoRequest<'caller> {
-    /// Report when the descriptor is ready.
-    Ready {
-        descriptor: BorrowedFd<'caller>,
-        interest: Interest,
-    },
-    /// Receive from a socket into `buffer`.
-    Receive {
-        descriptor: BorrowedFd<'caller>,
-        buffer: &'caller mut [u8],
-    },
-    /// Read a file, at the offset or (`None`) at its position.
-    Read {
-        descriptor: BorrowedFd<'caller>,
-        buffer: &'caller mut [u8],
-        offset: Option<u64>,
-    },
-    /// Write a file, at the offset or (`None`) at its position.
-    Write {
-        descriptor: BorrowedFd<'caller>,
-        buffer: &'caller [u8],
-        offset: Option<u64>,
-    },
-    /// Flush a file's data, and with `metadata` also its metadata, to its device.
-    Sync {
-        descriptor: BorrowedFd<'caller>,
-        metadata: bool,
-    },
-    /// Open a file; the result is a descriptor.
-    Open {
-        path: &'caller CStr,
-        flags: i32,
-        mode: u32,
-    },
-}
-
-impl IoRequest<'_> {
-    fn wait_type(&self) -> WaitType {
-        match self {
-            Self::Ready { .. } | Self::Receive { .. } => WaitType::ASYNC_NETWORK_IO,
-            Self::Read { .. } | Self::Write { .. } | Self::Sync { .. } | Self::Open { .. } => {
-                WaitType::ASYNC_IO_COMPLETION
-            }
-        }
-    }
-
-    fn descriptor(&self) -> RawFd {
-        match self {
-            Self::Ready { descriptor, .. }
-            | Self::Receive { descriptor, .. }
-            | Self::Read { descriptor, .. }
-            | Self::Write { descriptor, .. }
-            | Self::Sync { descriptor, .. } => descriptor.as_raw_fd(),
-            Self::Open { .. } => libc::AT_FDCWD,
-        }
-    }
-}
-
-/// The driver's state of an operation. It lies on the stack of its worker, which does not leave
-/// that frame before there is a result.
-#[derive(Debug)]
-#[repr(align(8))]
-pub(crate) struct Operation {
-    waiter: Cell<Waiter>,
-    /// The result in the kernel's form: a number from 0, or a negated errno.
-    result: Cell<Option<i32>>,
-    descriptor: RawFd,
-}
-
-impl Operation {
-    pub(super) fn new(waiter: Waiter, descriptor: RawFd) -> Self {
-        Self {
-            waiter: Cell::new(waiter),
-            descriptor,
-            result: Cell::new(None),
-        }
-    }
-
-    /// Sets the result, and returns the waiter.
-    pub(super) fn complete(&self, result: i32) -> Waiter {
-        self.result.set(Some(result));
-        self.waiter.get()
-    }
-
-    /// The descriptor that the operation works on.
-    pub(super) fn descriptor(&self) -> RawFd {
-        self.descriptor
-    }
-}
+use super::scheduler_here;
+use crate::park::{self, Deadline, WaitOutcome};
+use crate::scheduler::driver::{IoRequest, Operation};
+use crate::{fork, last_words};
 
 /// Guard: aborts if the operation's stack frame goes while the driver may still write to it.
 struct NotOver<'operation>(&'operation Operation);
 
 impl Drop for NotOver<'_> {
     fn drop(&mut self) {
-        if self.0.result.get().is_none() {
+        if self.0.result().is_none() {
             last_words::abort("swtch-fiber: an operation's stack goes while the kernel may use it");
         }
     }
@@ -144,9 +49,9 @@ pub(crate) fn run(request: IoRequest<'_>, deadline: Option<Deadline>) -> io::Res
     let guard = NotOver(&operation);
     // A cancelled wait unwinds, and must not do so past the operation.
     let ended = catch_unwind(AssertUnwindSafe(|| park::wait(waiter, deadline)));
-    if operation.result.get().is_none() {
+    if operation.result().is_none() {
         let last = park::prepare_uncancellable(wait_type, resource);
-        operation.waiter.set(last);
+        operation.set_waiter(last);
         if scheduler.stop_io(&operation) {
             let withdrawn = park::withdraw(last);
             debug_assert!(withdrawn, "what stopped at once signals nobody");
@@ -157,7 +62,7 @@ pub(crate) fn run(request: IoRequest<'_>, deadline: Option<Deadline>) -> io::Res
         }
     }
     drop(guard);
-    let result = operation.result.get().unwrap_or(-libc::ECANCELED);
+    let result = operation.result().unwrap_or(-libc::ECANCELED);
     match ended {
         Ok(wake) => to_result(result, wake),
         Err(payload) => {

@@ -9,9 +9,8 @@ use std::sync::atomic::Ordering;
 use swtch_observe::layout::worker_state;
 
 use crate::page::{self, WritablePage};
-use crate::runtime::RuntimeState;
+use crate::scheduler::{SchedulerGroup, addresses};
 use crate::stack::bytes_used;
-use crate::stall::places;
 
 /// Stacks that are measured in each pass.
 const AT_A_TIME: u32 = 1000;
@@ -25,12 +24,12 @@ pub(super) struct StackMeter {
 
 impl StackMeter {
     /// Measures the next stacks, at most [`AT_A_TIME`].
-    pub(super) fn look(&mut self, shared: &RuntimeState) {
+    pub(super) fn look(&mut self, group: &SchedulerGroup) {
         let Some(page) = page::page_if_there() else {
             return;
         };
         let used = page.header().workers.used.load(Ordering::Acquire);
-        let owners: Vec<u32> = shared
+        let owners: Vec<u32> = group
             .entries()
             .iter()
             .map(|entry| entry.index + 1)
@@ -49,7 +48,7 @@ fn measure(page: &'static WritablePage, worker: u32, owners: &[u32]) {
     if !is_used || !owners.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {
         return;
     }
-    let stack = places::stack(page, worker);
+    let stack = addresses::stack(page, worker);
     let bytes = u32::try_from(bytes_used(stack)).unwrap_or(u32::MAX);
     page.worker_stack(worker)
         .bytes_used

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::helpers;
+use crate::helper_pool;
 use crate::page::{self, add};
 use crate::probes::{self, Arguments};
-use crate::runtime::{RuntimeState, SchedulerEntry};
+use crate::scheduler::{SchedulerEntry, SchedulerGroup};
 use crate::stall::records::Records;
 use crate::stall::waits::WaitGraph;
-use crate::stall::{Deadlock, ProgressWatch, SchedulerDuty, Stall, outside};
+use crate::stall::{Deadlock, ProgressWatch, Reporting, SchedulerDuty, Stall, outside};
 
 /// Longest time between two looks while some scheduler is not idle.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -17,31 +17,28 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// The watches over all schedulers; empty when stalls are not looked for.
 #[derive(Debug)]
 pub(super) struct StallWatch {
+    reporting: Option<Reporting>,
     watches: Vec<ProgressWatch>,
     /// Numbers of the deadlocks that were reported and still exist.
     reported: Vec<u64>,
     /// The lack of a free helper was reported and still holds.
-    helpers_told: bool,
+    helpers_reported: bool,
     /// Cycles are not looked for before this time.
-    circles_from: Option<Instant>,
+    cycles_from: Option<Instant>,
 }
 
 impl StallWatch {
-    pub(super) fn new(shared: &RuntimeState) -> Self {
-        let watch = |threshold: Duration| {
-            shared
-                .entries()
-                .iter()
-                .map(move |_| ProgressWatch::new(threshold))
-        };
-        let stalls = shared.stalls.iter();
+    pub(super) fn new(group: &SchedulerGroup, reporting: Option<Reporting>) -> Self {
+        let watched = reporting.iter().flat_map(|reporting| {
+            let new = move |_| ProgressWatch::new(reporting.threshold);
+            group.entries().iter().map(new)
+        });
         Self {
-            watches: stalls
-                .flat_map(|(threshold, _)| watch(*threshold))
-                .collect(),
+            watches: watched.collect(),
+            reporting,
             reported: Vec::new(),
-            helpers_told: false,
-            circles_from: None,
+            helpers_reported: false,
+            cycles_from: None,
         }
     }
 
@@ -49,46 +46,46 @@ impl StallWatch {
     ///
     /// With very many workers a search takes long, and the monitor must end quanta in time:
     /// searches take at most one two-hundredth of its time.
-    pub(super) fn find_cycles(&mut self, shared: &RuntimeState) {
+    pub(super) fn find_cycles(&mut self, group: &SchedulerGroup) {
         let began = Instant::now();
-        if shared.stalls.is_none() || self.circles_from.is_some_and(|from| began < from) {
+        if self.reporting.is_none() || self.cycles_from.is_some_and(|from| began < from) {
             return;
         }
-        if let Some(waits) = waits(shared) {
-            self.report_circles(shared, &waits);
+        if let Some(waits) = waits(group) {
+            self.report_cycles(&waits);
         }
-        self.look_for_helpers(shared);
+        self.look_for_helpers(group);
         let now = Instant::now();
-        self.circles_from = Some(now + now.duration_since(began) * 200);
+        self.cycles_from = Some(now + now.duration_since(began) * 200);
     }
 
     /// Whether preemptive sections wait for a helper. Reports it, once, when that lasts for long.
-    fn look_for_helpers(&mut self, shared: &RuntimeState) -> bool {
-        let queued = shared.helpers.queued();
-        let lasts = queued.filter(|queued| queued.lasted >= helpers::LONG);
-        if let (Some(queued), false) = (lasts, self.helpers_told)
-            && let Some((_, reporter)) = &shared.stalls
+    fn look_for_helpers(&mut self, group: &SchedulerGroup) -> bool {
+        let queued = group.helpers.queued();
+        let lasts = queued.filter(|queued| queued.lasted >= helper_pool::LONG);
+        if let (Some(queued), false) = (lasts, self.helpers_reported)
+            && let Some(reporting) = &self.reporting
         {
             let deadlock = Deadlock::NoHelper {
                 helpers: queued.helpers,
                 queued: queued.jobs,
                 lasted: queued.lasted,
             };
-            self.helpers_told = reporter.report_deadlock(deadlock, Instant::now());
+            self.helpers_reported = reporting.reporter.report_deadlock(deadlock, Instant::now());
         }
         if lasts.is_none() {
-            self.helpers_told = false;
+            self.helpers_reported = false;
         }
         queued.is_some()
     }
 
-    fn report_circles(&mut self, shared: &RuntimeState, waits: &WaitGraph) -> bool {
-        let found = waits.circles();
-        let is_there = |number: &u64| found.iter().any(|(circle, _)| circle == number);
+    fn report_cycles(&mut self, waits: &WaitGraph) -> bool {
+        let found = waits.cycles();
+        let is_there = |number: &u64| found.iter().any(|(cycle, _)| cycle == number);
         self.reported.retain(is_there);
         let any = !found.is_empty();
         for (number, deadlock) in found {
-            self.report_once(shared, number, deadlock);
+            self.report_once(number, deadlock);
         }
         any
     }
@@ -98,45 +95,45 @@ impl StallWatch {
     /// not do so.
     pub(super) fn look_while_all_are_idle(
         &mut self,
-        shared: &RuntimeState,
+        group: &SchedulerGroup,
         stays_quiet: impl Fn() -> bool,
     ) -> bool {
-        let (Some(page), Some(waits)) = (page::page_if_there(), waits(shared)) else {
+        let (Some(page), Some(waits)) = (page::page_if_there(), waits(group)) else {
             return false;
         };
-        if shared.stalls.is_none() {
+        if self.reporting.is_none() {
             return false;
         }
-        if self.look_for_helpers(shared) {
+        if self.look_for_helpers(group) {
             return true;
         }
         if waits.is_empty() {
             return false;
         }
-        let entries = || shared.entries().iter();
+        let entries = || group.entries().iter();
         let wakes_by_itself = |entry: &SchedulerEntry| {
             let has_deadline = entry.scheduler.has_deadline.load(Ordering::Relaxed);
             has_deadline || Records::new(page, entry.index).may_wake_by_itself()
         };
-        if self.report_circles(shared, &waits) || entries().any(wakes_by_itself) {
+        if self.report_cycles(&waits) || entries().any(wakes_by_itself) {
             return false;
         }
-        if outside::could_wake(page, shared.monitor.number()) {
+        if outside::could_wake(page, group.monitor.number()) {
             return true;
         }
         // If a scheduler worked during the reading, the values are not of one moment.
         if stays_quiet() {
             let tasks: u64 = entries().map(|entry| entry.scheduler.load.tasks()).sum();
             let (number, deadlock) = waits.all(tasks);
-            self.report_once(shared, number, deadlock);
+            self.report_once(number, deadlock);
         }
         false
     }
 
-    fn report_once(&mut self, shared: &RuntimeState, number: u64, deadlock: Deadlock) {
-        if let Some((_, reporter)) = &shared.stalls
+    fn report_once(&mut self, number: u64, deadlock: Deadlock) {
+        if let Some(reporting) = &self.reporting
             && !self.reported.contains(&number)
-            && reporter.report_deadlock(deadlock, Instant::now())
+            && reporting.reporter.report_deadlock(deadlock, Instant::now())
         {
             self.reported.push(number);
         }
@@ -144,21 +141,21 @@ impl StallWatch {
 
     /// Looks at each scheduler, and reports those that stall. Returns when to look again; `None`
     /// while all are idle.
-    pub(super) fn look(&mut self, shared: &RuntimeState) -> Option<Duration> {
-        let (threshold, reporter) = shared.stalls.as_ref()?;
+    pub(super) fn look(&mut self, group: &SchedulerGroup) -> Option<Duration> {
+        let reporting = self.reporting.as_ref()?;
         let page = page::page_if_there()?;
         let mut again = None;
-        for (entry, watch) in shared.entries().iter().zip(&mut self.watches) {
+        for (entry, watch) in group.entries().iter().zip(&mut self.watches) {
             let records = Records::new(page, entry.index);
             let duty = records.duty(entry.scheduler);
             let (now, progress) = (Instant::now(), records.progress());
             if let Some(stall) = watch.look(now, progress, duty, || records.subject()) {
                 add(&entry.record.stalls_count, 1);
                 probe(&stall);
-                reporter.report(stall, now);
+                reporting.reporter.report(stall, now);
             }
             if duty != SchedulerDuty::Idle {
-                again = Some((*threshold / 4).min(LONGEST_NAP));
+                again = Some((reporting.threshold / 4).min(LONGEST_NAP));
             }
         }
         again
@@ -166,8 +163,8 @@ impl StallWatch {
 }
 
 /// Which worker of this runtime waits for which, now.
-fn waits(shared: &RuntimeState) -> Option<WaitGraph> {
-    let own = shared.entries().iter().map(|entry| entry.index);
+fn waits(group: &SchedulerGroup) -> Option<WaitGraph> {
+    let own = group.entries().iter().map(|entry| entry.index);
     Some(WaitGraph::look(page::page_if_there()?, own))
 }
 

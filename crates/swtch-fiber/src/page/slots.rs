@@ -1,4 +1,4 @@
-//! Allocation of the page's records: they are taken, reset, used, and given back.
+//! Allocation of the page's records: they are taken, reset, used, and released.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,11 +13,11 @@ use super::{SCHEDULERS, THREADS, WORKERS, WritablePage};
 use crate::atomics::lock;
 use crate::error::Error;
 
-/// The free records of one table: those given back, and those never used.
+/// The free records of one table: those released, and those never used.
 #[derive(Debug)]
 struct FreeRecords {
     what: &'static str,
-    given_back: Vec<u32>,
+    released: Vec<u32>,
     next: u32,
     most: u32,
 }
@@ -26,14 +26,14 @@ impl FreeRecords {
     const fn new(what: &'static str, most: u32) -> Self {
         Self {
             what,
-            given_back: Vec::new(),
+            released: Vec::new(),
             next: 0,
             most,
         }
     }
 
     fn take(&mut self, table: &TableLayout) -> Result<u32, Error> {
-        if let Some(index) = self.given_back.pop() {
+        if let Some(index) = self.released.pop() {
             return Ok(index);
         }
         if self.next == self.most {
@@ -57,8 +57,8 @@ fn take(free: &Mutex<FreeRecords>, table: &TableLayout) -> Result<u32, Error> {
     lock(free).take(table)
 }
 
-fn give_back(free: &Mutex<FreeRecords>, index: u32) {
-    lock(free).given_back.push(index);
+fn release(free: &Mutex<FreeRecords>, index: u32) {
+    lock(free).released.push(index);
 }
 
 /// The record of a scheduler and its wait statistics.
@@ -168,7 +168,7 @@ impl Drop for SchedulerSlot {
         self.record
             .status
             .store(scheduler_status::ENDED, Ordering::Release);
-        give_back(&FREE_SCHEDULERS, self.index);
+        release(&FREE_SCHEDULERS, self.index);
     }
 }
 
@@ -223,7 +223,7 @@ impl Drop for ThreadSlot {
             .kind
             .store(thread_kind::UNUSED, Ordering::Release);
         self.record.word.store(0, Ordering::Relaxed);
-        give_back(&FREE_THREADS, self.index);
+        release(&FREE_THREADS, self.index);
     }
 }
 
@@ -320,6 +320,6 @@ impl Drop for WorkerSlot {
         self.record
             .state
             .store(worker_state::UNUSED, Ordering::Release);
-        give_back(&FREE_WORKERS, self.index);
+        release(&FREE_WORKERS, self.index);
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use swtch_observe::layout::SchedulerRecord;
 
 use super::Arguments;
-use crate::worker::{self, WorkerCell};
+use crate::arch::PROBE;
+use crate::scheduler::worker::{self, WorkerCell};
 use crate::{Runtime, spawn, yield_now};
 
 /// The contents of a probe's note.
@@ -138,9 +139,7 @@ fn each_probe_has_a_note_with_its_arguments() {
     for note in &notes {
         assert_eq!(note.places.split(' ').count(), 5, "{note:?}");
         let place = offset_in_file(&elf, note.address);
-        if cfg!(target_arch = "x86_64") {
-            assert_eq!(elf[place..place + 6], [0x90, 0x0f, 0x1f, 0x44, 0, 0]);
-        }
+        assert_eq!(elf[place..place + PROBE.len()], *PROBE);
         let semaphore = offset_in_file(&elf, note.semaphore);
         assert!(probes.contains(&semaphore), "{note:?}");
     }

@@ -1,19 +1,18 @@
 //! The settings of a runtime, and the checks that refuse bad ones.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::{Mode, Runtime, RuntimeState};
+use super::Runtime;
 use crate::affinity;
 use crate::error::Error;
-use crate::helpers::{self, Helpers};
-use crate::io::Io;
-use crate::monitor::Monitor;
+use crate::helper_pool::{self, HelperPool};
 use crate::page::SCHEDULERS;
+use crate::scheduler::driver::Io;
+use crate::scheduler::{GroupSettings, Mode, SchedulerGroup};
 use crate::stack::{DEFAULT_STACK_SIZE, LARGEST_STACK_SIZE, SMALLEST_STACK_SIZE, StackPool};
-use crate::stall::{Deadlock, ProgressWatch, Reporter, Stall};
+use crate::stall::{Deadlock, ProgressWatch, Reporter, Reporting, Stall};
 
 /// Default quantum, that of SQL Server.
 const QUANTUM: Duration = Duration::from_millis(4);
@@ -48,7 +47,7 @@ impl Default for Builder {
             accounting: true,
             stack_size: DEFAULT_STACK_SIZE,
             workers: 1 << 17,
-            helpers: helpers::MOST,
+            helpers: helper_pool::MOST,
             io: Io::Auto,
             name: "swtch".into(),
             stall_threshold: None,
@@ -170,7 +169,7 @@ impl Builder {
     /// [`Error::Setting`] for a setting that is out of range; otherwise what the kernel refused.
     pub fn build(self) -> Result<Runtime, Error> {
         let schedulers = self.check()?;
-        let stalls = self.stalls();
+        let reporting = self.reporting();
         let stacks = self.stacks()?;
         let cpus = self.pinned.then(affinity::allowed_cpus).transpose();
         let cpus = cpus.map_err(|source| Error::Page {
@@ -178,7 +177,8 @@ impl Builder {
             source,
         })?;
         let (io, io_driver) = self.io.choose(self.mode)?;
-        let shared = RuntimeState {
+        let helpers = Arc::new(HelperPool::new(&self.name, self.helpers));
+        let settings = GroupSettings {
             name: self.name,
             mode: self.mode,
             accounting: self.accounting,
@@ -188,22 +188,19 @@ impl Builder {
             workers_per_scheduler: self.workers,
             io,
             io_driver,
-            entries: OnceLock::new(),
-            monitor: Monitor::new(),
-            stalls,
-            helpers: Helpers::new(self.helpers),
-            idle_schedulers: AtomicUsize::new(0),
-            ending: AtomicBool::new(false),
-            turn: AtomicUsize::new(0),
         };
-        Runtime::start(shared, cpus.as_deref(), schedulers)
+        let group = SchedulerGroup::new(settings, helpers);
+        Runtime::start(group, reporting, cpus.as_deref(), schedulers)
     }
 
     /// The threshold of stalls and the reporter; `None` when stalls are not looked for.
-    fn stalls(&self) -> Option<(Duration, Reporter)> {
+    fn reporting(&self) -> Option<Reporting> {
         let default = ProgressWatch::DEFAULT_THRESHOLD.max(self.quantum.saturating_mul(4));
         let threshold = self.stall_threshold.unwrap_or(default);
-        (!threshold.is_zero()).then(|| (threshold, self.reporter.clone()))
+        (!threshold.is_zero()).then(|| Reporting {
+            threshold,
+            reporter: self.reporter.clone(),
+        })
     }
 
     /// The pool of workers' stacks; `None` in thread mode, where threads bring their own.

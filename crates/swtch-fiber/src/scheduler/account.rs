@@ -23,13 +23,17 @@ use swtch_observe::layout::{
 };
 use swtch_observe::names;
 
+use super::LeaveKind;
 use super::events::{RingWriter, UserSwitchOut};
-use super::{LeaveKind, core::BOOSTS_IN_A_ROW};
+use super::task::Task;
+use super::worker::{PreviousWait, SchedulerData, WorkerCell};
 use crate::page::{self, SchedulerSlot, add, add_small};
 use crate::probes::{self, Arguments};
-use crate::task::Task;
 use crate::wait_type::WaitType;
-use crate::worker::{PreviousWait, SchedulerData, WorkerCell};
+
+/// Times in a row that a signalled worker goes to the head of the runnable queue; then it goes to
+/// the tail once (`sys.dm_os_workers`, remarks).
+pub(super) const BOOSTS_IN_A_ROW: u32 = 1000;
 
 /// The counters and times of one scheduler.
 #[derive(Debug)]

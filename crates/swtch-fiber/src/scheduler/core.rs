@@ -9,28 +9,27 @@ use std::time::Duration;
 
 use swtch_observe::clock;
 
-use super::Scheduler;
-use super::account::SchedulerAccounts;
+use super::account::{BOOSTS_IN_A_ROW, SchedulerAccounts};
+use super::driver::Driver;
+use super::task::{self, Task};
 use super::timers::Timers;
+use super::worker::{Phase, WorkerCell};
+use super::{Deadline, Scheduler, SchedulerGroup, addresses};
 use crate::error::{Error, JoinError};
-use crate::interrupted::Marker;
-use crate::io::driver::Driver;
+use crate::interrupted::{self, Marker};
 use crate::page::{self, SchedulerSlot, WorkerSlot};
-use crate::park::Deadline;
-use crate::runtime::{Mode, RuntimeState};
-use crate::stall::places;
-use crate::task::{self, Task};
-use crate::worker::{Phase, WorkerCell};
-use crate::{baton, fiber};
 
-/// Times in a row that a signalled worker goes to the head of the runnable queue; then it goes to
-/// the tail once (`sys.dm_os_workers`, remarks).
-pub(crate) const BOOSTS_IN_A_ROW: u32 = 1000;
+/// Gives a new worker what it runs on, a stack or a thread, in the way of the runtime's mode. Called
+/// by the holder. It must reach the core by its argument only: the scheduler's own way to it would be
+/// a second exclusive reference.
+pub(crate) type AttachWorker =
+    fn(&mut Core, &'static Scheduler, &'static WorkerCell) -> Result<(), Error>;
 
 /// The state of a scheduler that belongs to its holder.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(crate) shared: Arc<RuntimeState>,
+    pub(crate) group: Arc<SchedulerGroup>,
+    attach_worker: AttachWorker,
     pub(crate) accounts: SchedulerAccounts,
     runnable: VecDeque<&'static WorkerCell>,
     /// Tasks that wait for a worker: spawned by this scheduler's workers, or stolen; see `tasks`.
@@ -63,12 +62,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(shared: Arc<RuntimeState>, slot: SchedulerSlot) -> Self {
-        let workers_at_most = shared.workers_per_scheduler;
-        let io = Driver::new(shared.io, shared.mode);
+    pub(crate) fn new(
+        group: Arc<SchedulerGroup>,
+        slot: SchedulerSlot,
+        attach_worker: AttachWorker,
+    ) -> Self {
+        let settings = &group.settings;
+        let workers_at_most = settings.workers_per_scheduler;
+        let io = Driver::new(settings.io, settings.mode);
         Self {
-            accounts: SchedulerAccounts::new(shared.accounting, slot),
-            shared,
+            accounts: SchedulerAccounts::new(settings.accounting, slot),
+            group,
+            attach_worker,
             runnable: VecDeque::new(),
             near: VecDeque::new(),
             near_first: false,
@@ -121,7 +126,7 @@ impl Core {
     pub(crate) fn note_interruption(&mut self, cell: &'static WorkerCell) {
         let was_interrupted = match &mut self.marker {
             Some(marker) => marker.was_interrupted(),
-            None => baton::was_interrupted(),
+            None => interrupted::was_this_thread_interrupted(),
         };
         if was_interrupted {
             self.accounts.interrupted(cell);
@@ -154,7 +159,7 @@ impl Core {
         self.accounts.looked_at_timers(now);
         while let Some((waiter, deadline)) = self.timers.take_overdue(monotonic_ns) {
             let cell = waiter.cell();
-            if cell.wait.decide(waiter.ticket(), Phase::TimedOut) {
+            if waiter.decide(Phase::TimedOut) {
                 // The worker could have run from its deadline on. The time from then until this
                 // check counts as waiting for the turn, and not as part of the sleep.
                 let late = Duration::from_nanos(monotonic_ns - deadline.monotonic_ns);
@@ -176,7 +181,7 @@ impl Core {
     /// Takes a task that waits for a worker of another scheduler. A task that has started is never
     /// taken: its stack belongs to its thread.
     pub(crate) fn steal_one(&mut self, scheduler: &'static Scheduler) -> bool {
-        let Some(task) = self.shared.steal_for(scheduler) else {
+        let Some(task) = self.group.steal_for(scheduler) else {
             return false;
         };
         self.accounts.stole(1);
@@ -241,20 +246,10 @@ impl Core {
         let cell = WorkerCell::take(Some(scheduler));
         // SAFETY: no other code knows the block yet.
         unsafe { cell.own() }.slot = Some(slot);
-        places::note_cell(index, cell);
-        let made = match self.shared.mode {
-            Mode::Fiber => fiber::attach_stack(cell, index, &self.shared),
-            // The thread has its own stack. Clear the entry, because a coroutine may have had this
-            // index before.
-            Mode::Thread => {
-                places::note_stack(index, 0..0);
-                baton::start_worker(scheduler, self.accounts.index(), cell, &self.shared)
-                    .map(|thread| self.threads.push(thread))
-            }
-        };
-        if let Err(error) = made {
+        addresses::note_cell(index, cell);
+        if let Err(error) = (self.attach_worker)(self, scheduler, cell) {
             // SAFETY: it was never runnable.
-            unsafe { cell.give_back() };
+            unsafe { cell.recycle() };
             return Err(error);
         }
         self.workers.push(cell);
@@ -311,7 +306,7 @@ impl Core {
 
     /// Whether any task of the runtime is left, which could still spawn here.
     pub(crate) fn has_tasks(&self) -> bool {
-        self.shared.has_tasks()
+        self.group.has_tasks()
     }
 
     #[inline(always)]

@@ -12,8 +12,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use swtch_observe::layout::{RingEvent, RingHeader};
 
+use super::worker::PreviousWait;
 use crate::page::{EVENTS, WritablePage};
-use crate::worker::PreviousWait;
 
 /// The writer's side of one scheduler's ring.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ impl Scheduler {
         let core = unsafe { self.core() };
         let first = core.first_runnable();
         core.accounts.idle_ends(began, now, first);
-        core.shared.monitor.scheduler_works();
+        core.group.monitor.scheduler_works();
         goes_on
     }
 
@@ -36,7 +36,7 @@ impl Scheduler {
             let closing = self.is_closing();
             if closing && !core.has_tasks() {
                 // Other schedulers may have checked just before the last task ended.
-                core.shared.ring_all();
+                core.group.ring_all();
                 return false;
             }
             core.count_tasks(self);
@@ -52,7 +52,7 @@ impl Scheduler {
             self.alarm.announce_sleep();
             let goes_on = self.is_closing() == closing && (!closing || core.has_tasks());
             if goes_on && self.nothing_came_in() {
-                let _idle = takes_tasks.then(|| core.shared.clone().count_as_idle());
+                let _idle = takes_tasks.then(|| core.group.clone().count_as_idle());
                 self.sleep(deadline.map(|deadline| deadline.monotonic_ns));
                 // SAFETY: called by the holder.
                 unsafe { self.core() }.timers.look_next_time();

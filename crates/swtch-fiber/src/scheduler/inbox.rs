@@ -6,8 +6,8 @@
 
 use std::ptr;
 
+use super::worker::WorkerCell;
 use crate::atomics::{AtomicPtr, Ordering, const_new};
-use crate::worker::WorkerCell;
 
 /// The head of the stack, newest first.
 #[derive(Debug)]

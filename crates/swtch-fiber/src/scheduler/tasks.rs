@@ -3,12 +3,11 @@
 //! Tasks that a worker spawns for its own scheduler go to the *near* queue, which only the holder
 //! touches: no lock, no alarm. All others go to the *open* queue. Other threads may put tasks
 //! there, and other schedulers may take tasks from it while this one is busy. While another
-//! scheduler is hungry (has nothing to do), the near queue is emptied into the open one at the next
-//! switch.
+//! scheduler is idle, the near queue is emptied into the open one at the next switch.
 //!
 //! ```text
-//! own workers ── none hungry ────▶ near ─┐
-//!             └─ some hungry ─┐          ├─ in turn ─▶ a worker, one task at a switch
+//! own workers ── none idle ──────▶ near ─┐
+//!             └─ some idle ───┐          ├─ in turn ─▶ a worker, one task at a switch
 //! other threads ──────────────┴──▶ open ─┤
 //!                                        └─▶ another scheduler with nothing to do
 //! ```
@@ -17,12 +16,11 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Core, Scheduler};
+use super::task::Task;
+use super::worker::{self, WorkerCell};
+use super::{Core, LeaveKind, Scheduler};
 use crate::atomics::lock;
 use crate::fork;
-use crate::scheduler::LeaveKind;
-use crate::task::Task;
-use crate::worker::{self, WorkerCell};
 
 /// The queue of tasks that other threads may reach.
 #[derive(Debug)]
@@ -126,7 +124,7 @@ impl Scheduler {
             && self.open.length() == 0
             && core.timers.is_empty()
             && core.io.nothing_to_do()
-            && !core.shared.has_idle_scheduler()
+            && !core.group.has_idle_scheduler()
     }
 }
 
@@ -146,13 +144,13 @@ impl Core {
     /// Lets other schedulers take the tasks that wait here, if one of them has nothing to do.
     pub(crate) fn share_near_tasks(&mut self, scheduler: &Scheduler) {
         let nothing_waits = self.near.is_empty() && !scheduler.has_open_tasks();
-        if nothing_waits || !self.shared.has_idle_scheduler() {
+        if nothing_waits || !self.group.has_idle_scheduler() {
             return;
         }
         if !self.near.is_empty() {
             scheduler.open.with(|tasks| tasks.append(&mut self.near));
         }
-        self.shared.ring_all();
+        self.group.ring_all();
     }
 
     /// Number of tasks that wait here for a worker.

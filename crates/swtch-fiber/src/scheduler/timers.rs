@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use swtch_observe::clock;
 
-use crate::park::{Deadline, Waiter};
+use super::{Deadline, Waiter};
 
 /// While there are timers the clock is read at least this often. The rate of ticks is known to
 /// about one part in 10⁴, which over this span is a microsecond.
@@ -137,7 +137,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::WorkerCell;
+    use crate::scheduler::worker::WorkerCell;
 
     fn at(monotonic_ns: u64) -> Deadline {
         Deadline { monotonic_ns }
@@ -201,6 +201,6 @@ mod tests {
     }
 
     fn open_wait() -> Waiter {
-        Waiter::armed_for_test(WorkerCell::take(None))
+        Waiter::arm(WorkerCell::take(None), false)
     }
 }

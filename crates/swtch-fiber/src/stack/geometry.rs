@@ -11,7 +11,7 @@
 //!   without `-fstack-clash-protection` does not. The guard is wider than one page, since markers
 //!   cost nothing.
 
-use super::StackError;
+use crate::error::StackError;
 
 /// Default number of usable bytes of a stack.
 pub const DEFAULT_STACK_SIZE: usize = 64 * 1024;

@@ -64,3 +64,12 @@ pub(super) fn advise(low: usize, length: usize, advice: libc::c_int) -> io::Resu
         Err(io::Error::last_os_error())
     }
 }
+
+/// Value of `vm.max_map_count` on this machine; `None` if it cannot be read.
+pub(super) fn mapping_limit() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/vm/max_map_count")
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}

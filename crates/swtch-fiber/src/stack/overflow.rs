@@ -26,6 +26,7 @@ use super::alternate::AlternateStack;
 use super::geometry::SlotPart;
 use super::slab::Slot;
 use super::threads;
+use crate::arch::stack_pointer;
 use crate::last_words::{LastWords, abort_with};
 
 /// Writes the task of a worker, which is given by its index. Runs in a signal handler: it must
@@ -206,16 +207,6 @@ fn tell(words: &mut LastWords, slot: Slot, address: usize, stack_pointer: usize)
         "remedy: a larger `stack_size` for this runtime (only touched pages cost memory), or less \
          on the stack: large values in a Box, recursion with a bound",
     )
-}
-
-#[cfg(target_arch = "x86_64")]
-fn stack_pointer(context: &libc::ucontext_t) -> usize {
-    usize::try_from(context.uc_mcontext.gregs[libc::REG_RSP as usize]).unwrap_or(0)
-}
-
-#[cfg(target_arch = "aarch64")]
-fn stack_pointer(context: &libc::ucontext_t) -> usize {
-    usize::try_from(context.uc_mcontext.sp).unwrap_or(0)
 }
 
 /// Passes a signal that is not ours on to the action that it would have reached without us.

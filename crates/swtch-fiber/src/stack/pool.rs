@@ -23,8 +23,9 @@ use super::geometry::Geometry;
 use super::guards::Guards;
 use super::memory::page_size;
 use super::pooled::PooledStack;
+use super::shadow;
 use super::slab::{Slab, Slot};
-use super::{StackError, shadow};
+use crate::error::StackError;
 
 /// All stacks of one size.
 #[derive(Debug)]
@@ -120,7 +121,7 @@ impl StackPool {
             let Some(slot) = self.free_stacks().take_quiet() else {
                 return trimmed;
             };
-            slot.give_back_below(0);
+            slot.release_below(0);
             self.free_stacks().cold.push(slot);
         }
         at_most

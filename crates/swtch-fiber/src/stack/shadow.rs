@@ -7,11 +7,12 @@
 //!
 //! Sources: `Documentation/arch/x86/shstk.rst` and `Documentation/arch/arm64/gcs.rst` (Linux 6.18).
 
-use super::StackError;
+use crate::arch::{SHADOW_STACK, SHADOW_STACK_REMEDY, shadow_stack_status};
+use crate::error::StackError;
 
 /// Refuses if the calling thread has a shadow stack. glibc enables them for all threads or none.
 pub(super) fn refuse_when_on() -> Result<(), StackError> {
-    judge(status())
+    judge(shadow_stack_status())
 }
 
 /// Bit 0 of the status is "enabled" on both processors (`ARCH_SHSTK_SHSTK`,
@@ -20,53 +21,11 @@ pub(super) fn refuse_when_on() -> Result<(), StackError> {
 fn judge(status: Option<u64>) -> Result<(), StackError> {
     match status {
         Some(bits) if bits & 1 == 1 => Err(StackError::ShadowStack {
-            name: NAME,
-            remedy: REMEDY,
+            name: SHADOW_STACK,
+            remedy: SHADOW_STACK_REMEDY,
         }),
         _ => Ok(()),
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-const NAME: &str = "x86 CET";
-#[cfg(target_arch = "x86_64")]
-const REMEDY: &str = "start the program with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or link it \
-                      without -z shstk; thread mode works as it is";
-
-/// The status from `arch_prctl` for the calling thread; `None` without support for shadow stacks.
-#[cfg(target_arch = "x86_64")]
-fn status() -> Option<u64> {
-    /// From `arch/x86/include/uapi/asm/prctl.h`, since Linux 6.6.
-    const ARCH_SHSTK_STATUS: libc::c_ulong = 0x5005;
-    let mut bits = 0_u64;
-    // SAFETY: the call writes eight bytes to the address given, which is that of `bits`.
-    let answer = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_SHSTK_STATUS, &raw mut bits) };
-    (answer == 0).then_some(bits)
-}
-
-#[cfg(target_arch = "aarch64")]
-const NAME: &str = "Arm guarded control stack";
-#[cfg(target_arch = "aarch64")]
-const REMEDY: &str = "start the program with GLIBC_TUNABLES=glibc.cpu.aarch64_gcs=0, or link it \
-                      without -z gcs=always; thread mode works as it is";
-
-/// The status from `prctl` for the calling thread; `None` without support for shadow stacks.
-#[cfg(target_arch = "aarch64")]
-fn status() -> Option<u64> {
-    /// From `include/uapi/linux/prctl.h`, since Linux 6.13.
-    const PR_GET_SHADOW_STACK_STATUS: libc::c_int = 74;
-    let mut bits = 0_u64;
-    // SAFETY: the call writes eight bytes to the address given, which is that of `bits`.
-    let answer = unsafe {
-        libc::prctl(
-            PR_GET_SHADOW_STACK_STATUS,
-            &raw mut bits,
-            0_u64,
-            0_u64,
-            0_u64,
-        )
-    };
-    (answer == 0).then_some(bits)
 }
 
 #[cfg(test)]

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use corosensei::stack::valgrind::ValgrindStackRegistration;
 
-use super::StackError;
-use super::error::mapping_limit;
 use super::geometry::{Geometry, SlotPart};
 use super::guards::Guards;
-use super::memory::{advise, bytes_used, map};
+use super::memory::{advise, bytes_used, map, mapping_limit};
+use crate::error::StackError;
 
 /// Bytes at the top of a warm stack that stay in memory.
 pub(super) const KEPT: usize = 16 * 1024;
@@ -220,14 +219,14 @@ impl Slot {
         let uses = self.0.uses.load(Ordering::Relaxed).wrapping_add(1);
         self.0.uses.store(uses, Ordering::Relaxed);
         if uses.is_multiple_of(USES_BETWEEN_LOOKS) {
-            self.give_back_depth();
+            self.release_depth();
         }
     }
 
     #[cold]
-    fn give_back_depth(self) {
+    fn release_depth(self) {
         if self.bytes_used() > KEPT {
-            self.give_back_below(KEPT);
+            self.release_below(KEPT);
         }
     }
 
@@ -239,7 +238,7 @@ impl Slot {
 
     /// Gives all pages back to the kernel but those of the highest `keep` bytes; the guard stays.
     /// The caller must own the stack, and nothing below `keep` may be in use.
-    pub fn give_back_below(self, keep: usize) {
+    pub fn release_below(self, keep: usize) {
         let length = self.0.geometry.length_below(keep);
         // Refused for locked memory, whose pages are meant to stay.
         let _ = advise(self.low(), length, libc::MADV_DONTNEED);
@@ -287,7 +286,7 @@ mod tests {
             // SAFETY: the byte lies in the usable part of a stack that only this test has.
             unsafe { deep.write_volatile(1) };
             assert_eq!(slot.bytes_used(), slot.base() - slot.low());
-            slot.give_back_below(0);
+            slot.release_below(0);
             assert_eq!(slot.bytes_used(), 0);
         }
     }

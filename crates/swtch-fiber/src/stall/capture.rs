@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use super::memory;
 use super::unwind::Registers;
+use crate::arch::SYSTEM_CALL;
 
 /// Most bytes of stack that are copied, from the innermost frame on.
 pub const STACK_BYTES: usize = 64 * 1024;
@@ -226,19 +227,12 @@ fn nanoseconds(time: libc::timeval) -> u64 {
 
 /// Whether the instruction before `pc` is a system call.
 fn is_behind_call(pc: u64) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    const SYSCALL: [u8; 2] = [0x0f, 0x05];
-    #[cfg(target_arch = "aarch64")]
-    const SYSCALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    const SYSCALL: [u8; 0] = [];
-    let mut before = SYSCALL.map(|byte| !byte);
+    let mut before = SYSTEM_CALL.map(|byte| !byte);
     usize::try_from(pc)
         .ok()
         .and_then(|pc| pc.checked_sub(before.len()))
         .is_some_and(|start| memory::read(start, &mut before) == before.len())
-        && before == SYSCALL
-        && !before.is_empty()
+        && before == SYSTEM_CALL
 }
 
 /// Whether the kernel restarts a system call after a handler that was installed with `SA_RESTART`,

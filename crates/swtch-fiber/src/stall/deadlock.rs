@@ -82,7 +82,7 @@ pub enum Deadlock {
 const NAMED: usize = 16;
 
 /// Finds cycles of edges; no node is in two of them. Takes as many steps as there are edges.
-pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(super) fn cycles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Visit {
         Not,
@@ -90,31 +90,31 @@ pub(super) fn circles(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
         OnPath(usize),
         Done,
     }
-    let mut met = vec![Visit::Not; edges.len()];
+    let mut visits = vec![Visit::Not; edges.len()];
     let mut found = Vec::new();
     for first in 0..edges.len() {
-        if met[first] != Visit::Not {
+        if visits[first] != Visit::Not {
             continue;
         }
         // The nodes of the path, and how many edges of each have been followed.
         let mut path = vec![(first, 0)];
-        met[first] = Visit::OnPath(0);
+        visits[first] = Visit::OnPath(0);
         while let Some((place, followed)) = path.last_mut() {
             let Some(next) = edges[*place].get(*followed).copied() else {
-                met[*place] = Visit::Done;
+                visits[*place] = Visit::Done;
                 path.pop();
                 continue;
             };
             *followed += 1;
-            match met[next] {
+            match visits[next] {
                 Visit::Not => {
-                    met[next] = Visit::OnPath(path.len());
+                    visits[next] = Visit::OnPath(path.len());
                     path.push((next, 0));
                 }
                 Visit::OnPath(depth) => {
                     found.push(path[depth..].iter().map(|(place, _)| *place).collect());
                     for (place, _) in path.drain(..) {
-                        met[place] = Visit::Done;
+                        visits[place] = Visit::Done;
                     }
                 }
                 Visit::Done => {}
@@ -128,12 +128,12 @@ impl fmt::Display for Deadlock {
     /// A headline, and one line per worker.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cycle(circle) => {
-                match circle.len() {
+            Self::Cycle(cycle) => {
+                match cycle.len() {
                     1 => writeln!(f, "deadlock: a worker waits for itself")?,
                     workers => writeln!(f, "deadlock: {workers} workers wait for each other")?,
                 }
-                lines(f, circle)
+                lines(f, cycle)
             }
             Self::AllWait { waiting, queued } => {
                 writeln!(
@@ -201,41 +201,41 @@ mod tests {
 
     /// The classic case: two locks in two orders.
     #[test]
-    fn two_that_wait_for_each_other_are_a_circle() {
-        assert_eq!(circles(&[vec![], vec![2], vec![1]]), [[1, 2]]);
+    fn two_that_wait_for_each_other_are_a_cycle() {
+        assert_eq!(cycles(&[vec![], vec![2], vec![1]]), [[1, 2]]);
     }
 
     /// A worker takes a second read lock, behind a writer that waits for the first one.
     #[test]
-    fn one_that_waits_for_itself_is_a_circle() {
-        assert_eq!(circles(&[vec![0]]), [[0]]);
+    fn one_that_waits_for_itself_is_a_cycle() {
+        assert_eq!(cycles(&[vec![0]]), [[0]]);
     }
 
     /// 0 and 1 wait for the cycle but are not in it: unlocking them would not help.
     #[test]
-    fn who_only_waits_for_a_circle_is_not_in_it() {
+    fn who_only_waits_for_a_cycle_is_not_in_it() {
         let edges = [vec![1], vec![2], vec![3], vec![4], vec![2]];
-        assert_eq!(circles(&edges), [[2, 3, 4]]);
+        assert_eq!(cycles(&edges), [[2, 3, 4]]);
     }
 
     /// A chain that ends at a worker that runs will resolve, also where it branches and joins
     /// again.
     #[test]
     fn a_chain_is_no_deadlock() {
-        assert!(circles(&[vec![1, 2], vec![3], vec![3], vec![]]).is_empty());
+        assert!(cycles(&[vec![1, 2], vec![3], vec![3], vec![]]).is_empty());
     }
 
     /// A writer waits for all readers: one of them in a cycle is enough.
     #[test]
-    fn one_of_several_holders_closes_a_circle() {
-        assert_eq!(circles(&[vec![1, 2, 3], vec![], vec![0], vec![]]), [[0, 2]]);
+    fn one_of_several_holders_closes_a_cycle() {
+        assert_eq!(cycles(&[vec![1, 2, 3], vec![], vec![0], vec![]]), [[0, 2]]);
     }
 
     /// Two deadlocks at the same time make two reports.
     #[test]
-    fn each_circle_is_found() {
+    fn each_cycle_is_found() {
         let edges = [vec![1], vec![0], vec![3], vec![2], vec![0, 2]];
-        assert_eq!(circles(&edges), [[0, 1], [2, 3]]);
+        assert_eq!(cycles(&edges), [[0, 1], [2, 3]]);
     }
 
     /// 100,000 workers in one chain: the search must neither restart for each nor recurse.
@@ -243,9 +243,9 @@ mod tests {
     fn a_long_chain_is_walked_once() {
         let mut edges: Vec<_> = (1..=100_000).map(|next| vec![next]).collect();
         edges.push(vec![]);
-        assert!(circles(&edges).is_empty());
+        assert!(cycles(&edges).is_empty());
         edges[100_000].push(0);
-        assert_eq!(circles(&edges)[0].len(), 100_001);
+        assert_eq!(cycles(&edges)[0].len(), 100_001);
     }
 
     fn waiting(worker: u32, blocker: u32, wait_type: &str, has_to: BlockedOn) -> WaitingWorker {
@@ -265,13 +265,13 @@ mod tests {
     /// The report names the whole chain, and no name writes control characters to the terminal.
     #[test]
     fn the_report_names_the_chain() {
-        let circle = vec![
+        let cycle = vec![
             waiting(1, 2, "MUTEX", BlockedOn::Unlock),
             waiting(2, 3, "JOIN", BlockedOn::End),
             waiting(3, 1, "RWLOCK_SHARED", BlockedOn::GoFirst),
         ];
         assert_eq!(
-            Deadlock::Cycle(circle).to_string(),
+            Deadlock::Cycle(cycle).to_string(),
             "deadlock: 3 workers wait for each other\n  \
              worker 1 (task \"t1\\u{1b}\") waits for MUTEX 0x1002, held by worker 2 (task \"t2\")\n  \
              worker 2 (task \"t2\\u{1b}\") waits for JOIN 0x1003, the end of worker 3 (task \"t3\")\n  \

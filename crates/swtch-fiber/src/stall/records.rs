@@ -12,12 +12,11 @@ use swtch_observe::layout::{WorkerRecord, scheduler_status};
 use swtch_observe::names;
 
 use super::evidence;
-use super::places;
 use super::report::StalledWorker;
 use super::verdict::SchedulerDuty;
 use super::watch::SuspectedScheduler;
 use crate::page::WritablePage;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, addresses};
 
 /// Most workers whose stacks are searched: each takes some 10 µs of the monitor's time.
 const SEARCHED: usize = 4096;
@@ -167,7 +166,7 @@ impl Records {
     /// Workers that may hold a lock while they do not run, with their stacks.
     fn switched_out(self) -> impl Iterator<Item = (u32, Range<usize>)> {
         self.workers(&[worker_state::RUNNABLE, worker_state::SUSPENDED])
-            .map(move |(index, _)| (index, places::stack(self.page, index)))
+            .map(move |(index, _)| (index, addresses::stack(self.page, index)))
     }
 
     /// The name of a worker's task, or `#` and the task's id.

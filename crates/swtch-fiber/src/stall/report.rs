@@ -154,6 +154,14 @@ pub type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 /// The callback of the program for deadlocks.
 pub type OnDeadlock = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 
+/// What the monitor needs to report stalls and deadlocks.
+#[derive(Clone, Debug)]
+pub struct Reporting {
+    /// The time without progress after which a stall is reported.
+    pub threshold: Duration,
+    pub reporter: Reporter,
+}
+
 /// Passes reports on to the callbacks, up to a limit. Clones share the limit.
 #[derive(Clone)]
 pub struct Reporter {

@@ -16,99 +16,37 @@ use gimli::{
     UnwindContext, UnwindSection, UnwindTableRow,
 };
 
+use crate::arch::{self, FRAME_POINTER, REGISTERS, RETURN_ADDRESS, STACK_POINTER};
+
 /// Limit of frames, more than any reader needs.
 const FRAMES: usize = 128;
-
-/// Numbers of registers in DWARF (x86-64 psABI, figure 3.36).
-#[cfg(not(target_arch = "aarch64"))]
-mod number {
-    pub const COUNT: usize = 17;
-    pub const FRAME_POINTER: usize = 6;
-    pub const STACK_POINTER: usize = 7;
-    pub const RETURN_ADDRESS: u16 = 16;
-}
-/// Numbers of registers in DWARF (DWARF for the Arm 64-bit Architecture, 4.1).
-#[cfg(target_arch = "aarch64")]
-mod number {
-    pub const COUNT: usize = 32;
-    pub const FRAME_POINTER: usize = 29;
-    pub const STACK_POINTER: usize = 31;
-    pub const RETURN_ADDRESS: u16 = 30;
-}
-
-/// The register that holds the return address.
-const RETURN_ADDRESS: Register = Register(number::RETURN_ADDRESS);
 
 /// The known registers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
     pc: u64,
-    values: [Option<u64>; number::COUNT],
+    values: [Option<u64>; REGISTERS],
 }
 
 impl Registers {
     /// Registers of which none is known.
     pub const UNKNOWN: Self = Self {
         pc: 0,
-        values: [None; number::COUNT],
+        values: [None; REGISTERS],
     };
 
     /// Only program counter and stack pointer are known.
     pub fn at(pc: u64, stack_pointer: u64) -> Self {
         let mut registers = Self::UNKNOWN;
         registers.pc = pc;
-        registers.values[number::STACK_POINTER] = Some(stack_pointer);
+        registers.values[STACK_POINTER] = Some(stack_pointer);
         registers
     }
 
     /// All registers, from the context of a signal handler.
-    #[cfg(target_arch = "x86_64")]
     pub fn of(context: &libc::ucontext_t) -> Self {
-        let value = |index: i32| {
-            let index = usize::try_from(index).ok()?;
-            Some(context.uc_mcontext.gregs.get(index)?.cast_unsigned())
-        };
-        let order = [
-            libc::REG_RAX,
-            libc::REG_RDX,
-            libc::REG_RCX,
-            libc::REG_RBX,
-            libc::REG_RSI,
-            libc::REG_RDI,
-            libc::REG_RBP,
-            libc::REG_RSP,
-            libc::REG_R8,
-            libc::REG_R9,
-            libc::REG_R10,
-            libc::REG_R11,
-            libc::REG_R12,
-            libc::REG_R13,
-            libc::REG_R14,
-            libc::REG_R15,
-        ];
-        let mut registers = Self::UNKNOWN;
-        for (known, index) in registers.values.iter_mut().zip(order) {
-            *known = value(index);
-        }
-        registers.pc = value(libc::REG_RIP).unwrap_or_default();
-        registers
-    }
-
-    /// All registers, from the context of a signal handler.
-    #[cfg(target_arch = "aarch64")]
-    pub fn of(context: &libc::ucontext_t) -> Self {
-        let machine = &context.uc_mcontext;
-        let mut registers = Self::at(machine.pc, machine.sp);
-        for (known, value) in registers.values.iter_mut().zip(machine.regs) {
-            *known = Some(value);
-        }
-        registers
-    }
-
-    /// No registers, on processors whose context layout is not supported.
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    pub fn of(_context: &libc::ucontext_t) -> Self {
-        Self::UNKNOWN
+        let (pc, values) = arch::registers(context);
+        Self { pc, values }
     }
 
     fn value(&self, register: Register) -> Option<u64> {
@@ -122,7 +60,7 @@ impl Registers {
 
     /// The stack pointer, 0 when it is not known.
     pub fn stack_pointer(&self) -> u64 {
-        self.values[number::STACK_POINTER].unwrap_or_default()
+        self.values[STACK_POINTER].unwrap_or_default()
     }
 }
 
@@ -220,7 +158,7 @@ fn by_row(
     registers: &Registers,
     stack: StackCopy<'_>,
 ) -> CallerFrame {
-    let return_rule = row.register(RETURN_ADDRESS);
+    let return_rule = row.register(Register(RETURN_ADDRESS));
     if matches!(return_rule, Some(RegisterRule::Undefined)) {
         return CallerFrame::Root;
     }
@@ -250,9 +188,9 @@ fn caller(
     stack: StackCopy<'_>,
 ) -> Option<Registers> {
     let mut caller = *registers;
-    if usize::from(RETURN_ADDRESS.0) == number::COUNT - 1 {
+    if usize::from(RETURN_ADDRESS) == REGISTERS - 1 {
         // On x86-64 no register holds it: without a rule there is no caller.
-        caller.values[number::COUNT - 1] = None;
+        caller.values[REGISTERS - 1] = None;
     }
     for (register, rule) in row.registers() {
         let Some(known) = caller.values.get_mut(usize::from(register.0)) else {
@@ -266,19 +204,19 @@ fn caller(
             _ => None,
         };
     }
-    caller.values[number::STACK_POINTER] = Some(frame);
-    caller.pc = caller.value(RETURN_ADDRESS)?;
+    caller.values[STACK_POINTER] = Some(frame);
+    caller.pc = caller.value(Register(RETURN_ADDRESS))?;
     Some(caller)
 }
 
 /// For code without tables: the frame pointer points at the caller's frame pointer, and the return
 /// address follows it, on both processors. Only the bounds of the stack are checked.
 fn by_frame_pointer(registers: &Registers, stack: StackCopy<'_>) -> Option<Registers> {
-    let frame = registers.values[number::FRAME_POINTER]?;
+    let frame = registers.values[FRAME_POINTER]?;
     let mut caller = Registers::UNKNOWN;
-    caller.values[number::FRAME_POINTER] = Some(stack.word(frame)?);
+    caller.values[FRAME_POINTER] = Some(stack.word(frame)?);
     caller.pc = stack.word(frame.checked_add(8)?)?;
-    caller.values[number::STACK_POINTER] = Some(frame.checked_add(16)?);
+    caller.values[STACK_POINTER] = Some(frame.checked_add(16)?);
     Some(caller)
 }
 

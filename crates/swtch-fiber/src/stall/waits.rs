@@ -13,12 +13,13 @@ use std::sync::atomic::Ordering;
 use swtch_observe::layout::{WAIT_TYPES, WorkerRecord, worker_state};
 use swtch_observe::names;
 
-use super::deadlock::{BlockedOn, Blocker, Deadlock, WaitingWorker, circles};
-use super::{memory, places};
+use super::deadlock::{BlockedOn, Blocker, Deadlock, WaitingWorker, cycles};
+use super::memory;
 use crate::page::WritablePage;
+use crate::scheduler::addresses;
+use crate::scheduler::worker::WorkerCell;
 use crate::sync::owners::{NAMED, SEVERAL};
 use crate::wait_type::WaitType;
-use crate::worker::WorkerCell;
 
 #[derive(Clone, Copy, Debug)]
 struct Suspended {
@@ -76,7 +77,7 @@ impl WaitGraph {
     }
 
     /// The cycles. The number of each stays the same while none of its members moves.
-    pub(crate) fn circles(&self) -> Vec<(u64, Deadlock)> {
+    pub(crate) fn cycles(&self) -> Vec<(u64, Deadlock)> {
         let mut known = HashMap::new();
         let edges: Vec<Vec<usize>> = (0..self.all.len())
             .map(|place| {
@@ -89,9 +90,9 @@ impl WaitGraph {
                 .collect()
             })
             .collect();
-        circles(&edges)
+        cycles(&edges)
             .into_iter()
-            .filter_map(|circle| Some((self.number_of(&circle), self.proved(&circle)?)))
+            .filter_map(|cycle| Some((self.number_of(&cycle), self.proved(&cycle)?)))
             .collect()
     }
 
@@ -113,9 +114,9 @@ impl WaitGraph {
     }
 
     /// The cycle, if its members waited the whole time while its edges were read.
-    fn proved(&self, circle: &[usize]) -> Option<Deadlock> {
-        let next = circle.iter().cycle().skip(1);
-        let waiting: Option<Vec<_>> = circle
+    fn proved(&self, cycle: &[usize]) -> Option<Deadlock> {
+        let next = cycle.iter().cycle().skip(1);
+        let waiting: Option<Vec<_>> = cycle
             .iter()
             .zip(next)
             .map(|(place, next)| {
@@ -123,7 +124,7 @@ impl WaitGraph {
                 Some(self.waiting(*place, Some(edge)))
             })
             .collect();
-        let all_wait = circle.iter().all(|place| self.all[*place].waits_still());
+        let all_wait = cycle.iter().all(|place| self.all[*place].waits_still());
         waiting.filter(|_| all_wait).map(Deadlock::Cycle)
     }
 
@@ -220,7 +221,7 @@ impl Suspended {
         if !waits || !own.contains(&record.scheduler_plus_one.load(Ordering::Relaxed)) {
             return None;
         }
-        let cell = places::cell(worker)?;
+        let cell = addresses::cell(worker)?;
         let ticket = cell.wait.endless_ticket();
         let one = Self {
             worker,

@@ -28,7 +28,7 @@ pub struct SuspectedScheduler<'a> {
 
 impl fmt::Debug for SuspectedScheduler<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject")
+        f.debug_struct("SuspectedScheduler")
             .field("scheduler", &self.scheduler)
             .field("tid", &self.tid)
             .field("offender", &self.offender)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::park::{self, Deadline, WaitOutcome};
 use crate::sync::line::wait_in_line;
 use crate::sync::mutex::MutexGuard;
-use crate::wait_queue::WaitQueue;
+use crate::sync::wait_queue::WaitQueue;
 use crate::wait_type::WaitType;
 
 /// Lets workers wait until the value of a [`Mutex`](crate::sync::Mutex) has changed.

@@ -6,17 +6,17 @@ use crate::park::{self, Deadline, PendingWake, WaitOutcome, Waiter};
 
 /// Waiters of one resource, each with its request.
 #[derive(Debug)]
-pub(crate) struct WaiterLine<Wish> {
-    places: VecDeque<QueuedWaiter<Wish>>,
+pub(crate) struct WaiterLine<Request> {
+    places: VecDeque<QueuedWaiter<Request>>,
 }
 
 #[derive(Debug)]
-pub(crate) struct QueuedWaiter<Wish> {
+pub(crate) struct QueuedWaiter<Request> {
     pub(crate) waiter: Waiter,
-    pub(crate) wish: Wish,
+    pub(crate) request: Request,
 }
 
-impl<Wish> WaiterLine<Wish> {
+impl<Request> WaiterLine<Request> {
     pub(crate) const fn new() -> Self {
         Self {
             places: VecDeque::new(),
@@ -36,34 +36,34 @@ impl<Wish> WaiterLine<Wish> {
         self.places.retain(|place| place.waiter.is_open());
     }
 
-    pub(crate) fn push_back(&mut self, waiter: Waiter, wish: Wish) {
-        self.places.push_back(QueuedWaiter { waiter, wish });
+    pub(crate) fn push_back(&mut self, waiter: Waiter, request: Request) {
+        self.places.push_back(QueuedWaiter { waiter, request });
     }
 
-    pub(crate) fn push_front(&mut self, waiter: Waiter, wish: Wish) {
-        self.places.push_front(QueuedWaiter { waiter, wish });
+    pub(crate) fn push_front(&mut self, waiter: Waiter, request: Request) {
+        self.places.push_front(QueuedWaiter { waiter, request });
     }
 
-    pub(crate) fn first(&self) -> Option<&QueuedWaiter<Wish>> {
+    pub(crate) fn first(&self) -> Option<&QueuedWaiter<Request>> {
         self.places.front()
     }
 
-    pub(crate) fn pop(&mut self) -> Option<QueuedWaiter<Wish>> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedWaiter<Request>> {
         self.places.pop_front()
     }
 
     /// Removes a waiter, wherever it stands.
-    pub(crate) fn remove(&mut self, waiter: Waiter) -> Option<Wish> {
+    pub(crate) fn remove(&mut self, waiter: Waiter) -> Option<Request> {
         let place = self
             .places
             .iter()
             .position(|place| place.waiter.is(waiter))?;
-        self.places.remove(place).map(|place| place.wish)
+        self.places.remove(place).map(|place| place.request)
     }
 
     /// Removes and claims the first waiter that still waits. Waiters before it whose wait has ended
     /// stay in the line: they take their request back themselves.
-    pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Wish, PendingWake)> {
+    pub(crate) fn claim_first(&mut self) -> Option<(Waiter, Request, PendingWake)> {
         let claimed = self
             .places
             .iter()
@@ -71,7 +71,7 @@ impl<Wish> WaiterLine<Wish> {
             .find_map(|(place, standing)| Some((place, standing.waiter.claim()?)));
         let (place, claim) = claimed?;
         let standing = self.places.remove(place)?;
-        Some((standing.waiter, standing.wish, claim))
+        Some((standing.waiter, standing.request, claim))
     }
 
     /// Claims all waiters that still wait, and leaves them in the line.

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::worker::{self, OUTSIDE};
+use crate::scheduler::worker::{self, OUTSIDE};
 
 /// Stored instead of the first task: all of the named tasks after it have to end. No task id gets
 /// this high.

@@ -172,7 +172,7 @@ impl Permits {
     /// Hands free permits to the waiters whose turn it is, and wakes them.
     fn serve(&self, mut line: MutexGuard<'_, WaiterLine<usize>>) {
         let mut claims = Claims::default();
-        while let Some(count) = line.first().map(|first| first.wish) {
+        while let Some(count) = line.first().map(|first| first.request) {
             if self.state.load(Ordering::Relaxed) >> 1 < count {
                 break;
             }

@@ -7,9 +7,9 @@
 
 use crate::atomics::{AtomicU32, AtomicU64, Mutex, Ordering, const_new, lock};
 use crate::park::{self, Deadline, WaitOutcome, Waiter};
+use crate::scheduler::worker;
 use crate::sync::line::{WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
-use crate::worker;
 
 const LOCKED: u32 = 1;
 /// There are waiters in the line, so an unlock has to check it.
@@ -17,7 +17,7 @@ const WAITING: u32 = 2;
 
 /// What a waiter wants from an unlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum UnlockWish {
+enum UnlockRequest {
     /// To be woken, and to try to lock.
     Try,
     /// To be handed the lock directly.
@@ -33,7 +33,7 @@ pub(crate) struct RawMutex {
     /// the monitor reads there which task a waiter waits for.
     owner: AtomicU64,
     state: AtomicU32,
-    line: Mutex<WaiterLine<UnlockWish>>,
+    line: Mutex<WaiterLine<UnlockRequest>>,
 }
 
 impl RawMutex {
@@ -91,21 +91,24 @@ impl RawMutex {
             deadline.is_some() || !holds_it,
             "task {task} locks a mutex that it holds"
         );
-        let mut wish = UnlockWish::Try;
+        let mut request = UnlockRequest::Try;
         loop {
-            let Some(waiter) = self.stand_in_line(wish) else {
+            let Some(waiter) = self.stand_in_line(request) else {
                 return true;
             };
-            match (wait_in_line(waiter, deadline, || self.leave(waiter)), wish) {
+            match (
+                wait_in_line(waiter, deadline, || self.leave(waiter)),
+                request,
+            ) {
                 (WaitOutcome::TimedOut, _) => return false,
-                (WaitOutcome::Signalled, UnlockWish::HandOff) => return true,
-                (WaitOutcome::Signalled, UnlockWish::Try) => wish = UnlockWish::HandOff,
+                (WaitOutcome::Signalled, UnlockRequest::HandOff) => return true,
+                (WaitOutcome::Signalled, UnlockRequest::Try) => request = UnlockRequest::HandOff,
             }
         }
     }
 
     /// Joins the line; `None` when the lock was free and is now the caller's.
-    fn stand_in_line(&self, wish: UnlockWish) -> Option<Waiter> {
+    fn stand_in_line(&self, request: UnlockRequest) -> Option<Waiter> {
         let mut line = lock(&self.line);
         let mut state = self.state.load(Ordering::Relaxed);
         loop {
@@ -126,9 +129,9 @@ impl RawMutex {
             }
         }
         let waiter = park::prepare(WaitType::MUTEX, std::ptr::from_ref(self).addr());
-        match wish {
-            UnlockWish::Try => line.push_back(waiter, wish),
-            UnlockWish::HandOff => line.push_front(waiter, wish),
+        match request {
+            UnlockRequest::Try => line.push_back(waiter, request),
+            UnlockRequest::HandOff => line.push_front(waiter, request),
         }
         Some(waiter)
     }
@@ -167,7 +170,7 @@ impl RawMutex {
             let Some(claim) = first.waiter.claim() else {
                 continue;
             };
-            if first.wish == UnlockWish::Try {
+            if first.request == UnlockRequest::Try {
                 self.state.store(waiting, Ordering::Release);
             }
             drop(line);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const VARIABLE: &str = "SWTCH_FIBER_CHILD";
 
 /// Tells the test `child` which of its cases to run.
-const PLAY: &str = "SWTCH_FIBER_PLAY";
+const CASE: &str = "SWTCH_FIBER_CASE";
 
 /// Time limit for anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(240);
@@ -23,14 +23,14 @@ pub fn is_child(name: &str) -> bool {
 }
 
 /// The case that the test `child` is to run; `None` in the program that starts the children.
-pub fn play() -> Option<String> {
-    std::env::var(PLAY).ok()
+pub fn case() -> Option<String> {
+    std::env::var(CASE).ok()
 }
 
 /// Runs the case `name` in a process whose only test is `child`; returns how it ended, and its
 /// standard error.
-pub fn lived_through(name: &str) -> (Output, String) {
-    let variables = [(PLAY, name), ("RUST_BACKTRACE", "1")];
+pub fn run_case(name: &str) -> (Output, String) {
+    let variables = [(CASE, name), ("RUST_BACKTRACE", "1")];
     let output = in_a_child_with("child", &["--test-threads=1"], &variables, PATIENCE);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, said)

@@ -3,7 +3,8 @@
 //! return.
 //!
 //! The files of the crate are compiled here as they are. Only their base is replaced: the atomics
-//! and locks of std by those of `loom`, and `park` by a version without a scheduler. A wait in the
+//! and locks of std by those of `loom`, and `park`, with waiters and deadlines, by a version without
+//! a scheduler. A wait in the
 //! model is that of a thread that is not a worker: it may continue as soon as it is decided, which
 //! is the strictest case. A deadline may be at any moment: the waiter tries to give up each time it
 //! runs.
@@ -29,6 +30,8 @@ mod sync {
     pub(crate) mod permits;
     #[path = "../../src/sync/raw_mutex.rs"]
     pub(crate) mod raw_mutex;
+    #[path = "../../src/sync/wait_queue.rs"]
+    pub(crate) mod wait_queue;
 }
 
 #[path = "."]
@@ -38,50 +41,47 @@ mod scheduler {
     // Its own tests are run by `cargo test -p swtch-fiber`.
     #[path = "../../src/scheduler/inbox.rs"]
     pub(crate) mod inbox;
-}
 
-#[path = "../../src/wait_queue.rs"]
-mod wait_queue;
+    #[path = "."]
+    pub(crate) mod worker {
+        //! The part of a control block that other threads see.
 
-#[path = "."]
-mod worker {
-    //! The part of a control block that other threads see.
+        #[path = "../../src/scheduler/worker/wait_word.rs"]
+        mod wait_word;
 
-    #[path = "../../src/worker/wait_word.rs"]
-    mod wait_word;
+        use loom::sync::Notify;
+        use loom::sync::atomic::AtomicPtr;
+        pub(crate) use wait_word::Phase;
+        use wait_word::WaitWord;
 
-    use loom::sync::Notify;
-    use loom::sync::atomic::AtomicPtr;
-    pub(crate) use wait_word::Phase;
-    use wait_word::WaitWord;
+        pub(crate) const OUTSIDE: u64 = u64::MAX;
 
-    pub(crate) const OUTSIDE: u64 = u64::MAX;
-
-    pub(crate) fn task_here() -> u64 {
-        OUTSIDE
-    }
-
-    pub(crate) struct WorkerCell {
-        pub(crate) wait: WaitWord,
-        pub(crate) inbox_next: AtomicPtr<Self>,
-        /// Replaces the futex of the crate.
-        pub(crate) bell: Notify,
-    }
-
-    impl std::fmt::Debug for WorkerCell {
-        fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            formatter.write_str("WorkerCell")
+        pub(crate) fn task_here() -> u64 {
+            OUTSIDE
         }
-    }
 
-    impl WorkerCell {
-        /// A block that is never freed, as in the crate.
-        pub(crate) fn take(_outside: Option<()>) -> &'static Self {
-            Box::leak(Box::new(Self {
-                wait: WaitWord::new(),
-                inbox_next: AtomicPtr::new(std::ptr::null_mut()),
-                bell: Notify::new(),
-            }))
+        pub(crate) struct WorkerCell {
+            pub(crate) wait: WaitWord,
+            pub(crate) inbox_next: AtomicPtr<Self>,
+            /// Replaces the futex of the crate.
+            pub(crate) bell: Notify,
+        }
+
+        impl std::fmt::Debug for WorkerCell {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("WorkerCell")
+            }
+        }
+
+        impl WorkerCell {
+            /// A block that is never freed, as in the crate.
+            pub(crate) fn take(_outside: Option<()>) -> &'static Self {
+                Box::leak(Box::new(Self {
+                    wait: WaitWord::new(),
+                    inbox_next: AtomicPtr::new(std::ptr::null_mut()),
+                    bell: Notify::new(),
+                }))
+            }
         }
     }
 }
@@ -97,7 +97,7 @@ mod wait_type {
 }
 
 /// Runs `model` in every order with at most `interruptions` of threads that could continue.
-fn play(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
+fn check(interruptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(interruptions);
     builder.check(model);

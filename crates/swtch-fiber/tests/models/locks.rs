@@ -4,8 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
+use crate::check;
 use crate::park::Deadline;
-use crate::play;
 use crate::sync::permits::Permits;
 use crate::sync::raw_mutex::RawMutex;
 use crate::wait_type::WaitType;
@@ -36,7 +36,7 @@ impl WatchedValue {
 }
 
 fn mutex(others: &'static [Option<Deadline>], interruptions: usize) {
-    play(interruptions, move || {
+    check(interruptions, move || {
         let shared = Arc::new((RawMutex::new(), WatchedValue::new()));
         let add = |shared: &(RawMutex, WatchedValue), deadline| {
             let locked = shared.0.lock(deadline);
@@ -77,7 +77,7 @@ fn the_mutex_passes_by_those_who_give_up() {
 }
 
 fn permits(others: &'static [(usize, Option<Deadline>)], interruptions: usize) {
-    play(interruptions, move || {
+    check(interruptions, move || {
         let shared = Arc::new((Permits::new(2), WatchedValue::new()));
         let threads: Vec<_> = others
             .iter()
@@ -122,8 +122,8 @@ fn permits_of_those_who_give_up_go_to_the_next() {
 
 /// The first waiter gives up, and the permits that those behind it want were free the whole time.
 #[test]
-fn a_large_wish_that_is_withdrawn_holds_nobody_up() {
-    play(3, || {
+fn a_large_request_that_is_withdrawn_holds_nobody_up() {
+    check(3, || {
         let permits = Arc::new(Permits::new(2));
         assert!(permits.acquire(1, WaitType::EVENT, None));
         let (large, small) = (permits.clone(), permits.clone());

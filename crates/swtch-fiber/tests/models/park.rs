@@ -1,7 +1,8 @@
-//! Replaces `src/park.rs`: the same waits, for threads without a scheduler.
+//! Replaces `src/park.rs` and `src/scheduler/waiter.rs`: the same waits, for threads without a
+//! scheduler.
 
+use crate::scheduler::worker::{Phase, WorkerCell};
 use crate::wait_type::WaitType;
-use crate::worker::{Phase, WorkerCell};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {

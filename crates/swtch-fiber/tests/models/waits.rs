@@ -6,13 +6,13 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use loom::thread;
 
-use crate::park::{Deadline, Waiter, WaitOutcome};
-use crate::play;
+use crate::check;
+use crate::park::{Deadline, WaitOutcome, Waiter};
 use crate::scheduler::asleep::Asleep;
 use crate::scheduler::inbox::Inbox;
-use crate::wait_queue::{Cancelling, WaitQueue};
+use crate::scheduler::worker::{Phase, WorkerCell};
+use crate::sync::wait_queue::{Cancelling, WaitQueue};
 use crate::wait_type::WaitType;
-use crate::worker::{Phase, WorkerCell};
 
 fn armed() -> Waiter {
     let cell = WorkerCell::take(None);
@@ -26,7 +26,7 @@ fn armed() -> Waiter {
 /// sleep on.
 #[test]
 fn of_signal_deadline_and_cancellation_one_wins() {
-    play(4, || {
+    check(4, || {
         let waiter = armed();
         let ends = [Phase::Signalled, Phase::TimedOut, Phase::Cancelled];
         let threads = ends.map(|phase| thread::spawn(move || waiter.end(phase)));
@@ -40,7 +40,7 @@ fn of_signal_deadline_and_cancellation_one_wins() {
 /// A signaller that is one wait late must not end the next one.
 #[test]
 fn a_late_signal_does_not_end_the_next_wait() {
-    play(4, || {
+    check(4, || {
         let waiter = armed();
         let late = thread::spawn(move || waiter.end(Phase::Signalled));
         let timed_out = waiter.end(Phase::TimedOut);
@@ -61,7 +61,7 @@ fn a_late_signal_does_not_end_the_next_wait() {
 /// see the other, otherwise the task sleeps on although it was cancelled.
 #[test]
 fn a_task_that_is_cancelled_while_it_arms_hears_of_it() {
-    play(4, || {
+    check(4, || {
         let cell = WorkerCell::take(None);
         let flag = Arc::new(AtomicBool::new(false));
         let asked = flag.clone();
@@ -81,7 +81,7 @@ fn a_task_that_is_cancelled_while_it_arms_hears_of_it() {
 /// A worker that is lost on its way to the scheduler never runs again.
 #[test]
 fn the_inbox_loses_nobody() {
-    play(3, || {
+    check(3, || {
         let inbox = Arc::new(Inbox::new());
         let pushers = [0, 1].map(|_| {
             let inbox = inbox.clone();
@@ -100,7 +100,7 @@ fn the_inbox_loses_nobody() {
 /// reports a deadlock.
 #[test]
 fn a_scheduler_does_not_fall_asleep_over_a_signal() {
-    play(4, || {
+    check(4, || {
         let shared = Arc::new((Inbox::new(), Asleep::new(), loom::sync::Notify::new()));
         let theirs = shared.clone();
         let waker = thread::spawn(move || {
@@ -128,7 +128,7 @@ fn a_scheduler_does_not_fall_asleep_over_a_signal() {
 /// The same with a queue of waiters: the condition itself may be set without any ordering.
 #[test]
 fn who_waits_for_a_condition_hears_of_it() {
-    play(3, || {
+    check(3, || {
         let shared = Arc::new((WaitQueue::new(), AtomicBool::new(false)));
         let theirs = shared.clone();
         let signaller = thread::spawn(move || {
@@ -148,7 +148,7 @@ fn who_waits_for_a_condition_hears_of_it() {
 #[test]
 fn a_waiter_that_gives_up_swallows_no_signal() {
     static TIMED_OUT: Count = Count::new(0);
-    play(3, || {
+    check(3, || {
         let shared = Arc::new((WaitQueue::new(), AtomicUsize::new(0)));
         let take = |shared: &(WaitQueue, AtomicUsize), deadline| {
             let taken = || {

@@ -9,9 +9,11 @@
 //! In Parquet, what holds for all rows is in the footer under `origin.…`, `session.…` and `fact.…`.
 //! JSON needs no table: it is the [`PriceList`] itself.
 
+use std::io;
+
 use serde::Serialize;
 use swtch_core::cost::{Curve, Estimate, NamedContrast, Point, Price, PriceList, PriceUnit};
-use swtch_output::text::{csv_text, escaped};
+use swtch_output::csv::{self, CsvWriter};
 use swtch_store::{PlainColumn, PlainTable};
 
 /// The prices, one row each.
@@ -109,34 +111,29 @@ pub fn contrasts_table(list: &PriceList) -> PlainTable {
     }
 }
 
-/// A table as CSV (RFC 4180): a record of column names, then one per row; null is an empty field.
+/// A table as CSV: a record of column names, then one per row; null is an empty field.
 pub fn to_csv(table: &PlainTable) -> String {
-    let mut csv = String::new();
-    let names = table.columns.iter().map(|(name, _)| (*name).to_owned());
-    push_record(&mut csv, names);
-    for row in 0..table.rows() {
-        let fields = table.columns.iter();
-        push_record(&mut csv, fields.map(|(_, column)| csv_value(column, row)));
-    }
-    csv
-}
-
-fn push_record(csv: &mut String, fields: impl Iterator<Item = String>) {
-    csv.push_str(&fields.collect::<Vec<_>>().join(","));
-    csv.push_str("\r\n");
-}
-
-fn csv_value(column: &PlainColumn, row: usize) -> String {
-    match column {
-        PlainColumn::Text(values) => {
-            let text = values[row].as_ref();
-            text.map(|text| csv_text(&escaped(text)).into_owned())
+    csv::text_of(|csv| {
+        let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+        csv.record(&names)?;
+        for row in 0..table.rows() {
+            for (_, column) in &table.columns {
+                write_value(csv, column, row)?;
+            }
+            csv.end_record()?;
         }
-        PlainColumn::Number(values) => values[row].map(|number| number.to_string()),
-        PlainColumn::Count(values) => values[row].map(|count| count.to_string()),
-        PlainColumn::Flag(values) => values[row].map(|flag| flag.to_string()),
+        Ok(())
+    })
+}
+
+fn write_value(csv: &mut CsvWriter<'_>, column: &PlainColumn, row: usize) -> io::Result<()> {
+    match column {
+        PlainColumn::Text(values) => values[row].as_ref().map(|text| csv.text(text)),
+        PlainColumn::Number(values) => values[row].map(|number| csv.plain(number)),
+        PlainColumn::Count(values) => values[row].map(|count| csv.plain(count)),
+        PlainColumn::Flag(values) => values[row].map(|flag| csv.plain(flag)),
     }
-    .unwrap_or_default()
+    .unwrap_or_else(|| csv.empty())
 }
 
 type Column = (&'static str, PlainColumn);

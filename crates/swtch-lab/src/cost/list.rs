@@ -128,9 +128,11 @@ fn ticks_per_second() -> u64 {
     })
 }
 
-type Groups<'a> = [(&'a MeasuredGroup, &'a Blocks<'a>)];
+/// Groups with their blocks.
+pub type Groups<'a> = [(&'a MeasuredGroup, &'a Blocks<'a>)];
 
-fn prices(measured: &MeasuredGroup, blocks: &Blocks<'_>) -> Vec<Price> {
+/// The prices of one group, in the order of its arms; none for an arm that was not measured.
+pub fn prices(measured: &MeasuredGroup, blocks: &Blocks<'_>) -> Vec<Price> {
     let mut prices = Vec::new();
     for (index, arm) in measured.group.arms.iter().enumerate() {
         if matches!(arm.role, Role::Price | Role::Reference) {
@@ -148,12 +150,16 @@ fn price(
     arm: usize,
     row: PriceRow,
 ) -> Option<Price> {
-    let act = ArmOperation { arm, act: row.act };
-    let baseline = row
-        .baseline
-        .map(|baseline| ArmOperation { arm, act: baseline });
+    let operation = ArmOperation {
+        arm,
+        timed_operation: row.timed_operation,
+    };
+    let baseline = row.baseline.map(|timed_operation| ArmOperation {
+        arm,
+        timed_operation,
+    });
     let reference = measured.group.reference().map(ArmOperation::of);
-    let (voluntary, involuntary) = blocks.switches(act);
+    let (voluntary, involuntary) = blocks.switches(operation);
     let ring = measured.group.arms[arm].as_ring();
     Some(Price {
         kind: row.kind,
@@ -165,17 +171,17 @@ fn price(
         count: ring.map(|ring| ring.count),
         place: ring.map(|ring| ring.place),
         policy: ring.map(|ring| ring.policy),
-        hand_off_ns: blocks.estimate(act)?,
+        hand_off_ns: blocks.estimate(operation)?,
         baseline_ns: baseline.and_then(|baseline| blocks.estimate(baseline)),
-        net_ns: baseline.and_then(|baseline| blocks.difference(baseline, act)),
+        net_ns: baseline.and_then(|baseline| blocks.difference(baseline, operation)),
         voluntary_per_op: voluntary,
         involuntary_per_op: involuntary,
         per: per(ring, voluntary + involuntary),
         system_calls: reference
-            .and_then(|reference| blocks.contrast(reference, act))
+            .and_then(|reference| blocks.contrast(reference, operation))
             .map(|contrast| contrast.ratio.point),
-        relative: blocks.over_sentinel(act),
-        dropped_rounds: blocks.dropped_of(act),
+        relative: blocks.over_sentinel(operation),
+        dropped_rounds: blocks.dropped_of(operation),
     })
 }
 
@@ -256,7 +262,7 @@ fn named(twins: &[Compared]) -> Vec<NamedContrast> {
 
 /// The contrasts of each group are one family: the more of them, the wider the intervals (Holm).
 /// Each contrast is judged beside two arms of its own group that do the same.
-fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
+pub fn contrasts(groups: &Groups<'_>) -> Vec<NamedContrast> {
     let of_group = |(measured, blocks): &(&MeasuredGroup, &Blocks<'_>)| {
         let twin = |of: &ArmPair| {
             let twin = measured.group.twin_of(of)?;
@@ -299,9 +305,9 @@ fn curves(groups: &Groups<'_>) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (measured, blocks) in groups {
         for spot in &measured.group.spots {
-            let act = ArmOperation::of(spot.arm);
+            let operation = ArmOperation::of(spot.arm);
             let baseline = ArmOperation::baseline(spot.arm);
-            let Some(net_ns) = blocks.difference(baseline, act) else {
+            let Some(net_ns) = blocks.difference(baseline, operation) else {
                 continue;
             };
             let point = Point {

@@ -1,14 +1,12 @@
 //! Measures a menu: every group in fresh process trees, one tree of each group after the other, so
 //! that a change of the machine's speed affects all of them.
 
-use std::io::{IsTerminal as _, Write as _, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use swtch_bench::cost::{Ended, Tree};
-use swtch_output::message_part;
-use swtch_output::text;
+use swtch_output::progress::ProgressLine;
 
 use super::machine::MachineCounters;
 use super::menu::{ArmGroup, Menu};
@@ -53,7 +51,7 @@ pub fn measure(
     let mut field = Field::new(menu, stop);
     field.run_all(|_| true, None)?;
     field.run_all(|measured| !is_resolved(measured), Some(start + budget))?;
-    field.progress.clear();
+    field.progress.line.clear();
     let least = match stop.load(Ordering::Relaxed) {
         true => LEAST_TREES_WHEN_STOPPED,
         false => LEAST_TREES,
@@ -145,13 +143,13 @@ const LEAST_TREES: usize = 6;
 /// than two trees can say ([`swtch_core::cost::Estimate`]).
 const LEAST_TREES_WHEN_STOPPED: usize = 2;
 
-/// The progress line on stderr; nothing if that is not a terminal.
+/// What is measured now and the time left, on the progress line.
 #[derive(Debug)]
 struct MeasureProgress {
     left: Duration,
     planned_done: Duration,
     start: Instant,
-    is_shown: bool,
+    line: ProgressLine,
 }
 
 impl MeasureProgress {
@@ -162,7 +160,7 @@ impl MeasureProgress {
             left: menu.groups.iter().map(length).sum(),
             planned_done: Duration::ZERO,
             start: Instant::now(),
-            is_shown: stderr().is_terminal(),
+            line: ProgressLine::on_stderr(),
         }
     }
 
@@ -177,27 +175,16 @@ impl MeasureProgress {
     }
 
     fn show(&self, group: &ArmGroup) {
-        if self.is_shown {
+        self.line.show(|| {
             let left = self.time_left().as_secs() + 1;
-            let name = text::escaped(&group.name);
-            // Without line breaks (DECAWM): what a narrow terminal cannot show is cut off.
-            message_part!(
-                "\r\x1b[K\x1b[?7lmeasuring {name}, about {left} s left (Ctrl-C keeps what is done)\x1b[?7h"
-            );
-            // Only a progress line: if the terminal is gone, the program ends elsewhere.
-            drop(stderr().flush());
-        }
+            let name = &group.name;
+            format!("measuring {name}, about {left} s left (Ctrl-C keeps what is done)")
+        });
     }
 
     fn done(&mut self, group: &ArmGroup) {
         let length = group.tree_length();
         self.left = self.left.saturating_sub(length);
         self.planned_done += length;
-    }
-
-    fn clear(&self) {
-        if self.is_shown {
-            message_part!("\r\x1b[K");
-        }
     }
 }

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use swtch_bench::cost::{ArmSpec, Plan, RingSpec, Yardstick, check_cpu, home, may_use_fifo};
+use swtch_bench::cost::{ArmSpec, Plan, RingSpec, check_cpu, home, may_use_fifo};
 use swtch_core::cost::{Members, MissingPrice, Policy};
 
 use super::series::ArmOperation;
@@ -17,6 +17,9 @@ mod contrasts;
 mod curves;
 mod others;
 mod switches;
+
+pub use curves::{STRIDES, WalkPattern};
+pub use others::{uncontended, uncontended_name};
 
 /// How much time a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,14 +149,12 @@ impl Arm {
         }
     }
 
-    /// An arm for the empty system call.
-    pub fn reference() -> Self {
+    /// The same arm, called `kind` in the table.
+    #[must_use]
+    pub fn named(self, kind: &str) -> Self {
         Self {
-            spec: ArmSpec::Yardstick {
-                yardstick: Yardstick::SystemCall,
-            },
-            kind: "system-call".to_owned(),
-            role: Role::Reference,
+            kind: kind.to_owned(),
+            ..self
         }
     }
 
@@ -167,9 +168,9 @@ impl Arm {
 
     /// The rows that it makes in the table: most make one.
     pub fn rows(&self) -> Vec<PriceRow> {
-        let row = |kind: &str, act, baseline| PriceRow {
+        let row = |kind: &str, timed_operation, baseline| PriceRow {
             kind: kind.to_owned(),
-            act,
+            timed_operation,
             baseline,
         };
         match self.spec {
@@ -208,7 +209,7 @@ pub struct PriceRow {
     /// The operation's name in the table.
     pub kind: String,
     /// Which of the arm's operations it is the price of.
-    pub act: usize,
+    pub timed_operation: usize,
     /// The operation of the arm that does the same without a switch; its time is subtracted.
     pub baseline: Option<usize>,
 }
@@ -378,16 +379,20 @@ impl ArmGroup {
             let has_baseline = matches!(arm.spec, ArmSpec::Ring(_) | ArmSpec::LockRing(_));
             has_baseline && !is_net && !self.has_all_baselines
         });
-        bare.map(|(index, _)| (index, ArmOperation::baseline(index).act))
+        bare.map(|(index, _)| (index, ArmOperation::baseline(index).timed_operation))
             .collect()
     }
 
     /// About how long a tree takes: the blocks of its rounds and of some six more before the first
     /// one (finding how many operations fit a block, and warm-up), and the forks.
     pub fn tree_length(&self) -> Duration {
-        let acts: usize = self.arms.iter().map(|arm| arm.spec.act_count()).sum();
-        let acts = acts - self.unneeded().len();
-        BLOCK * u32::try_from((acts + 1) * (self.rounds + 6)).unwrap_or(u32::MAX)
+        let operations: usize = self
+            .arms
+            .iter()
+            .map(|arm| arm.spec.timed_operation_count())
+            .sum();
+        let operations = operations - self.unneeded().len();
+        BLOCK * u32::try_from((operations + 1) * (self.rounds + 6)).unwrap_or(u32::MAX)
             + Duration::from_millis(2) * u32::try_from(self.arms.len()).unwrap_or(u32::MAX)
     }
 }

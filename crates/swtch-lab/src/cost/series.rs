@@ -16,28 +16,37 @@ pub struct ArmOperation {
     pub arm: usize,
     /// Index of the operation in its arm. Of a ring: 0 is the main work, 1 its hot baseline, 2
     /// the other work.
-    pub act: usize,
+    pub timed_operation: usize,
 }
 
 impl ArmOperation {
     /// The main work of an arm.
     pub const fn of(arm: usize) -> Self {
-        Self { arm, act: 0 }
+        Self {
+            arm,
+            timed_operation: 0,
+        }
     }
 
     /// The hot baseline of a ring.
     pub const fn baseline(arm: usize) -> Self {
-        Self { arm, act: 1 }
+        Self {
+            arm,
+            timed_operation: 1,
+        }
     }
 
     /// A ring with its other work.
     pub const fn other_work(arm: usize) -> Self {
-        Self { arm, act: 2 }
+        Self {
+            arm,
+            timed_operation: 2,
+        }
     }
 
     /// Number of the series; no arm has more than four operations.
     const fn series(self) -> usize {
-        self.arm * 4 + self.act
+        self.arm * 4 + self.timed_operation
     }
 }
 
@@ -73,20 +82,20 @@ impl<'m> Blocks<'m> {
     }
 
     /// Blocks of one operation that were left out.
-    pub fn dropped_of(&self, act: ArmOperation) -> usize {
+    pub fn dropped_of(&self, operation: ArmOperation) -> usize {
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
-        let all = samples.filter(|sample| is_of(sample, act)).count();
+        let all = samples.filter(|sample| is_of(sample, operation)).count();
         let kept = |tree: &KeptBlocks| {
-            let [values] = tree.together([act.series()]);
+            let [values] = tree.together([operation.series()]);
             values.len()
         };
         all - self.trees.iter().map(kept).sum::<usize>()
     }
 
     /// Time per operation, in ns.
-    pub fn estimate(&self, act: ArmOperation) -> Option<Estimate> {
+    pub fn estimate(&self, operation: ArmOperation) -> Option<Estimate> {
         let tree = |tree: &KeptBlocks| {
-            let [values] = tree.together([act.series()]);
+            let [values] = tree.together([operation.series()]);
             values
         };
         Estimate::of_trees(&self.trees.iter().map(tree).collect::<Vec<_>>())
@@ -120,14 +129,15 @@ impl<'m> Blocks<'m> {
     /// The net cost of `ring` (less its hot baseline) beyond that of `plain`, round by round: what
     /// its work adds to a switch, without the work itself.
     pub fn net_beyond(&self, plain: usize, ring: usize) -> Option<Estimate> {
-        let acts = [
+        let operations = [
             ArmOperation::of(ring),
             ArmOperation::baseline(ring),
             ArmOperation::of(plain),
             ArmOperation::baseline(plain),
         ];
         let trees = self.trees.iter().map(|tree| {
-            let [ring, alone, plain, plain_alone] = tree.together(acts.map(ArmOperation::series));
+            let [ring, alone, plain, plain_alone] =
+                tree.together(operations.map(ArmOperation::series));
             let rounds = ring.iter().zip(&alone).zip(plain.iter().zip(&plain_alone));
             let beyond = |((ring, alone), (plain, plain_alone)): ((&f64, &f64), (&f64, &f64))| {
                 (ring - alone) - (plain - plain_alone)
@@ -137,10 +147,10 @@ impl<'m> Blocks<'m> {
         Estimate::of_trees(&trees.collect::<Vec<Vec<f64>>>())
     }
 
-    /// Time per operation of `act`, in multiples of the sentinel's loop.
-    pub fn over_sentinel(&self, act: ArmOperation) -> Option<Estimate> {
-        let (sentinel, act) = self.series_pairs(SENTINEL, act.series());
-        Contrast::of_trees(&sentinel, &act).map(|contrast| contrast.ratio)
+    /// Time per operation of `operation`, in multiples of the sentinel's loop.
+    pub fn over_sentinel(&self, operation: ArmOperation) -> Option<Estimate> {
+        let (sentinel, operation) = self.series_pairs(SENTINEL, operation.series());
+        Contrast::of_trees(&sentinel, &operation).map(|contrast| contrast.ratio)
     }
 
     /// Readings of the sentinel by tree, in ns.
@@ -155,10 +165,10 @@ impl<'m> Blocks<'m> {
     /// Register components that were in use at the switches of two operations; `None` where that
     /// was not recorded.
     pub fn proof(&self, without: ArmOperation, with: ArmOperation) -> Option<String> {
-        let live = |act| {
+        let live = |operation| {
             let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
             let live = samples
-                .filter(|sample| is_of(sample, act))
+                .filter(|sample| is_of(sample, operation))
                 .map(|sample| sample.live);
             live.reduce(LiveRegisters::of_both).flatten()
         };
@@ -171,11 +181,11 @@ impl<'m> Blocks<'m> {
 
     /// Voluntary and involuntary switches per operation, over the blocks in which no other task had
     /// the CPU.
-    pub fn switches(&self, act: ArmOperation) -> (f64, f64) {
+    pub fn switches(&self, operation: ArmOperation) -> (f64, f64) {
         let group = &self.measured.group;
         let samples = self.measured.trees.iter().flat_map(|tree| &tree.samples);
         let mut sums = [0; 3];
-        for sample in samples.filter(|sample| is_of(sample, act)) {
+        for sample in samples.filter(|sample| is_of(sample, operation)) {
             if unexpected(group, sample) == 0 {
                 sums[0] += sample.counted_over;
                 sums[1] += sample.counted.voluntary;
@@ -190,8 +200,8 @@ impl<'m> Blocks<'m> {
     }
 }
 
-fn is_of(sample: &Sample, act: ArmOperation) -> bool {
-    sample.arm == act.arm && sample.act == act.act
+fn is_of(sample: &Sample, operation: ArmOperation) -> bool {
+    sample.arm == operation.arm && sample.timed_operation == operation.timed_operation
 }
 
 /// The blocks of a tree, the sentinel's too.
@@ -200,7 +210,7 @@ fn blocks(group: &ArmGroup, tree: &Tree) -> Vec<Block> {
         round: sample.round,
         series: ArmOperation {
             arm: sample.arm,
-            act: sample.act,
+            timed_operation: sample.timed_operation,
         }
         .series(),
         ns_per_operation: as_f64(sample.elapsed.as_ns()) / as_f64(sample.operations),
@@ -220,10 +230,10 @@ fn blocks(group: &ArmGroup, tree: &Tree) -> Vec<Block> {
 /// there the switches that other tasks caused cannot be told apart, and the result is 0.
 fn unexpected(group: &ArmGroup, sample: &Sample) -> u64 {
     let is_told = match &group.arms[sample.arm].spec {
-        ArmSpec::Ring(ring) if sample.act != 1 => {
+        ArmSpec::Ring(ring) if sample.timed_operation != 1 => {
             ring.policy != Policy::Default && ring.primitive != Primitive::Yield
         }
-        ArmSpec::LockRing(ring) if sample.act == 0 => ring.is_exact(),
+        ArmSpec::LockRing(ring) if sample.timed_operation == 0 => ring.is_exact(),
         ArmSpec::Ring(_)
         | ArmSpec::LockRing(_)
         | ArmSpec::Uncontended { .. }

@@ -6,7 +6,8 @@ use swtch_core::cost::{
     Estimate, KernelShareRow, MeasurementVerdict, Members, NamedContrast, Place, Policy, Price,
     PriceFact, PriceList, PriceUnit, Primitive,
 };
-use swtch_output::text::{self, CellAlignment, counted, escaped, nanos};
+use swtch_output::host::HostWords;
+use swtch_output::text::{self, CellAlignment, escaped, nanos};
 
 use super::list::{CHAINED, INDEPENDENT, TICKS};
 use super::menu::Section;
@@ -47,12 +48,8 @@ fn line(page: &mut String, words: std::fmt::Arguments<'_>) {
 /// The head: the machine, the session, and how much it was disturbed.
 fn push_head(list: &PriceList, page: &mut String) {
     let origin = &list.origin;
-    let cpus = counted(u64::try_from(origin.cpus).unwrap_or_default(), "CPU");
-    let host = format!(
-        "host   {} · Linux {} {} · {} · {cpus}",
-        origin.hostname, origin.kernel_release, origin.machine, origin.cpu_model
-    );
-    line(page, format_args!("{}", escaped(&host)));
+    let host = HostWords::of_origin(origin).to_line();
+    line(page, format_args!("host   {}", escaped(&host)));
     let session = &list.session;
     let cpu = session
         .cpu

@@ -18,8 +18,9 @@ use swtch_bench::cost::{
 use swtch_capture::signals::stop_on_signals;
 use swtch_core::cost::{Members, Place, Policy, Primitive};
 use swtch_core::{Distribution, Nanos};
-use swtch_output::format::{Format, write_answer};
-use swtch_output::text::{counted, escaped, json_text};
+use swtch_output::answer::{self, SheetAnswer};
+use swtch_output::host::HostWords;
+use swtch_output::text::{counted, escaped};
 use swtch_report::report::{Cell, Sheet};
 
 use super::{CostRequest, Effort};
@@ -64,8 +65,18 @@ pub fn run_tails(request: &CostRequest) -> Result<u8> {
         took: start.elapsed(),
         was_interrupted: stop.load(Ordering::Relaxed),
     };
-    let answer = written(&rings.sheet(), &session, request.format)?;
-    write_answer(&mut stdout(), &answer).context("writing the answer")?;
+    let answer = SheetAnswer {
+        head: head(&session),
+        members: json!({
+            "schema": "swtch.report.cost-tails/1",
+            "origin": swtch_host::origin(),
+            "cpu": session.cpu,
+            "took_s": session.took.as_secs_f64(),
+            "was_interrupted": session.was_interrupted,
+        }),
+        sheet: &rings.sheet(),
+    };
+    answer::write(&answer, request.format, &mut stdout())?;
     Ok(0)
 }
 
@@ -239,38 +250,14 @@ fn cells(spec: &RingSpec, all: &Distribution, clock: Nanos) -> Vec<Cell> {
     cells
 }
 
-fn written(sheet: &Sheet, session: &TailsSession, format: Format) -> Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    match format {
-        Format::Table => {
-            answer.extend_from_slice(head(session).as_bytes());
-            sheet.write_table(usize::MAX, &mut answer)?;
-        }
-        Format::Csv => sheet.write_csv(&mut answer)?,
-        Format::Json => {
-            let object = json!({
-                "schema": "swtch.report.cost-tails/1",
-                "origin": swtch_host::origin(),
-                "cpu": session.cpu,
-                "took_s": session.took.as_secs_f64(),
-                "was_interrupted": session.was_interrupted,
-                "rows": sheet.to_json_rows(),
-                "notes": sheet.notes,
-            });
-            answer.extend_from_slice(json_text(&object).as_bytes());
-        }
-    }
-    Ok(answer)
-}
-
 /// The head: the machine, the duration, and whether it was ended early.
 fn head(session: &TailsSession) -> String {
     let origin = swtch_host::origin();
-    let host = format!(
-        "host   {} · Linux {} {} · {}",
-        origin.hostname, origin.kernel_release, origin.machine, origin.cpu_model
-    );
-    let mut head = format!("{}\n", escaped(&host));
+    let host = HostWords {
+        cpus: None,
+        ..HostWords::of_origin(&origin)
+    };
+    let mut head = format!("host   {}\n", escaped(&host.to_line()));
     let cut = if session.was_interrupted {
         ", ended early"
     } else {

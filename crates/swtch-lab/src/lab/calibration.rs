@@ -4,17 +4,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use swtch_bench::load::{Kernel, calibrate};
+use swtch_bench::load::{ChainOperation, calibrate};
 
 /// Time per iteration of each kernel, measured when it is first asked for and then kept. So all
 /// plays of an experiment do the same number of iterations, even if the CPU's speed changes
 /// meanwhile.
 #[derive(Debug, Default)]
-pub struct Calibration(RefCell<BTreeMap<Kernel, f64>>);
+pub struct Calibration(RefCell<BTreeMap<ChainOperation, f64>>);
 
 impl Calibration {
     /// How long one iteration takes alone on an idle CPU, in ns.
-    pub fn ns_per_iteration(&self, kernel: Kernel) -> f64 {
+    pub fn ns_per_iteration(&self, kernel: ChainOperation) -> f64 {
         *self
             .0
             .borrow_mut()
@@ -23,7 +23,7 @@ impl Calibration {
     }
 
     /// Number of iterations that take `cpu_time`; at least 1.
-    pub fn iterations(&self, kernel: Kernel, cpu_time: Duration) -> u64 {
+    pub fn iterations(&self, kernel: ChainOperation, cpu_time: Duration) -> u64 {
         let iterations = cpu_time.as_secs_f64() * 1e9 / self.ns_per_iteration(kernel);
         #[expect(
             clippy::cast_possible_truncation,
@@ -37,7 +37,10 @@ impl Calibration {
     /// A calibration by which an iteration of every kernel takes `ns`.
     pub fn of_ns(ns: f64) -> Self {
         Self(RefCell::new(
-            Kernel::ALL.iter().map(|kernel| (*kernel, ns)).collect(),
+            ChainOperation::ALL
+                .iter()
+                .map(|kernel| (*kernel, ns))
+                .collect(),
         ))
     }
 }

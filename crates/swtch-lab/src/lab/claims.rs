@@ -15,11 +15,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use swtch_output::destination::check_directory;
 
 use super::command::ClaimsWords;
+use super::context::ExperimentContext;
 use super::experiment::{EXPERIMENTS, Experiment};
 use super::outcome::{Outcome, OutcomeFileFormat};
 use super::outcome_of;
 use super::parameters::Parameters;
-use super::room::ExperimentContext;
 
 mod list;
 mod page;
@@ -36,13 +36,13 @@ use review::{Attempt, AttemptEnding, Review};
 pub fn run(words: &ClaimsWords) -> Result<u8> {
     check_files(words)?;
     let experiments = chosen(EXPERIMENTS, &words.only)?;
-    let mut room = ExperimentContext::open(words.quick, words.recording())?;
+    let mut context = ExperimentContext::open(words.quick, words.recording())?;
     let begun = Instant::now();
     let review = Review {
         articles: list::articles(),
         is_whole: words.only.is_empty(),
         origin: swtch_host::origin(),
-        attempts: make_all(&experiments, &mut room),
+        attempts: run_all(&experiments, &mut context),
         took: begun.elapsed(),
     };
     review.write(words)
@@ -81,19 +81,19 @@ fn chosen<'a>(known: &'a [Experiment], only: &[String]) -> Result<Vec<&'a Experi
 }
 
 /// Runs one experiment after the other; after a stop, none begins.
-fn make_all(experiments: &[&Experiment], room: &mut ExperimentContext) -> Vec<Attempt> {
+fn run_all(experiments: &[&Experiment], context: &mut ExperimentContext) -> Vec<Attempt> {
     let mut attempts = Vec::new();
     for (number, experiment) in experiments.iter().enumerate() {
-        let ending = if room.must_stop() {
+        let ending = if context.must_stop() {
             AttemptEnding::NotBegun
         } else {
-            room.progress(&format!(
+            context.progress(&format!(
                 "experiment {} of {}: {}",
                 number + 1,
                 experiments.len(),
                 experiment.name
             ));
-            match make(experiment, room) {
+            match run_one(experiment, context) {
                 Ok(outcome) => AttemptEnding::Made(Box::new(outcome)),
                 Err(error) => AttemptEnding::Failed(format!("{error:#}")),
             }
@@ -103,17 +103,17 @@ fn make_all(experiments: &[&Experiment], room: &mut ExperimentContext) -> Vec<At
             ending,
         });
     }
-    room.progress_done();
+    context.progress_done();
     attempts
 }
 
 /// Runs one experiment with its default parameters. A panic counts as a failure, so that the
 /// outcomes of earlier experiments are not lost.
-fn make(experiment: &Experiment, room: &mut ExperimentContext) -> Result<Outcome> {
+fn run_one(experiment: &Experiment, context: &mut ExperimentContext) -> Result<Outcome> {
     let made = catch_unwind(AssertUnwindSafe(|| {
         let head = experiment.head();
-        let parameters = Parameters::chosen(&head.parameters, room.is_quick, &[])?;
-        outcome_of(experiment, head, &parameters, room)
+        let parameters = Parameters::chosen(&head.parameters, context.is_quick, &[])?;
+        outcome_of(experiment, head, &parameters, context)
     }));
     made.unwrap_or_else(|_| Err(anyhow!("it panicked, which is an error in swtch")))
 }
@@ -125,9 +125,9 @@ mod tests {
 
     use swtch_output::format::Format;
 
+    use super::super::context::RecordingChoice;
     use super::super::findings::Findings;
     use super::super::made_up::{experiment, succeeds};
-    use super::super::room::RecordingChoice;
     use super::*;
 
     fn fails(_: &Parameters, _: &mut ExperimentContext) -> Result<Findings> {
@@ -139,8 +139,8 @@ mod tests {
     }
 
     /// An experiment during which Ctrl-C is pressed.
-    fn is_stopped(_: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
-        room.stop.store(true, Ordering::Relaxed);
+    fn is_stopped(_: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
+        context.stop.store(true, Ordering::Relaxed);
         Ok(Findings {
             was_interrupted: true,
             ..Findings::default()
@@ -148,9 +148,9 @@ mod tests {
     }
 
     fn attempts(experiments: &[Experiment]) -> Vec<Attempt> {
-        let mut room = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
+        let mut context = ExperimentContext::open(true, RecordingChoice::Unwanted).unwrap();
         let all: Vec<&Experiment> = experiments.iter().collect();
-        make_all(&all, &mut room)
+        run_all(&all, &mut context)
     }
 
     #[test]

@@ -6,9 +6,9 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use swtch_output::format::Format;
 
+use super::context::RecordingChoice;
 use super::experiment::{EXPERIMENTS, Experiment};
 use super::parameters::ParameterValue;
-use super::room::RecordingChoice;
 
 /// What `swtch lab` is to do.
 #[derive(Debug)]

@@ -36,7 +36,7 @@ pub const BLOCKED: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub struct LoadRuns {
     /// One for each member, in the order of [`swtch_bench::load::LoadResults::members`].
-    pub stories: Vec<MemberRuns>,
+    pub members: Vec<MemberRuns>,
     /// Records that the recorder lost.
     pub lost: u64,
 }
@@ -62,7 +62,7 @@ pub struct Run {
     /// Why the member left its CPU.
     pub reason: Reason,
     /// The task that got the CPU next.
-    pub taker: NextTask,
+    pub next_task: NextTask,
     /// Whether it left inside a system call.
     pub in_call: bool,
     /// How long it was runnable before the run; `None` when that was not seen.
@@ -72,7 +72,7 @@ pub struct Run {
 /// The task that got the CPU after a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NextTask {
-    /// A member, by its index in [`LoadRuns::stories`].
+    /// A member, by its index in [`LoadRuns::members`].
     Member(usize),
     /// The process that plays the load, but no member.
     Player,
@@ -92,7 +92,7 @@ impl LoadRuns {
     pub fn read(trace: &Trace, members: &[PlayedMember]) -> Result<Self> {
         let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
         tasks.sort_by_key(|event| event.ts);
-        let mut reading = TraceReader::new(&tasks, members);
+        let mut reader = TraceReader::new(&tasks, members);
         let columns = Columns::TS
             | Columns::TASK
             | Columns::RAN
@@ -101,22 +101,25 @@ impl LoadRuns {
             | Columns::NEXT_TASK
             | Columns::RUNQ;
         trace
-            .scan(columns, None, &mut |row| reading.add(row))
+            .scan(columns, None, &mut |row| reader.add(row))
             .context("reading the switches of the trace")?;
         Ok(Self {
-            stories: reading.stories,
+            members: reader.member_runs,
             lost: trace.meta().counts.lost,
         })
     }
 
     /// The time line of these members, from the first begin to the last end of a body.
     pub fn lanes(&self, labels: &[(usize, String)]) -> Lanes {
-        let stories = || labels.iter().map(|(place, _)| &self.stories[*place]);
-        let start = stories().map(|story| story.began_ns).min().unwrap_or(0);
-        let end = stories().map(|story| story.ended_ns).max().unwrap_or(start);
+        let members = || labels.iter().map(|(place, _)| &self.members[*place]);
+        let start = members().map(|member| member.began_ns).min().unwrap_or(0);
+        let end = members()
+            .map(|member| member.ended_ns)
+            .max()
+            .unwrap_or(start);
         let lane = |(place, label): &(usize, String)| Lane {
             label: label.clone(),
-            spans: self.stories[*place].spans(start),
+            spans: self.members[*place].spans(start),
         };
         let lanes: Vec<Lane> = labels.iter().map(lane).collect();
         let kinds = lanes.iter().flat_map(|lane| &lane.spans);
@@ -134,20 +137,20 @@ impl LoadRuns {
 
 impl MemberRuns {
     /// The runs that ended in a switch-out while it did its body.
-    pub fn outs(&self) -> impl Iterator<Item = &Run> {
+    pub fn switch_outs(&self) -> impl Iterator<Item = &Run> {
         self.runs
             .iter()
             .filter(|run| self.began_ns <= run.to_ns && run.to_ns < self.ended_ns)
     }
 
     /// The runs that ended in a switch-out before it began its body.
-    pub fn outs_before(&self) -> impl Iterator<Item = &Run> {
+    pub fn switch_outs_before(&self) -> impl Iterator<Item = &Run> {
         self.runs.iter().filter(|run| run.to_ns < self.began_ns)
     }
 
     /// The runs that ended in a preemption while it did its body.
     pub fn preemptions(&self) -> impl Iterator<Item = &Run> {
-        self.outs()
+        self.switch_outs()
             .filter(|run| run.reason.category() == Category::Preemption)
     }
 
@@ -193,7 +196,7 @@ struct TraceReader {
     members: FxHashMap<usize, usize>,
     /// Time of the last switch-out of each member, in ns.
     last_out: Vec<Option<u64>>,
-    stories: Vec<MemberRuns>,
+    member_runs: Vec<MemberRuns>,
 }
 
 impl TraceReader {
@@ -209,7 +212,7 @@ impl TraceReader {
                 places.insert(names.index(event.task), place);
             }
         }
-        let story = |member: &PlayedMember| MemberRuns {
+        let runs_of = |member: &PlayedMember| MemberRuns {
             began_ns: member.began_ns,
             ended_ns: member.ended_ns,
             runs: Vec::new(),
@@ -218,7 +221,7 @@ impl TraceReader {
             names,
             members: places,
             last_out: vec![None; members.len()],
-            stories: members.iter().map(story).collect(),
+            member_runs: members.iter().map(runs_of).collect(),
         }
     }
 
@@ -234,18 +237,18 @@ impl TraceReader {
             .ran
             .map_or(since, |ran| to_ns.saturating_sub(ran.as_ns()));
         self.last_out[place] = Some(to_ns);
-        let taker = self.taker(row.next_task);
-        self.stories[place].runs.push(Run {
+        let next_task = self.next_task(row.next_task);
+        self.member_runs[place].runs.push(Run {
             from_ns,
             to_ns,
             reason: row.rule.reason,
-            taker,
+            next_task,
             in_call: row.evidence.syscall.is_some(),
             runnable: row.wait.runq,
         });
     }
 
-    fn taker(&self, next: Option<TaskKey>) -> NextTask {
+    fn next_task(&self, next: Option<TaskKey>) -> NextTask {
         let Some(next) = next else {
             return NextTask::Other("(unnamed)".to_owned());
         };
@@ -263,7 +266,7 @@ impl TraceReader {
         if thread.comm.starts_with(RECORDER) {
             return NextTask::Recorder;
         }
-        NextTask::Other(family(&thread.comm).to_owned())
+        NextTask::Other(name_without_cpu(&thread.comm).to_owned())
     }
 }
 
@@ -272,8 +275,8 @@ const RECORDER: &str = "swtch";
 
 /// The common name of kernel tasks that exist on every CPU: `kworker/1:2-events` and `kworker/u8:0`
 /// are workers, `ksoftirqd/0` serves soft interrupts.
-fn family(comm: &str) -> &str {
-    comm.split_once('/').map_or(comm, |(family, _)| family)
+fn name_without_cpu(comm: &str) -> &str {
+    comm.split_once('/').map_or(comm, |(name, _)| name)
 }
 
 #[cfg(test)]
@@ -310,7 +313,7 @@ mod tests {
     /// tid 11   100 ▓▓▓ 300 ░░░░ 500 ▓▓▓ 600 ····░░ 800 ▓▓▓ 900
     /// tid 12            300 ▓▓▓▓ 500
     /// ```
-    fn drawn() -> TraceReader {
+    fn made_up_reader() -> TraceReader {
         let tasks = [
             seen(1, 10, 11, "adder-0"),
             seen(2, 10, 12, "adder-1"),
@@ -319,7 +322,7 @@ mod tests {
                 ..seen(3, 40, 40, "kworker/0:1")
             },
         ];
-        let mut reading = TraceReader::new(&tasks, &[member(11, 100, 850), member(12, 300, 500)]);
+        let mut reader = TraceReader::new(&tasks, &[member(11, 100, 850), member(12, 300, 500)]);
         for row in [
             at(row(1, Reason::Slice), 50, 300, 2),
             at(row(2, Reason::Slice), 300, 500, 1),
@@ -336,36 +339,36 @@ mod tests {
                 3,
             ),
         ] {
-            reading.add(&row);
+            reader.add(&row);
         }
-        reading
+        reader
     }
 
     #[test]
     fn only_what_ended_in_the_body_counts_as_its_switch_outs() {
-        let stories = drawn().stories;
-        let reasons: Vec<_> = stories[0].outs().map(|run| run.reason).collect();
+        let members = made_up_reader().member_runs;
+        let reasons: Vec<_> = members[0].switch_outs().map(|run| run.reason).collect();
         assert_eq!(reasons, [Reason::Slice, Reason::Futex]);
-        assert_eq!(stories[0].preemptions().count(), 1);
-        assert_eq!(stories[0].outs_before().count(), 0);
+        assert_eq!(members[0].preemptions().count(), 1);
+        assert_eq!(members[0].switch_outs_before().count(), 0);
     }
 
     #[test]
-    fn who_came_is_a_member_idle_or_named_by_its_family() {
-        let stories = drawn().stories;
-        let takers: Vec<_> = stories[0]
+    fn who_came_is_a_member_idle_or_named_without_its_cpu() {
+        let members = made_up_reader().member_runs;
+        let next_tasks: Vec<_> = members[0]
             .runs
             .iter()
-            .map(|run| run.taker.clone())
+            .map(|run| run.next_task.clone())
             .collect();
         let kworker = NextTask::Other("kworker".to_owned());
-        assert_eq!(takers, [NextTask::Member(1), NextTask::Idle, kworker]);
+        assert_eq!(next_tasks, [NextTask::Member(1), NextTask::Idle, kworker]);
     }
 
     #[test]
     fn the_time_of_a_body_is_running_runnable_or_blocked() {
         let evidence = LoadRuns {
-            stories: drawn().stories,
+            members: made_up_reader().member_runs,
             lost: 0,
         };
         let lanes = evidence.lanes(&[(0, "a".to_owned())]);
@@ -390,14 +393,14 @@ mod tests {
 
     #[test]
     fn time_on_the_cpu_is_cut_at_both_ends() {
-        let story = &drawn().stories[0];
-        assert_eq!(story.ran_between(100, 550).as_ns(), 250);
+        let member = &made_up_reader().member_runs[0];
+        assert_eq!(member.ran_between(100, 550).as_ns(), 250);
     }
 
     #[test]
     fn names_of_one_task_per_cpu_are_one_name() {
-        assert_eq!(family("kworker/u8:0-flush"), "kworker");
-        assert_eq!(family("migration/3"), "migration");
-        assert_eq!(family("rcu_sched"), "rcu_sched");
+        assert_eq!(name_without_cpu("kworker/u8:0-flush"), "kworker");
+        assert_eq!(name_without_cpu("migration/3"), "migration");
+        assert_eq!(name_without_cpu("rcu_sched"), "rcu_sched");
     }
 }

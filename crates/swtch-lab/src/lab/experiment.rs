@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
+use super::context::ExperimentContext;
 use super::findings::Findings;
 use super::parameters::{Parameter, ParameterValue, Parameters};
-use super::room::ExperimentContext;
 use super::{
     footprint, launch, lock_ring, mutex, oversubscribe, pipe_token, primitives, quantum,
     turnaround, two_levels,

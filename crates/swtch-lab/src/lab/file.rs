@@ -33,24 +33,24 @@ pub use source::LoadFileError;
 use source::SourceText;
 
 /// The largest file that is read, in bytes. The largest of the lab's own has 4 kB.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The most groups of a load. Each has threads or processes of its own, a row in every table and a
 /// lane in every figure; 20,000 of them took more than half a minute to start and to end.
-const MOST_GROUPS: usize = 1_000;
+const MAX_GROUPS: usize = 1_000;
 
 /// The most brackets that open in a file: ten for each step of the largest load that anybody would
 /// write.
-const MOST_BRACKETS: usize = 100_000;
+const MAX_BRACKETS: usize = 100_000;
 
 /// Stack of the thread that parses, in bytes, without that for brackets.
 const STACK_BYTES: usize = 2 << 20;
 
 /// Stack for each opening bracket, in bytes: four times what was measured.
-const STACK_BYTES_A_BRACKET: usize = 1 << 10;
+const STACK_BYTES_PER_BRACKET: usize = 1 << 10;
 
 /// The most variants of a file. They are played one after the other.
-const MOST_VARIANTS: usize = 1_000;
+const MAX_VARIANTS: usize = 1_000;
 
 /// A file that describes a load, or several variants of one.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ impl LoadFile {
     /// It cannot be read, is no regular file, is larger than 1 MiB, or is malformed.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let text = input::read_text(path, MOST_BYTES).with_context(|| format!("reading {name}"))?;
+        let text = input::read_text(path, MAX_BYTES).with_context(|| format!("reading {name}"))?;
         Self::read(&name, &text)
     }
 
@@ -124,14 +124,14 @@ impl LoadFile {
         let Some((_, groups)) = variants.into_iter().find(|(one, _)| one.name == variant) else {
             bail!("{}: there is no variant `{variant}`", self.source.name);
         };
-        let places = UsableCpus::here()?;
+        let usable_cpus = UsableCpus::here()?;
         let read = groups
             .into_iter()
-            .map(|item| group(item.entries()?, &places, calibration));
+            .map(|item| group(item.entries()?, &usable_cpus, calibration));
         let (groups, spans): (Vec<_>, Vec<_>) =
             read.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let mut load = Load::of(groups);
-        common(&mut whole(&self.source, &table, parameters), &mut load)?;
+        read_common(&mut top_level(&self.source, &table, parameters), &mut load)?;
         load.check().map_err(|fault| self.mistake(&fault, &spans))?;
         Ok(load)
     }
@@ -152,13 +152,13 @@ impl LoadFile {
 fn parse(source: &SourceText) -> Result<Spanned<DeTable<'_>>> {
     let brackets = source.text.bytes().filter(|byte| b"[{".contains(byte));
     let brackets = brackets.count();
-    if brackets > MOST_BRACKETS {
+    if brackets > MAX_BRACKETS {
         bail!(
-            "{}: it has {brackets} opening brackets, and {MOST_BRACKETS} is the limit",
+            "{}: it has {brackets} opening brackets, and {MAX_BRACKETS} is the limit",
             source.name
         );
     }
-    let stack_bytes = STACK_BYTES + brackets * STACK_BYTES_A_BRACKET;
+    let stack_bytes = STACK_BYTES + brackets * STACK_BYTES_PER_BRACKET;
     let parsed = thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(stack_bytes);
         let parser = builder.spawn_scoped(scope, || DeTable::parse(&source.text))?;
@@ -197,7 +197,7 @@ fn mistake_of_head(
     source.mistake(&span, why.join(": ").trim_end().replace('\n', ", "))
 }
 
-fn whole<'a>(
+fn top_level<'a>(
     source: &'a SourceText,
     table: &'a Spanned<DeTable<'a>>,
     parameters: &'a Parameters,
@@ -211,7 +211,7 @@ fn variants<'a>(
     table: &'a Spanned<DeTable<'a>>,
     parameters: &'a Parameters,
 ) -> Result<Vec<(Variant, Vec<Item<'a>>)>, LoadFileError> {
-    let mut file = whole(source, table, parameters);
+    let mut file = top_level(source, table, parameters);
     file.pass_over(&[
         "title",
         "about",
@@ -228,7 +228,7 @@ fn variants<'a>(
         about: String::new(),
     };
     match (groups, variants) {
-        (Some(list), None) => Ok(vec![(unnamed, elements(list, MOST_GROUPS, "groups")?)]),
+        (Some(list), None) => Ok(vec![(unnamed, elements(list, MAX_GROUPS, "groups")?)]),
         (None, Some(variants)) => named_variants(variants),
         (Some(_), Some(variants)) => {
             Err(variants.mistake("a file has groups or variants with groups, not both"))
@@ -243,7 +243,7 @@ fn variants<'a>(
 
 fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, LoadFileError> {
     let mut variants: Vec<(Variant, Vec<Item<'_>>)> = Vec::new();
-    for item in elements(list, MOST_VARIANTS, "variants")? {
+    for item in elements(list, MAX_VARIANTS, "variants")? {
         let read = variant(item)?;
         if variants.iter().any(|(other, _)| other.name == read.0.name) {
             return Err(item.mistake(format!("there is a variant `{}` already", read.0.name)));
@@ -261,7 +261,7 @@ fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), LoadFileError> {
             .find("about")
             .map_or(Ok(String::new()), |about| about.word())?,
     };
-    let groups = elements(entries.need("group")?, MOST_GROUPS, "groups")?;
+    let groups = elements(entries.need("group")?, MAX_GROUPS, "groups")?;
     entries.finish()?;
     Ok((variant, groups))
 }
@@ -279,7 +279,7 @@ fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>
 }
 
 /// Reads what all variants have in common: limit, locks, events, rings.
-fn common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), LoadFileError> {
+fn read_common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), LoadFileError> {
     if let Some(limit) = file.find("limit") {
         load.limit = body::nanos(limit)?;
     }

@@ -1,50 +1,51 @@
 //! `launch`: what it costs to start a task, beside a switch and a copy of memory.
 //!
-//! All arms are in one group, and the order that the textbooks give is judged pair by pair.
+//! The prices are those of `swtch cost`, of entries that stand in several groups there. Here they
+//! are in one group, so that any two can be compared, and the order that the textbooks give is
+//! judged pair by pair.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use swtch_bench::cost::{ArmSpec, LaunchEnd, Launcher, RingSpec, Yardstick, home};
-use swtch_core::cost::{Estimate, Members, Policy, Primitive};
+use swtch_bench::cost::{LaunchEnd, Launcher, RingSpec, Yardstick, home};
+use swtch_core::cost::{Members, Policy, Price, Primitive};
 use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
+use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::ExperimentContext;
 use super::timed::{
-    self, Timed, WHISKERS, cells, gap, is_larger, is_within, ratio, subtitle, time,
+    self, GroupPrices, Timed, WHISKERS, cell, cells, is_larger, is_within, net_cost, ratio,
+    subtitle, time, unpaired_difference,
 };
 use crate::cost::menu::{Arm, ArmGroup, Role, Section};
-use crate::cost::series::{ArmOperation, Blocks};
 
 const GROUP: &str = "launch";
 
-/// The arms, in the order of the table.
-const SWITCH: usize = 0;
-const COPY: usize = 1;
-const THREAD: usize = 2;
-const PROCESS: usize = 4;
+/// Names of the rows whose order is judged.
+const SWITCH: &str = "switch between threads, by pipes";
+const COPY: &str = "copy of 64 KiB";
+const THREAD: &str = "thread, created and joined";
+const PROCESS: &str = "process, forked and waited for";
 
 /// Runs the experiment.
 ///
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
     let group = group(timed::trees(parameters)?, home()?);
-    let budget = Duration::from_secs(if room.is_quick { 8 } else { 24 });
-    let timed = Timed::side_by_side(vec![group], budget, room)?;
+    let budget = Duration::from_secs(if context.is_quick { 8 } else { 24 });
+    let timed = Timed::side_by_side(vec![group], budget, context)?;
     let mut findings = timed.findings();
-    if let Some(measured) = timed.group(GROUP) {
-        let blocks = Blocks::of(measured);
-        findings.tables.push(table(&blocks));
-        findings.pictures.push(picture(&blocks));
-        findings.sentences.extend(sentence(&blocks));
-        findings.answers.extend(answer(&blocks));
+    if let Some(prices) = timed.prices(GROUP) {
+        findings.tables.push(table(&prices));
+        findings.pictures.push(picture(&prices));
+        findings.sentences.extend(sentence(&prices));
+        findings.answers.extend(answer(&prices));
     }
     Ok(findings)
 }
@@ -53,49 +54,24 @@ fn group(trees: usize, cpu: u32) -> ArmGroup {
     let mut group = ArmGroup::new(GROUP, Section::Launch);
     (group.trees, group.rounds) = (trees, 8);
     let pair = RingSpec::pair(Primitive::Pipe, Members::Threads, Policy::Batch, cpu);
-    group.add(Arm {
-        kind: "switch between threads, by pipes".to_owned(),
-        ..Arm::ring(pair, Role::Price)
-    });
-    let mut add = |kind: &str, spec| {
-        group.add(Arm {
-            spec,
-            kind: kind.to_owned(),
-            role: Role::Price,
-        })
-    };
-    let launch = |how| ArmSpec::Launch {
-        how,
-        until: LaunchEnd::Joined,
-        ballast_mib: 0,
-    };
-    let yardstick = Yardstick::Copy64Kib;
-    add("copy of 64 KiB", ArmSpec::Yardstick { yardstick });
-    add("thread, created and joined", launch(Launcher::Thread));
-    add("bare thread (clone)", launch(Launcher::BareThread));
-    add("process, forked and waited for", launch(Launcher::Fork));
-    add("process by vfork", launch(Launcher::Vfork));
-    add("program by posix_spawn", launch(Launcher::PosixSpawn));
+    let launch = |how| Arm::launch(how, LaunchEnd::Joined, 0);
+    for (kind, arm) in [
+        (SWITCH, Arm::ring(pair, Role::Price)),
+        (COPY, Arm::yardstick(Yardstick::Copy64Kib)),
+        (THREAD, launch(Launcher::Thread)),
+        ("bare thread (clone)", launch(Launcher::BareThread)),
+        (PROCESS, launch(Launcher::Fork)),
+        ("process by vfork", launch(Launcher::Vfork)),
+        ("program by posix_spawn", launch(Launcher::PosixSpawn)),
+    ] {
+        group.add(arm.named(kind));
+    }
     group.add(Arm::reference());
     timed::add_twin(&mut group);
     group
 }
 
-/// The arms that are rows of the table: all but the twin.
-fn rows<'b>(blocks: &'b Blocks<'_>) -> impl Iterator<Item = (usize, &'b Arm)> {
-    let arms = blocks.group().arms.iter().enumerate();
-    arms.filter(|(_, arm)| !matches!(arm.role, Role::Twin(_)))
-}
-
-/// The cost of a row; that of the switch is net of the pipe.
-fn cost(blocks: &Blocks<'_>, arm: usize) -> Option<Estimate> {
-    match arm {
-        SWITCH => blocks.difference(ArmOperation::baseline(arm), ArmOperation::of(arm)),
-        _ => blocks.estimate(ArmOperation::of(arm)),
-    }
-}
-
-fn table(blocks: &Blocks<'_>) -> FindingsTable {
+fn table(prices: &GroupPrices<'_>) -> FindingsTable {
     let mut sheet = Sheet::new(
         GROUP,
         &[
@@ -110,20 +86,20 @@ fn table(blocks: &Blocks<'_>) -> FindingsTable {
         ],
     );
     sheet.not_in_tables = &["cost_low_ns", "cost_high_ns"];
-    let row = |(arm, of): (usize, &Arm)| {
-        let whole = blocks.estimate(ArmOperation::of(arm));
+    let row = |price: &Price| {
         let mut all = vec![
-            Cell::text(of.kind.as_str()),
-            whole.map_or(Cell::Missing, |whole| Cell::Estimated(whole.point)),
+            Cell::text(price.kind.as_str()),
+            cell(Some(&price.hand_off_ns)),
         ];
-        all.extend(cells(cost(blocks, arm).as_ref()));
-        let (voluntary, involuntary) = blocks.switches(ArmOperation::of(arm));
-        all.push(Cell::Ratio(voluntary + involuntary));
-        let against = blocks.contrast(ArmOperation::of(SWITCH), ArmOperation::of(arm));
-        all.push(against.map_or(Cell::Missing, |against| Cell::Ratio(against.ratio.point)));
+        all.extend(cells(Some(net_cost(price))));
+        all.push(Cell::Ratio(
+            price.voluntary_per_op + price.involuntary_per_op,
+        ));
+        let in_switches = prices.contrast(SWITCH, &price.kind);
+        all.push(in_switches.map_or(Cell::Missing, |one| Cell::Ratio(one.ratio.point)));
         all
     };
-    sheet.rows = rows(blocks).map(row).collect();
+    sheet.rows = prices.rows.iter().map(row).collect();
     sheet.notes.push(
         "The cost of the switch is net of writing and reading the pipe alone; the last column takes the whole \
          hand-over for one."
@@ -135,23 +111,22 @@ fn table(blocks: &Blocks<'_>) -> FindingsTable {
     }
 }
 
-fn sentence(blocks: &Blocks<'_>) -> Option<String> {
-    let [switch, copy, thread, process] =
-        [SWITCH, COPY, THREAD, PROCESS].map(|arm| cost(blocks, arm));
+fn sentence(prices: &GroupPrices<'_>) -> Option<String> {
+    let cost_of = |kind| Some(time(net_cost(prices.find(kind)?)));
     Some(format!(
         "A switch takes {}, a copy of 64 KiB {}, a thread {}, a process {}.",
-        time(&switch?),
-        time(&copy?),
-        time(&thread?),
-        time(&process?)
+        cost_of(SWITCH)?,
+        cost_of(COPY)?,
+        cost_of(THREAD)?,
+        cost_of(PROCESS)?
     ))
 }
 
 /// B2: switch < copy of 64 KiB < launch of a thread < launch of a process. The article's switch is
 /// a whole hand-over by pipes. If the switch net of the pipe gives another verdict, the claim is
 /// undecided.
-fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
-    let twins = timed::twins(blocks);
+fn answer(prices: &GroupPrices<'_>) -> Option<Answer> {
+    let twins = timed::twins(&prices.blocks);
     let order = [
         ("switch", SWITCH),
         ("copy", COPY),
@@ -164,20 +139,20 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
         let [(small, one), (large, other)] = pair else {
             continue;
         };
-        let contrast = blocks.contrast(ArmOperation::of(*one), ArmOperation::of(*other))?;
+        let contrast = prices.contrast(one, other)?;
         words.push(format!("{large} / {small} {}", ratio(&contrast.ratio)));
         verdict = all_of([verdict, is_larger(&contrast, twins.as_ref())]);
     }
-    let (net, copy) = (cost(blocks, SWITCH)?, cost(blocks, COPY)?);
+    let (net, copy) = (net_cost(prices.find(SWITCH)?), net_cost(prices.find(COPY)?));
     words.push(format!(
         "the switch net of its pipe {}, the copy {}",
-        time(&net),
-        time(&copy)
+        time(net),
+        time(copy)
     ));
     Some(Answer {
         claim: "B2",
         ours: words.join(", "),
-        verdict: match (verdict, is_within(&gap(&copy, &net), 0.0..f64::INFINITY)) {
+        verdict: match (verdict, is_within(&unpaired_difference(copy, net), 0.0..f64::INFINITY)) {
             (Verdict::DoesNotHold, Verdict::DoesNotHold) => Verdict::DoesNotHold,
             (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
             (open @ Verdict::Undecided(_), _) => open,
@@ -188,15 +163,12 @@ fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
     })
 }
 
-fn picture(blocks: &Blocks<'_>) -> Picture {
-    let dot = |(arm, of): (usize, &Arm)| {
-        let cost = cost(blocks, arm)?;
-        Some(NamedDot {
-            label: of.kind.clone(),
-            series: None,
-            value: cost.point,
-            interval: Some((cost.low, cost.high)),
-        })
+fn picture(prices: &GroupPrices<'_>) -> Picture {
+    let dot = |price: &Price| NamedDot {
+        label: price.kind.clone(),
+        series: None,
+        value: net_cost(price).point,
+        interval: Some((net_cost(price).low, net_cost(price).high)),
     };
     Picture {
         name: GROUP.to_owned(),
@@ -212,7 +184,7 @@ fn picture(blocks: &Blocks<'_>) -> Picture {
                 measure: Measure::Time,
                 scale: Scale::Logarithmic,
             },
-            rows: rows(blocks).filter_map(dot).collect(),
+            rows: prices.rows.iter().map(dot).collect(),
         }),
     }
 }

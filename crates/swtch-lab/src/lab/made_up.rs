@@ -11,11 +11,11 @@ use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict};
 use super::command::ExperimentWords;
+use super::context::ExperimentContext;
 use super::experiment::Experiment;
 use super::findings::{Findings, FindingsTable};
 use super::outcome::Outcome;
 use super::parameters::{ParameterValue, Parameters};
-use super::room::ExperimentContext;
 
 /// A made-up machine with four CPUs.
 pub fn origin() -> Origin {

@@ -11,6 +11,7 @@
 //! ([`Rate`]), because the number of events says more about them than a few rounds do.
 
 use swtch_core::cost::{ConfidenceInterval, median, sign_interval};
+use swtch_output::text::counted;
 
 use super::claim::Verdict;
 
@@ -72,7 +73,7 @@ impl RoundMedian {
             Some(ConfidenceInterval { low, high }) => {
                 format!("{point} ({} … {})", word(low), word(high))
             }
-            None => format!("{point} (no interval: {} rounds)", self.rounds),
+            None => format!("{point} ({})", too_few(self.rounds)),
         }
     }
 }
@@ -170,35 +171,39 @@ pub fn share(part: u64, whole: u64) -> Option<RoundMedian> {
     })
 }
 
-/// How many events there are for each of `of`. The events come independently (Poisson): the
-/// logarithm of their count is nearly normal with variance 1/count. Half an event is added, so that
-/// a count of 0 has an interval too. `None` if `of` is 0.
-pub fn for_each(count: u64, of: u64) -> Option<RoundMedian> {
+/// How many events each of so many `things` has on average. The events come independently
+/// (Poisson): the logarithm of their count is nearly normal with variance 1/count. Half an event is
+/// added, so that a count of 0 has an interval too. `None` if `things` is 0.
+pub fn events_per(count: u64, things: u64) -> Option<RoundMedian> {
     const DEVIATIONS: f64 = 1.96;
-    let (count, of) = ((count as f64) + 0.5, of as f64);
+    let (count, things) = ((count as f64) + 0.5, things as f64);
     let spread = (DEVIATIONS / count.sqrt()).exp();
-    (of > 0.0).then(|| RoundMedian {
-        point: (count - 0.5) / of,
+    (things > 0.0).then(|| RoundMedian {
+        point: (count - 0.5) / things,
         interval: Some(ConfidenceInterval {
-            low: count / of / spread,
-            high: count / of * spread,
+            low: count / things / spread,
+            high: count / things * spread,
         }),
         rounds: 0,
     })
 }
 
 /// The verdict where this machine, or this run, cannot tell.
-pub fn cannot(why: impl Into<String>) -> Verdict {
+pub fn cannot_be_tested(why: impl Into<String>) -> Verdict {
     Verdict::CannotBeTested(why.into())
 }
 
-/// The reason given for a claim whose load was not played.
-pub const STOPPED: &str = "it was stopped before that was played";
+/// The reason given for a claim whose load was not run.
+pub const STOPPED: &str = "it was stopped before that was run";
+
+/// Why there is no interval.
+fn too_few(rounds: usize) -> String {
+    format!("no interval: {}", counted(rounds as u64, "round"))
+}
 
 fn within(interval: Option<ConfidenceInterval>, low: f64, high: f64, rounds: usize) -> Verdict {
     let Some(interval) = interval else {
-        let rounds = swtch_output::text::counted(rounds as u64, "round");
-        return Verdict::Undecided(format!("{rounds} give no interval"));
+        return Verdict::Undecided(too_few(rounds));
     };
     if low <= interval.low && interval.high <= high {
         Verdict::Holds
@@ -243,14 +248,14 @@ mod tests {
     /// 36 events for 48: 0.75, and exp(1.96 / √36.5) = 1.383 around 0.760.
     #[test]
     fn a_count_for_each_has_the_interval_of_independent_events() {
-        let measured = for_each(36, 48).unwrap();
+        let measured = events_per(36, 48).unwrap();
         let ConfidenceInterval { low, high } = measured.interval.unwrap();
         assert!((measured.point - 0.75).abs() < 1e-9);
         assert!(
             (low - 0.5497).abs() < 1e-3 && (high - 1.0518).abs() < 1e-3,
             "{low} {high}"
         );
-        assert_eq!(for_each(1, 0), None);
+        assert_eq!(events_per(1, 0), None);
     }
 
     #[test]
@@ -265,9 +270,11 @@ mod tests {
     #[test]
     fn five_rounds_decide_nothing() {
         let five = RoundMedian::of(&[2.0; 5]).unwrap();
-        let why = "5 rounds give no interval".to_owned();
+        let why = "no interval: 5 rounds".to_owned();
         assert_eq!(five.is_within(1.8, 2.2), Verdict::Undecided(why));
         assert_eq!(five.ratio(), "2.00 (no interval: 5 rounds)");
+        let one = RoundMedian::of(&[2.0]).unwrap();
+        assert_eq!(one.ratio(), "2.00 (no interval: 1 round)");
         assert_eq!(
             RoundMedian::of(&[2.0; 6]).unwrap().is_within(1.8, 2.2),
             Verdict::Holds

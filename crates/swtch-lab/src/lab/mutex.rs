@@ -20,11 +20,11 @@ use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
+use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
-use super::measured::{Rate, RoundMedian, STOPPED, cannot, for_each};
+use super::load_experiment::LoadExperiment;
+use super::measured::{Rate, RoundMedian, STOPPED, cannot_be_tested, events_per};
 use super::parameters::{ParameterValue, Parameters};
-use super::room::{ExperimentContext, RecordingChoice};
-use super::stage::LoadExperiment;
 use preemptors::PreemptionsByName;
 use tally::PlayTally;
 
@@ -34,8 +34,8 @@ mod tally;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/mutex.toml");
 
-/// Most threads by default, as many as in the article.
-const MOST_THREADS: usize = 4;
+/// Most threads by default: as many as in the article.
+const MAX_THREADS: usize = 4;
 
 /// Rates are alike when neither is more than this many times the other. In the article they lie
 /// between 0.8 and 1.3 preemptions a second.
@@ -91,28 +91,35 @@ struct Tallies {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
-    let mut stage = LoadExperiment::open("mutex", FILE, parameters, room)?;
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
+    let mut experiment = LoadExperiment::open("mutex", FILE, parameters, context)?;
     let threads = match parameters.count("threads") {
-        0 => stage.cpus()?.min(MOST_THREADS) as u64,
+        0 => experiment.cpus()?.min(MAX_THREADS) as u64,
         threads => threads,
     };
     let changed = [("threads", ParameterValue::Count(threads))];
     let variants = VARIANTS.map(|(variant, _)| variant);
-    let rounds = stage.rounds(&variants, parameters.count("rounds"), |stage, variant| {
-        let act = stage.play(&variant.to_string(), &changed, RecordingChoice::Wanted)?;
-        Ok(act.map(|act| PlayTally::of(&act.played.members, act.evidence.as_ref())))
-    })?;
-    let by_variant = variants.iter().enumerate().filter_map(|(place, variant)| {
-        let sum = rounds.of(place).cloned().reduce(PlayTally::and)?;
+    let rounds =
+        experiment.rounds(
+            &variants,
+            parameters.count("rounds"),
+            |experiment, variant| {
+                let result =
+                    experiment.play(&variant.to_string(), &changed, RecordingChoice::Wanted)?;
+                Ok(result
+                    .map(|result| PlayTally::of(&result.played.members, result.evidence.as_ref())))
+            },
+        )?;
+    let by_variant = variants.iter().enumerate().filter_map(|(index, variant)| {
+        let sum = rounds.of(index).cloned().reduce(PlayTally::plus)?;
         Some((*variant, sum))
     });
     let tallies = Tallies {
         by_variant: by_variant.collect(),
-        why_unrecorded: stage.why_unrecorded().map(str::to_owned),
+        why_unrecorded: experiment.why_unrecorded().map(str::to_owned),
     };
-    let mut findings = tallies.findings(&stage.subtitle());
-    stage.close(&mut findings);
+    let mut findings = tallies.findings(&experiment.subtitle());
+    experiment.close(&mut findings);
     Ok(findings)
 }
 
@@ -160,7 +167,7 @@ impl Tallies {
     fn preemptors(&self) -> PreemptionsByName {
         let tallies = self.by_variant.values();
         let all = tallies.map(|tally| tally.preemptors.clone());
-        all.reduce(PreemptionsByName::and).unwrap_or_default()
+        all.reduce(PreemptionsByName::plus).unwrap_or_default()
     }
 
     fn preemptions(&self, variant: MutexVariant, per: RateBase) -> Option<Rate> {
@@ -212,13 +219,13 @@ impl Tallies {
 
     /// C2: how often, and why, the CPU is taken from a thread before it begins its work.
     fn c2(&self) -> Answer {
-        if let Some(answer) = self.unrecorded("C2") {
+        if let Some(answer) = self.answer_without_recording("C2") {
             return answer;
         }
         let tallies = || self.by_variant.values();
         let threads: u64 = tallies().map(|tally| tally.starts.len() as u64).sum();
         let reasons = self.start_reasons();
-        let Some(measured) = for_each(reasons.values().sum(), threads) else {
+        let Some(measured) = events_per(reasons.values().sum(), threads) else {
             return self.answer("C2", String::new(), Vec::new());
         };
         let words: Vec<String> = reasons
@@ -292,7 +299,7 @@ impl Tallies {
             MutexVariant::NoLock,
             RateBase::LifeSecond,
         );
-        let words = self.two(MutexVariant::Everything, MutexVariant::NoLock, ratio);
+        let words = self.side_by_side(MutexVariant::Everything, MutexVariant::NoLock, ratio);
         let verdicts = ratio.map(|ratio| ratio.is_within(0.0, 1.0));
         self.answer("C4", words, verdicts.into_iter().collect())
     }
@@ -303,13 +310,18 @@ impl Tallies {
             MutexVariant::NoLock,
             RateBase::LifeSecond,
         );
-        let words = self.two(MutexVariant::Counter, MutexVariant::NoLock, ratio);
+        let words = self.side_by_side(MutexVariant::Counter, MutexVariant::NoLock, ratio);
         let verdicts = ratio.map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
         self.answer("C5", words, verdicts.into_iter().collect())
     }
 
     /// Two variants side by side, preemptions per second of a thread's life.
-    fn two(&self, one: MutexVariant, other: MutexVariant, ratio: Option<RoundMedian>) -> String {
+    fn side_by_side(
+        &self,
+        one: MutexVariant,
+        other: MutexVariant,
+        ratio: Option<RoundMedian>,
+    ) -> String {
         let rate = |variant| {
             self.preemptions(variant, RateBase::LifeSecond)
                 .map_or_else(|| "-".to_owned(), |rate| rate.words())
@@ -361,18 +373,18 @@ impl Tallies {
     }
 
     fn c7(&self) -> Answer {
-        self.unrecorded("C7").unwrap_or_else(|| {
+        self.answer_without_recording("C7").unwrap_or_else(|| {
             let (ours, verdict) = self.preemptors().answer();
             self.answer("C7", ours, verdict.into_iter().collect())
         })
     }
 
-    fn unrecorded(&self, claim: &'static str) -> Option<Answer> {
+    fn answer_without_recording(&self, claim: &'static str) -> Option<Answer> {
         let why = self.why_unrecorded.as_ref()?;
         Some(Answer {
             claim,
             ours: "the kernel's counters name nobody".to_owned(),
-            verdict: cannot(format!("nothing was recorded: {why}")),
+            verdict: cannot_be_tested(format!("nothing was recorded: {why}")),
         })
     }
 
@@ -387,7 +399,7 @@ impl Tallies {
             },
             verdict: match was_played {
                 true => all_of(verdicts),
-                false => cannot(STOPPED),
+                false => cannot_be_tested(STOPPED),
             },
         }
     }

@@ -17,10 +17,12 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value as Json, json};
 use swtch_core::cost::Origin;
+use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::destination::{beside, check_directory};
-use swtch_output::format::{Format, write_answer};
+use swtch_output::format::Format;
+use swtch_output::host::HostWords;
 use swtch_output::message;
-use swtch_output::text::{counted, escaped, hung, json_text, page_width, wrapped};
+use swtch_output::text::{escaped, hung, page_width, wrapped};
 use swtch_plot::write_pictures;
 
 use super::claim::Verdict;
@@ -69,26 +71,13 @@ impl Outcome {
     /// # Errors
     /// One of the places cannot be written.
     pub fn write(&self, words: &ExperimentWords) -> Result<u8> {
-        let told = self.answer(words.format).and_then(|answer| {
-            write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer")
-        });
+        let told = answer::write(self, words.format, &mut stdout());
         let file = words.output.as_deref();
         let written = file.map_or(Ok(()), |path| self.write_file(path));
         let file = words.plot.as_deref();
         let drawn = file.map_or(Ok(()), |path| self.draw(path));
         told.and(written).and(drawn)?;
         Ok(self.exit_code())
-    }
-
-    fn answer(&self, format: Format) -> Result<String> {
-        match format {
-            Format::Table => self.to_table(page_width()),
-            Format::Json => Ok(to_json_text(&self.to_json())),
-            Format::Csv => match self.findings.tables.first() {
-                Some(table) => to_csv(table),
-                None => bail!("{} brought no table", self.experiment),
-            },
-        }
     }
 
     /// 0, or [`OPEN`] with a word on stderr.
@@ -114,10 +103,7 @@ impl Outcome {
     }
 
     /// Everything but the figures, as text for people.
-    ///
-    /// # Errors
-    /// Never in practice: it is written to memory.
-    pub fn to_table(&self, width: usize) -> Result<String> {
+    pub fn to_page(&self, width: usize) -> String {
         let mut lines = vec![host_line(&self.origin)];
         lines.extend(hung(
             "lab    ",
@@ -130,10 +116,10 @@ impl Outcome {
         let mut page = lines.join("\n") + "\n";
         for table in &self.findings.tables {
             page.push_str(&format!("\n{}\n", escaped(&table.title)));
-            page.push_str(&to_text(table)?);
+            page.push_str(&table.sheet.to_table(usize::MAX));
         }
         page.push_str(&self.closing_words(width));
-        Ok(page)
+        page
     }
 
     /// Sentences, answers and notes, wrapped to `width` columns.
@@ -175,8 +161,43 @@ impl Outcome {
         words.join(" ")
     }
 
-    /// Everything but the figures, as one JSON object.
-    pub fn to_json(&self) -> Json {
+    fn write_file(&self, path: &Path) -> Result<()> {
+        match OutcomeFileFormat::of(path)? {
+            OutcomeFileFormat::Json => write_file(path, &answer::written(self, Format::Json)?),
+            OutcomeFileFormat::Csv => {
+                let tables = &self.findings.tables;
+                if tables.is_empty() {
+                    bail!("{} is not written: there is no table", path.display());
+                }
+                for (number, table) in tables.iter().enumerate() {
+                    let file = match number {
+                        0 => path.to_owned(),
+                        _ => beside(path, table.sheet.name),
+                    };
+                    write_file(&file, &table.sheet.to_csv())?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn draw(&self, path: &Path) -> Result<()> {
+        if self.findings.pictures.is_empty() {
+            message!(
+                "swtch: there is no figure of this: {} is not written",
+                path.display()
+            );
+        }
+        write_pictures(&self.findings.pictures, path)
+    }
+}
+
+impl VerbAnswer for Outcome {
+    fn to_table(&self) -> String {
+        self.to_page(page_width())
+    }
+
+    fn to_json(&self) -> Json {
         let findings = &self.findings;
         let tables: Map<String, Json> = findings
             .tables
@@ -202,34 +223,11 @@ impl Outcome {
         })
     }
 
-    fn write_file(&self, path: &Path) -> Result<()> {
-        match OutcomeFileFormat::of(path)? {
-            OutcomeFileFormat::Json => write_file(path, &to_json_text(&self.to_json())),
-            OutcomeFileFormat::Csv => {
-                let tables = &self.findings.tables;
-                if tables.is_empty() {
-                    bail!("{} is not written: there is no table", path.display());
-                }
-                for (number, table) in tables.iter().enumerate() {
-                    let file = match number {
-                        0 => path.to_owned(),
-                        _ => beside(path, table.sheet.name),
-                    };
-                    write_file(&file, &to_csv(table)?)?;
-                }
-                Ok(())
-            }
+    fn to_csv(&self) -> Result<String> {
+        match self.findings.tables.first() {
+            Some(table) => Ok(table.sheet.to_csv()),
+            None => bail!("{} brought no table", self.experiment),
         }
-    }
-
-    fn draw(&self, path: &Path) -> Result<()> {
-        if self.findings.pictures.is_empty() {
-            message!(
-                "swtch: there is no figure of this: {} is not written",
-                path.display()
-            );
-        }
-        write_pictures(&self.findings.pictures, path)
     }
 }
 
@@ -267,41 +265,21 @@ pub fn write_file(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// JSON as a person can read it, without hostile characters.
-pub fn to_json_text(value: &Json) -> String {
-    json_text(value)
-}
-
 /// The first line of every answer: which machine.
 pub fn host_line(origin: &Origin) -> String {
-    let cpus = counted(u64::try_from(origin.cpus).unwrap_or_default(), "CPU");
-    let host = format!(
-        "host   {} · Linux {} {} · {} · {cpus} · {}",
-        origin.hostname,
-        origin.kernel_release,
-        origin.machine,
-        origin.cpu_model,
-        origin.measured_at
-    );
-    escaped(&host).into_owned()
+    format!("host   {}", machine_words(origin))
+}
+
+/// Which machine, and when it was measured.
+pub fn machine_words(origin: &Origin) -> String {
+    let host = HostWords::of_origin(origin).to_line();
+    escaped(&format!("{host} · {}", origin.measured_at)).into_owned()
 }
 
 /// The text before the first empty line, joined into one line.
 pub fn first_paragraph(text: &str) -> String {
     let first = text.split("\n\n").next().unwrap_or_default();
     first.replace('\n', " ")
-}
-
-fn to_text(table: &FindingsTable) -> Result<String> {
-    let mut text = Vec::new();
-    table.sheet.write_table(usize::MAX, &mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
-}
-
-fn to_csv(table: &FindingsTable) -> Result<String> {
-    let mut text = Vec::new();
-    table.sheet.write_csv(&mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn rows_of(table: &FindingsTable) -> Json {
@@ -329,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_table_says_where_what_and_how_sure() {
-        let page = outcome("oversubscribe").to_table(72).unwrap();
+        let page = outcome("oversubscribe").to_page(72);
         let expected = "\
 host   bench · Linux 6.18.5-generic x86_64 · a CPU · 4 CPUs · 2026-03-02T10:11:12Z
 lab    oversubscribe: Threads on too few CPUs
@@ -383,7 +361,7 @@ note: another program had 3 % of the CPUs
     #[test]
     fn csv_is_the_first_table() {
         let outcome = outcome("oversubscribe");
-        let csv = outcome.answer(Format::Csv).unwrap();
+        let csv = outcome.to_csv().unwrap();
         assert_eq!(csv, "thread,took_ns\r\nworker-1,1000000000\r\n");
     }
 
@@ -398,7 +376,7 @@ note: another program had 3 % of the CPUs
         outcome.findings.answers[0].ours = hostile.to_owned();
         outcome.findings.tables[0].title = hostile.to_owned();
         for format in [Format::Table, Format::Json] {
-            let text = outcome.answer(format).unwrap();
+            let text = answer::written(&outcome, format).unwrap();
             assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
         }
     }
@@ -411,12 +389,7 @@ note: another program had 3 % of the CPUs
         assert_eq!(outcome.exit_code(), 0);
         outcome.findings.was_interrupted = true;
         assert_eq!(outcome.exit_code(), OPEN);
-        assert!(
-            outcome
-                .to_table(80)
-                .unwrap()
-                .contains("note: it was ended early")
-        );
+        assert!(outcome.to_page(80).contains("note: it was ended early"));
     }
 
     #[test]

@@ -19,12 +19,12 @@ use swtch_plot::content::{Axis, Chart, Content, Dot, Lanes, Line, Mark, Measure,
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
+use super::context::{ExperimentContext, RecordingChoice};
 use super::evidence::LoadRuns;
 use super::findings::{Findings, FindingsTable};
-use super::measured::{RoundMedian, SAME, STOPPED, cannot};
+use super::load_experiment::{LoadExperiment, PlayResult, Rounds};
+use super::measured::{RoundMedian, SAME, STOPPED, cannot_be_tested};
 use super::parameters::{ParameterValue, Parameters};
-use super::room::{ExperimentContext, RecordingChoice};
-use super::stage::{LoadExperiment, PlayResult, Rounds};
 use turns::Turns;
 
 mod priority;
@@ -34,11 +34,11 @@ mod turns;
 pub const FILE: &str = include_str!("../../../../lab/oversubscribe.toml");
 
 /// Most settings that are played: large machines leave some numbers of threads out.
-const MOST_SETTINGS: usize = 9;
+const MAX_SETTINGS: usize = 9;
 
-/// More than a switch costs, in ns: the price lists of this program say 0.3 µs to 1 µs for a switch
-/// without a working set, and these threads have none.
-const DEAREST_SWITCH_NS: f64 = 2_000.0;
+/// An upper bound on what a switch costs, in ns: the price lists of this program say 0.3 µs to 1 µs
+/// for a switch without a working set, and these threads have none.
+const MAX_SWITCH_NS: f64 = 2_000.0;
 
 /// A cost below this share of a run is negligible.
 const NEGLIGIBLE: f64 = 0.01;
@@ -89,33 +89,37 @@ struct EqualThreadsRuns {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
-    let mut stage = LoadExperiment::open("oversubscribe", FILE, parameters, room)?;
-    let cpus = stage.cpus()?;
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
+    let mut experiment = LoadExperiment::open("oversubscribe", FILE, parameters, context)?;
+    let cpus = experiment.cpus()?;
     let most = match usize::try_from(parameters.count("most"))? {
         0 => 2 * cpus + 1,
         most => most,
     };
     let settings = settings(cpus, most);
     let threads: Vec<ThreadCount> = settings.iter().copied().map(ThreadCount).collect();
-    let rounds = stage.rounds(&threads, parameters.count("rounds"), |stage, threads| {
-        // Turns are only read with one thread more than CPUs; the other numbers need the clock
-        // only.
-        let recording = match threads.0 == cpus + 1 {
-            true => RecordingChoice::Wanted,
-            false => RecordingChoice::Unwanted,
-        };
-        let act = stage.play("equal", &threads.parameter(), recording)?;
-        Ok(act.as_ref().map(EqualThreadsRun::of))
-    })?;
-    let heats = EqualThreadsRuns {
+    let rounds = experiment.rounds(
+        &threads,
+        parameters.count("rounds"),
+        |experiment, threads| {
+            // Turns are only read with one thread more than CPUs; the other numbers need the clock
+            // only.
+            let recording = match threads.0 == cpus + 1 {
+                true => RecordingChoice::Wanted,
+                false => RecordingChoice::Unwanted,
+            };
+            let result = experiment.play("equal", &threads.parameter(), recording)?;
+            Ok(result.as_ref().map(EqualThreadsRun::of))
+        },
+    )?;
+    let runs = EqualThreadsRuns {
         cpus,
         settings,
         rounds,
     };
-    let mut findings = heats.findings(&stage);
-    priority::add(&mut stage, ThreadCount(cpus + 1), &mut findings)?;
-    stage.close(&mut findings);
+    let mut findings = runs.findings(&experiment);
+    priority::add(&mut experiment, ThreadCount(cpus + 1), &mut findings)?;
+    experiment.close(&mut findings);
     Ok(findings)
 }
 
@@ -129,7 +133,7 @@ impl ThreadCount {
 /// CPUs and twice it.
 fn settings(cpus: usize, most: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=most).collect();
-    if all.len() > MOST_SETTINGS {
+    if all.len() > MAX_SETTINGS {
         let landmarks = [1, cpus / 2, cpus, cpus + 1, 3 * cpus / 2, 2 * cpus, most];
         all.retain(|threads| landmarks.contains(threads));
     }
@@ -137,24 +141,24 @@ fn settings(cpus: usize, most: usize) -> Vec<usize> {
 }
 
 impl EqualThreadsRun {
-    fn of(act: &PlayResult) -> Self {
-        let (members, evidence) = (&act.played.members, act.evidence.as_ref());
-        let took = members.iter().map(|member| ThreadTimes {
+    fn of(result: &PlayResult) -> Self {
+        let (members, evidence) = (&result.played.members, result.evidence.as_ref());
+        let threads = members.iter().map(|member| ThreadTimes {
             on_its_cpu: members.iter().filter(|one| one.cpu == member.cpu).count(),
-            time_ns: member.ended_ns.saturating_sub(act.played.started_ns) as f64,
+            time_ns: member.ended_ns.saturating_sub(result.played.started_ns) as f64,
             body_ns: member.ended_ns.saturating_sub(member.began_ns) as f64,
             cpu_ns: member.cpu_time.as_ns() as f64,
             switches: (member.voluntary + member.involuntary) as f64,
         });
         Self {
-            threads: took.collect(),
+            threads: threads.collect(),
             turns: evidence.map(|evidence| Turns::of(evidence, members)),
             timeline: evidence.map(|evidence| timeline(evidence, members)),
         }
     }
 
     fn times(&self) -> impl Iterator<Item = f64> {
-        self.threads.iter().map(|took| took.time_ns)
+        self.threads.iter().map(|thread| thread.time_ns)
     }
 
     fn mean(&self) -> f64 {
@@ -164,14 +168,17 @@ impl EqualThreadsRun {
     /// Mean time of the threads with a CPU of their own, or of those that share one; `None` without
     /// any.
     fn mean_of(&self, kind: CpuShare) -> Option<f64> {
-        let times: Vec<f64> = self.took(kind).map(|took| took.time_ns).collect();
+        let times: Vec<f64> = self
+            .threads_with(kind)
+            .map(|thread| thread.time_ns)
+            .collect();
         (!times.is_empty()).then(|| times.iter().sum::<f64>() / times.len() as f64)
     }
 
-    fn took(&self, kind: CpuShare) -> impl Iterator<Item = &ThreadTimes> {
+    fn threads_with(&self, kind: CpuShare) -> impl Iterator<Item = &ThreadTimes> {
         self.threads
             .iter()
-            .filter(move |took| (took.on_its_cpu == 1) == (kind == CpuShare::Own))
+            .filter(move |thread| (thread.on_its_cpu == 1) == (kind == CpuShare::Own))
     }
 }
 
@@ -184,7 +191,7 @@ enum CpuShare {
 
 impl EqualThreadsRuns {
     /// Index of a number of threads among the settings.
-    fn place(&self, threads: usize) -> Option<usize> {
+    fn setting_index(&self, threads: usize) -> Option<usize> {
         self.settings.iter().position(|one| *one == threads)
     }
 
@@ -195,36 +202,44 @@ impl EqualThreadsRuns {
         threads: usize,
         value: impl Fn(&EqualThreadsRun) -> Option<f64>,
     ) -> Option<RoundMedian> {
-        let pairs = self.rounds.pairs(self.place(threads)?, self.place(1)?);
+        let pairs = self
+            .rounds
+            .pairs(self.setting_index(threads)?, self.setting_index(1)?);
         let ratios: Vec<f64> = pairs
-            .filter_map(|(heat, one)| Some(value(heat)? / one.mean()))
+            .filter_map(|(run, one)| Some(value(run)? / one.mean()))
             .collect();
         RoundMedian::of(&ratios)
     }
 
-    fn findings(&self, stage: &LoadExperiment<'_>) -> Findings {
+    fn findings(&self, experiment: &LoadExperiment<'_>) -> Findings {
         let mut findings = Findings {
             tables: vec![self.table()],
-            pictures: vec![self.picture(stage)],
-            answers: vec![self.a1(), self.a2(), self.a3(), self.a4(stage), self.a5()],
+            pictures: vec![self.picture(experiment)],
+            answers: vec![
+                self.a1(),
+                self.a2(),
+                self.a3(),
+                self.a4(experiment),
+                self.a5(),
+            ],
             ..Findings::default()
         };
         if let Some(turns) = self.turns() {
             findings.tables.push(turns.table());
         }
-        findings.pictures.extend(self.timeline(stage));
+        findings.pictures.extend(self.timeline(experiment));
         findings
     }
 
     /// The turns of all rounds with one thread more than CPUs.
     fn turns(&self) -> Option<Turns> {
-        let heats = self.rounds.of(self.place(self.cpus + 1)?);
-        let turns = heats.filter_map(|heat| heat.turns.as_ref());
-        turns.cloned().reduce(Turns::and)
+        let runs = self.rounds.of(self.setting_index(self.cpus + 1)?);
+        let turns = runs.filter_map(|run| run.turns.as_ref());
+        turns.cloned().reduce(Turns::plus)
     }
 
     fn a1(&self) -> Answer {
-        let slowest = |heat: &EqualThreadsRun| heat.times().reduce(f64::max);
+        let slowest = |run: &EqualThreadsRun| run.times().reduce(f64::max);
         let upto = self.settings.iter().filter(|n| (2..=self.cpus).contains(n));
         let ratios: Vec<_> = upto
             .filter_map(|n| Some((n, self.over_one(*n, slowest)?)))
@@ -243,8 +258,8 @@ impl EqualThreadsRuns {
                 or_nothing(&words.join("; "))
             ),
             verdict: match (self.cpus, ratios.is_empty()) {
-                (1, _) => cannot("one CPU only may be used"),
-                (_, true) => cannot(STOPPED),
+                (1, _) => cannot_be_tested("one CPU only may be used"),
+                (_, true) => cannot_be_tested(STOPPED),
                 _ => all_of(verdicts),
             },
         }
@@ -252,8 +267,8 @@ impl EqualThreadsRuns {
 
     fn a2(&self) -> Answer {
         let more = self.cpus + 1;
-        let shared = self.over_one(more, |heat| heat.mean_of(CpuShare::Shared));
-        let own = self.over_one(more, |heat| heat.mean_of(CpuShare::Own));
+        let shared = self.over_one(more, |run| run.mean_of(CpuShare::Shared));
+        let own = self.over_one(more, |run| run.mean_of(CpuShare::Own));
         let mut verdicts: Vec<Verdict> = Vec::new();
         let mut words = Vec::new();
         if let Some(shared) = shared {
@@ -271,7 +286,7 @@ impl EqualThreadsRuns {
                 or_nothing(&words.join(", "))
             ),
             verdict: if shared.is_none() {
-                cannot(STOPPED)
+                cannot_be_tested(STOPPED)
             } else {
                 all_of(verdicts)
             },
@@ -280,22 +295,27 @@ impl EqualThreadsRuns {
 
     fn a3(&self) -> Answer {
         let twice = 2 * self.cpus;
-        let mean = |heat: &EqualThreadsRun| Some(heat.mean());
+        let mean = |run: &EqualThreadsRun| Some(run.mean());
         // A thread counts as taking twice the time from nine tenths of that on.
-        let late = |heat: &EqualThreadsRun, one: &EqualThreadsRun| {
+        let late = |run: &EqualThreadsRun, one: &EqualThreadsRun| {
             let late = 2.0 * (1.0 - SAME) * one.mean();
-            heat.times().filter(|time| *time >= late).count() as f64 / heat.threads.len() as f64
+            run.times().filter(|time| *time >= late).count() as f64 / run.threads.len() as f64
         };
         let last = self.over_one(twice, mean);
-        let shares = self.place(twice).zip(self.place(1)).and_then(|(at, one)| {
-            let pairs = self.rounds.pairs(at, one);
-            RoundMedian::of(&pairs.map(|(heat, one)| late(heat, one)).collect::<Vec<_>>())
-        });
+        let shares = self
+            .setting_index(twice)
+            .zip(self.setting_index(1))
+            .and_then(|(at, one)| {
+                let pairs = self.rounds.pairs(at, one);
+                RoundMedian::of(&pairs.map(|(run, one)| late(run, one)).collect::<Vec<_>>())
+            });
         let (Some(last), Some(shares)) = (last, shares) else {
             return Answer {
                 claim: "A3",
                 ours: "nothing".to_owned(),
-                verdict: cannot("it was stopped before, or --most is below twice the CPUs"),
+                verdict: cannot_be_tested(
+                    "it was stopped before, or --most is below twice the CPUs",
+                ),
             };
         };
         let beyond: Vec<usize> = self
@@ -305,7 +325,7 @@ impl EqualThreadsRuns {
             .filter(|n| (self.cpus..=twice).contains(n))
             .collect();
         let grows = beyond.windows(2).filter_map(|pair| {
-            let (before, after) = (self.place(pair[0])?, self.place(pair[1])?);
+            let (before, after) = (self.setting_index(pair[0])?, self.setting_index(pair[1])?);
             RoundMedian::of(&self.rounds.ratios(after, before, EqualThreadsRun::mean))
         });
         let grows: Vec<RoundMedian> = grows.collect();
@@ -331,21 +351,21 @@ impl EqualThreadsRuns {
         }
     }
 
-    fn a4(&self, stage: &LoadExperiment<'_>) -> Answer {
+    fn a4(&self, experiment: &LoadExperiment<'_>) -> Answer {
         let turns = self.turns();
         let shares: Vec<f64> = self
-            .place(self.cpus + 1)
+            .setting_index(self.cpus + 1)
             .into_iter()
             .flat_map(|place| self.rounds.of(place))
-            .filter_map(|heat| heat.turns.as_ref()?.share_of_first())
+            .filter_map(|run| run.turns.as_ref()?.share_of_first())
             .collect();
-        let (ours, verdict) = match (turns, RoundMedian::of(&shares), stage.why_unrecorded()) {
+        let (ours, verdict) = match (turns, RoundMedian::of(&shares), experiment.why_unrecorded()) {
             (_, _, Some(why)) => (
                 "without a recording nobody can say why they left".to_owned(),
-                cannot(format!("nothing was recorded: {why}")),
+                cannot_be_tested(format!("nothing was recorded: {why}")),
             ),
             (Some(turns), Some(share), None) => turns.answer(&share),
-            _ => ("nothing".to_owned(), cannot(STOPPED)),
+            _ => ("nothing".to_owned(), cannot_be_tested(STOPPED)),
         };
         Answer {
             claim: "A4",
@@ -360,20 +380,20 @@ impl EqualThreadsRuns {
             .iter()
             .enumerate()
             .flat_map(|(place, _)| self.rounds.of(place))
-            .flat_map(|heat| heat.took(CpuShare::Own))
+            .flat_map(|run| run.threads_with(CpuShare::Own))
             .collect();
         let of = |value: &dyn Fn(&ThreadTimes) -> f64| {
-            let values: Vec<f64> = own.iter().map(|took| value(took)).collect();
+            let values: Vec<f64> = own.iter().map(|thread| value(thread)).collect();
             RoundMedian::of(&values)
         };
-        let rate = of(&|took| took.switches / took.body_ns * 1e9);
-        let cost = of(&|took| took.switches * DEAREST_SWITCH_NS / took.body_ns);
-        let off = of(&|took| (1.0 - took.cpu_ns / took.body_ns).max(0.0));
+        let rate = of(&|thread| thread.switches / thread.body_ns * 1e9);
+        let cost = of(&|thread| thread.switches * MAX_SWITCH_NS / thread.body_ns);
+        let off = of(&|thread| (1.0 - thread.cpu_ns / thread.body_ns).max(0.0));
         let (Some(rate), Some(cost), Some(off)) = (rate, cost, off) else {
             return Answer {
                 claim: "A5",
                 ours: "nothing".to_owned(),
-                verdict: cannot(STOPPED),
+                verdict: cannot_be_tested(STOPPED),
             };
         };
         let some = rate.is_within(f64::MIN_POSITIVE, f64::INFINITY);
@@ -383,7 +403,7 @@ impl EqualThreadsRuns {
                 "a thread with a CPU of its own is switched {}; at {} each that is {} of its run; off the \
                  CPU, with all that others did then, it is {} of the time ({} runs)",
                 rate.rate(),
-                Nanos::from_rounded(DEAREST_SWITCH_NS),
+                Nanos::from_rounded(MAX_SWITCH_NS),
                 cost.percent(),
                 off.percent(),
                 rate.rounds,
@@ -398,18 +418,18 @@ impl EqualThreadsRuns {
             let mean = RoundMedian::of(&self.rounds.values(place, EqualThreadsRun::mean));
             let Some(mean) = mean else { continue };
             let of = |kind| {
-                let means = self.rounds.of(place).filter_map(|heat| heat.mean_of(kind));
+                let means = self.rounds.of(place).filter_map(|run| run.mean_of(kind));
                 RoundMedian::of(&means.collect::<Vec<_>>()).map_or(Cell::Missing, |mean| {
                     Cell::Time(Nanos::from_rounded(mean.point))
                 })
             };
-            let switches = |heat: &EqualThreadsRun| {
-                let all: f64 = heat.threads.iter().map(|took| took.switches).sum();
-                all / heat.threads.len() as f64
+            let switches = |run: &EqualThreadsRun| {
+                let all: f64 = run.threads.iter().map(|thread| thread.switches).sum();
+                all / run.threads.len() as f64
             };
             let switches = RoundMedian::of(&self.rounds.values(place, switches));
             let end = |end: Option<f64>| Cell::time(end.map(Nanos::from_rounded));
-            let over_one = self.over_one(*threads, |heat| Some(heat.mean()));
+            let over_one = self.over_one(*threads, |run| Some(run.mean()));
             sheet.rows.push(vec![
                 Cell::Count(*threads as u64),
                 Cell::Time(Nanos::from_rounded(mean.point)),
@@ -433,9 +453,9 @@ impl EqualThreadsRuns {
         }
     }
 
-    fn picture(&self, stage: &LoadExperiment<'_>) -> Picture {
+    fn picture(&self, experiment: &LoadExperiment<'_>) -> Picture {
         let one = self
-            .place(1)
+            .setting_index(1)
             .map(|place| self.rounds.values(place, EqualThreadsRun::mean));
         let one = one
             .and_then(|values| RoundMedian::of(&values))
@@ -455,11 +475,9 @@ impl EqualThreadsRuns {
                 .rounds
                 .of(place)
                 .next()
-                .map_or(0, |heat| heat.threads.len());
+                .map_or(0, |run| run.threads.len());
             (0..count).filter_map(move |index| {
-                let times = self
-                    .rounds
-                    .values(place, |heat| heat.threads[index].time_ns);
+                let times = self.rounds.values(place, |run| run.threads[index].time_ns);
                 Some(dot(threads, RoundMedian::of(&times)?.point, None))
             })
         });
@@ -479,7 +497,7 @@ impl EqualThreadsRuns {
         Picture {
             name: "oversubscribe".to_owned(),
             title: "Time of N equal busy threads, dealt to the CPUs round robin".to_owned(),
-            subtitle: stage.subtitle(),
+            subtitle: experiment.subtitle(),
             explanation: "a point: median of the rounds; bars: 95 % interval of the median"
                 .to_owned(),
             notes: Vec::new(),
@@ -504,13 +522,13 @@ impl EqualThreadsRuns {
     }
 
     /// The last round with one thread more than CPUs, over time.
-    fn timeline(&self, stage: &LoadExperiment<'_>) -> Option<Picture> {
-        let heat = self.rounds.of(self.place(self.cpus + 1)?).last()?;
-        let lanes = heat.timeline.clone()?;
+    fn timeline(&self, experiment: &LoadExperiment<'_>) -> Option<Picture> {
+        let run = self.rounds.of(self.setting_index(self.cpus + 1)?).last()?;
+        let lanes = run.timeline.clone()?;
         Some(Picture {
             name: "oversubscribe-timeline".to_owned(),
             title: format!("{} threads on {} CPUs, over time", self.cpus + 1, self.cpus),
-            subtitle: stage.subtitle(),
+            subtitle: experiment.subtitle(),
             explanation: "from its begin to its end, as the recorder saw it in the last round"
                 .to_owned(),
             notes: Vec::new(),
@@ -573,7 +591,7 @@ mod tests {
     }
 
     /// A run of threads, each given as the number of threads on its CPU and its time in ns.
-    fn heat(threads: &[(usize, f64)]) -> EqualThreadsRun {
+    fn run(threads: &[(usize, f64)]) -> EqualThreadsRun {
         let took = |(on_its_cpu, time_ns): &(usize, f64)| ThreadTimes {
             on_its_cpu: *on_its_cpu,
             time_ns: *time_ns,
@@ -588,10 +606,10 @@ mod tests {
         }
     }
 
-    fn heats(third: f64) -> EqualThreadsRuns {
-        let rounds = |heat: &dyn Fn() -> EqualThreadsRun| (0..6).map(|_| Some(heat())).collect();
-        let one = || heat(&[(1, 100.0)]);
-        let three = || heat(&[(2, 200.0), (1, third), (2, 202.0)]);
+    fn runs(third: f64) -> EqualThreadsRuns {
+        let rounds = |run: &dyn Fn() -> EqualThreadsRun| (0..6).map(|_| Some(run())).collect();
+        let one = || run(&[(1, 100.0)]);
+        let three = || run(&[(2, 200.0), (1, third), (2, 202.0)]);
         EqualThreadsRuns {
             cpus: 2,
             settings: vec![1, 3],
@@ -601,9 +619,9 @@ mod tests {
 
     #[test]
     fn those_that_share_take_twice_and_the_others_do_not() {
-        assert_eq!(heats(101.0).a2().verdict, Verdict::Holds);
-        assert_eq!(heats(150.0).a2().verdict, Verdict::DoesNotHold);
-        let ours = heats(101.0).a2().ours;
+        assert_eq!(runs(101.0).a2().verdict, Verdict::Holds);
+        assert_eq!(runs(150.0).a2().verdict, Verdict::DoesNotHold);
+        let ours = runs(101.0).a2().ours;
         assert!(
             ours.contains("those that share take 2.01 (2.01 … 2.01) times"),
             "{ours}"
@@ -613,11 +631,11 @@ mod tests {
     #[test]
     fn what_was_not_played_is_not_judged() {
         assert!(matches!(
-            heats(101.0).a1().verdict,
+            runs(101.0).a1().verdict,
             Verdict::CannotBeTested(_)
         ));
         assert!(matches!(
-            heats(101.0).a3().verdict,
+            runs(101.0).a3().verdict,
             Verdict::CannotBeTested(_)
         ));
     }

@@ -27,11 +27,12 @@ use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, Verdict, all_of};
+use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::ExperimentContext;
 use super::timed::{
-    self, Timed, WHISKERS, cells, gap, is_larger, is_within, percent, ratio, subtitle, time, times,
+    self, Timed, WHISKERS, cells, is_larger, is_within, percent, ratio, scaled, subtitle, time,
+    unpaired_difference,
 };
 use crate::cost::menu::{Arm, ArmGroup, Role, Section, steady_policy};
 use crate::cost::series::{ArmOperation, Blocks};
@@ -44,13 +45,13 @@ const SPACES: &str = "address spaces";
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
     let cpu = home()?;
     let trees = timed::trees(parameters)?;
     let apart = apart(cpu)?;
     let groups = vec![tokens(trees, cpu, apart.as_ref().ok()), spaces(trees, cpu)?];
-    let budget = Duration::from_secs(if room.is_quick { 10 } else { 34 });
-    let timed = Timed::side_by_side(groups, budget, room)?;
+    let budget = Duration::from_secs(if context.is_quick { 10 } else { 34 });
+    let timed = Timed::side_by_side(groups, budget, context)?;
     let mut findings = timed.findings();
     findings.notes.extend(
         apart
@@ -262,7 +263,10 @@ impl Tokens<'_> {
     /// same work without.
     fn coroutine_row(&self) -> Option<Vec<Cell>> {
         let arm = self.coroutine()?;
-        let [whole, own] = [1, 2].map(|act| ArmOperation { arm, act });
+        let [whole, own] = [1, 2].map(|timed_operation| ArmOperation {
+            arm,
+            timed_operation,
+        });
         let mut all = vec![
             Cell::text("coroutine"),
             Cell::Missing,
@@ -394,7 +398,7 @@ impl Tokens<'_> {
             },
             Ok(rate) => {
                 let [most, least] =
-                    [rate.independent, rate.chained].map(|rate| times(&switch, rate));
+                    [rate.independent, rate.chained].map(|rate| scaled(&switch, rate));
                 Answer {
                     claim: "B5",
                     ours: format!(
@@ -416,7 +420,10 @@ impl Tokens<'_> {
         /// "Far": by an order of magnitude.
         const FAR: f64 = 10.0;
         let arm = self.coroutine()?;
-        let in_situ = ArmOperation { arm, act: 1 };
+        let in_situ = ArmOperation {
+            arm,
+            timed_operation: 1,
+        };
         let thread = ArmOperation::of(self.switch(Primitive::FutexShared)?);
         let times = self.0.contrast(in_situ, thread)?.ratio;
         Some(Answer {
@@ -493,9 +500,9 @@ fn identifiers_spare_flushes(blocks: &Blocks<'_>) -> Option<Answer> {
     let kept = blocks.difference(few_threads, few)?;
     let lost = blocks.difference(many_threads, many)?;
     let closer = blocks.contrast(few_threads, few)?.ratio;
-    let has_identifiers = timed::fact_words("pcid").is_some_and(|value| value == "yes");
+    let has_identifiers = timed::fact_value("pcid").is_some_and(|value| value == "yes");
     let verdict = match has_identifiers {
-        true => is_within(&gap(&lost, &kept), 0.0..f64::INFINITY),
+        true => is_within(&unpaired_difference(&lost, &kept), 0.0..f64::INFINITY),
         false => Verdict::CannotBeTested(
             "this CPU shows no identifiers of address spaces (pcid)".to_owned(),
         ),

@@ -1,24 +1,25 @@
 //! `primitives`: what each synchronization primitive costs when it is uncontended.
 //!
-//! All are measured side by side in one group with the empty system call. Some never enter the
-//! kernel, and that is most of the difference.
+//! The prices are measured as those of `swtch cost`, side by side with the empty system call. Some
+//! primitives never enter the kernel, and that is most of the difference.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use swtch_bench::cost::{ArmSpec, Uncontended};
-use swtch_core::cost::{Contrast, Estimate};
+use swtch_bench::cost::Uncontended;
+use swtch_core::cost::Price;
 use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::Answer;
+use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
-use super::room::ExperimentContext;
-use super::timed::{self, Timed, WHISKERS, cells, is_within, ratio, subtitle, time};
-use crate::cost::menu::{Arm, ArmGroup, Role, Section};
-use crate::cost::series::{ArmOperation, Blocks};
+use super::timed::{
+    self, GroupPrices, Timed, WHISKERS, cells, is_within, net_cost, ratio, subtitle, time,
+};
+use crate::cost::menu::{ArmGroup, uncontended, uncontended_name};
 
 const GROUP: &str = "primitives";
 
@@ -27,104 +28,91 @@ const GROUP: &str = "primitives";
 /// # Errors
 ///
 /// A parameter makes no sense, or no process can be started.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
-    let trees = timed::trees(parameters)?;
-    let budget = Duration::from_secs(if room.is_quick { 6 } else { 18 });
-    let timed = Timed::side_by_side(vec![group(trees)], budget, room)?;
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
+    let mut group = ArmGroup {
+        name: GROUP.to_owned(),
+        trees: timed::trees(parameters)?,
+        ..uncontended()
+    };
+    timed::add_twin(&mut group);
+    let budget = Duration::from_secs(if context.is_quick { 6 } else { 18 });
+    let timed = Timed::side_by_side(vec![group], budget, context)?;
     let mut findings = timed.findings();
-    if let Some(measured) = timed.group(GROUP) {
-        let blocks = Blocks::of(measured);
-        let rows = rows(&blocks);
+    if let Some(prices) = timed.prices(GROUP) {
+        let rows = rows(&prices);
         findings.tables.push(table(&rows));
         findings.pictures.push(picture(&rows));
         findings.sentences.extend(sentence(&rows));
-        findings.answers.extend(answer(&blocks));
+        findings.answers.extend(answer(&prices));
     }
     Ok(findings)
 }
 
-fn group(trees: usize) -> ArmGroup {
-    let mut group = ArmGroup::new(GROUP, Section::Yardstick);
-    (group.trees, group.rounds) = (trees, 10);
-    for what in Uncontended::ALL {
-        group.add(Arm {
-            spec: ArmSpec::Uncontended { what: *what },
-            kind: names(*what).0.to_owned(),
-            role: Role::Price,
-        });
-    }
-    group.add(Arm::reference());
-    timed::add_twin(&mut group);
-    group
-}
-
-/// Name of a primitive, and the calls of one use.
-const fn names(what: Uncontended) -> (&'static str, &'static str) {
+/// The calls of one use, and how many system calls they make when the primitive is uncontended.
+const fn calls_of(what: Uncontended) -> (&'static str, u64) {
     match what {
-        Uncontended::SpinLock => ("spin lock", "atomic exchange, store"),
-        Uncontended::FutexLock => ("futex word lock", "two atomic exchanges"),
-        Uncontended::PthreadMutex => ("pthread mutex", "pthread_mutex_lock, _unlock"),
-        Uncontended::StdMutex => ("Rust mutex", "std::sync::Mutex: lock, drop"),
-        Uncontended::ReadLock => ("read lock", "pthread_rwlock_rdlock, _unlock"),
-        Uncontended::WriteLock => ("write lock", "pthread_rwlock_wrlock, _unlock"),
-        Uncontended::CondvarSignal => ("condvar signal", "pthread_cond_signal"),
-        Uncontended::PosixSemaphore => ("POSIX semaphore", "sem_post, sem_wait"),
-        Uncontended::SysvSemaphore => ("System V semaphore", "semop, semop"),
-        Uncontended::Eventfd => ("eventfd", "write, read"),
-        Uncontended::FutexWake => ("futex wake", "futex"),
-        _ => ("pipe", "write, read"),
+        Uncontended::SpinLock => ("atomic exchange, store", 0),
+        Uncontended::FutexLock => ("two atomic exchanges", 0),
+        Uncontended::PthreadMutex => ("pthread_mutex_lock, _unlock", 0),
+        Uncontended::StdMutex => ("std::sync::Mutex: lock, drop", 0),
+        Uncontended::ReadLock => ("pthread_rwlock_rdlock, _unlock", 0),
+        Uncontended::WriteLock => ("pthread_rwlock_wrlock, _unlock", 0),
+        Uncontended::CondvarSignal => ("pthread_cond_signal", 0),
+        Uncontended::PosixSemaphore => ("sem_post, sem_wait", 0),
+        Uncontended::SysvSemaphore => ("semop, semop", 2),
+        Uncontended::Eventfd => ("write, read", 2),
+        Uncontended::FutexWake => ("futex", 1),
+        _ => ("write, read", 2),
     }
 }
 
-/// System calls of one use when it is uncontended.
-const fn system_calls(what: Uncontended) -> u64 {
-    match what {
-        Uncontended::SysvSemaphore | Uncontended::Eventfd | Uncontended::Pipe => 2,
-        Uncontended::FutexWake => 1,
-        _ => 0,
-    }
-}
-
-struct PrimitiveRow {
-    name: &'static str,
-    calls: &'static str,
+/// A price with its name and calls.
+struct PrimitiveRow<'a> {
+    name: &'a str,
+    calls: &'a str,
     system_calls: u64,
-    cost: Estimate,
-    /// Cost as a multiple of an empty system call.
-    relative: Option<Contrast>,
+    price: &'a Price,
+    /// Cost as a multiple of an empty system call; `None` for that call itself.
+    in_system_calls: Option<f64>,
 }
 
-/// A row for each primitive, the cheapest first.
-fn rows(blocks: &Blocks<'_>) -> Vec<PrimitiveRow> {
-    let reference = blocks.group().reference().map(ArmOperation::of);
-    let relative = |arm| blocks.contrast(reference?, ArmOperation::of(arm));
-    let uses = Uncontended::ALL
-        .iter()
-        .enumerate()
-        .filter_map(|(arm, what)| {
-            Some(PrimitiveRow {
-                name: names(*what).0,
-                calls: names(*what).1,
-                system_calls: system_calls(*what),
-                cost: blocks.estimate(ArmOperation::of(arm))?,
-                relative: relative(arm),
-            })
-        });
-    let mut rows: Vec<PrimitiveRow> = uses.collect();
-    rows.extend(reference.and_then(|act| {
-        Some(PrimitiveRow {
-            name: "empty system call",
-            calls: "getppid",
-            system_calls: 1,
-            cost: blocks.estimate(act)?,
-            relative: None,
-        })
-    }));
-    rows.sort_by(|one, other| one.cost.point.total_cmp(&other.cost.point));
+/// A row for each price, the cheapest first.
+fn rows<'a>(prices: &'a GroupPrices<'_>) -> Vec<PrimitiveRow<'a>> {
+    let row = |price: &'a Price| {
+        let name_of = |what: &&Uncontended| uncontended_name(**what) == price.kind;
+        match Uncontended::ALL.iter().find(name_of) {
+            Some(what) => {
+                let (calls, system_calls) = calls_of(*what);
+                PrimitiveRow {
+                    name: &price.kind,
+                    calls,
+                    system_calls,
+                    price,
+                    in_system_calls: price.system_calls,
+                }
+            }
+            None => PrimitiveRow {
+                name: SYSTEM_CALL,
+                calls: "getppid",
+                system_calls: 1,
+                price,
+                in_system_calls: None,
+            },
+        }
+    };
+    let mut rows: Vec<PrimitiveRow<'_>> = prices.rows.iter().map(row).collect();
+    rows.sort_by(|one, other| {
+        net_cost(one.price)
+            .point
+            .total_cmp(&net_cost(other.price).point)
+    });
     rows
 }
 
-fn table(rows: &[PrimitiveRow]) -> FindingsTable {
+/// Name of the one row that is no primitive.
+const SYSTEM_CALL: &str = "empty system call";
+
+fn table(rows: &[PrimitiveRow<'_>]) -> FindingsTable {
     let mut sheet = Sheet::new(
         GROUP,
         &[
@@ -139,15 +127,14 @@ fn table(rows: &[PrimitiveRow]) -> FindingsTable {
         ],
     );
     sheet.not_in_tables = &["cost_low_ns", "cost_high_ns"];
-    let cells_of = |row: &PrimitiveRow| {
+    let cells_of = |row: &PrimitiveRow<'_>| {
         let mut all = vec![
             Cell::text(row.name),
             Cell::text(row.calls),
             Cell::Count(row.system_calls),
         ];
-        all.extend(cells(Some(&row.cost)));
-        let relative = row.relative.map(|relative| relative.ratio.point);
-        all.push(relative.map_or(Cell::Missing, Cell::Ratio));
+        all.extend(cells(Some(net_cost(row.price))));
+        all.push(row.in_system_calls.map_or(Cell::Missing, Cell::Ratio));
         all
     };
     sheet.rows = rows.iter().map(cells_of).collect();
@@ -157,63 +144,64 @@ fn table(rows: &[PrimitiveRow]) -> FindingsTable {
     }
 }
 
-fn sentence(rows: &[PrimitiveRow]) -> Option<String> {
-    let named = |name| rows.iter().find(|row| row.name == name);
-    let (mutex, call) = (named("pthread mutex")?, named("empty system call")?);
+fn sentence(rows: &[PrimitiveRow<'_>]) -> Option<String> {
+    let cost_of = |name| {
+        let row = rows.iter().find(|row| row.name == name)?;
+        Some(time(net_cost(row.price)))
+    };
     let last = rows.last()?;
     Some(format!(
         "A mutex that nobody else wants costs {}, an empty system call {}, the dearest ({}) {}.",
-        time(&mutex.cost),
-        time(&call.cost),
+        cost_of(uncontended_name(Uncontended::PthreadMutex))?,
+        cost_of(SYSTEM_CALL)?,
         last.name,
-        time(&last.cost)
+        time(net_cost(last.price))
     ))
 }
 
 /// The least ratio that counts as an order of magnitude.
 const TENFOLD: f64 = 10.0;
 
-/// E2: uncontended primitives differ by an order of magnitude. Only primitives that block a task
-/// when they are taken are compared: the article's own, and newer ones. Spin locks, signals that
-/// wake nobody and bare system calls are left out.
-fn answer(blocks: &Blocks<'_>) -> Option<Answer> {
-    let blocking = [
-        Uncontended::FutexLock,
-        Uncontended::PthreadMutex,
-        Uncontended::StdMutex,
-        Uncontended::ReadLock,
-        Uncontended::WriteLock,
-        Uncontended::PosixSemaphore,
-        Uncontended::SysvSemaphore,
-        Uncontended::Eventfd,
-        Uncontended::Pipe,
-    ];
-    let arm = |what: Uncontended| Uncontended::ALL.iter().position(|one| *one == what);
-    let cost =
-        |what: &Uncontended| Some((*what, blocks.estimate(ArmOperation::of(arm(*what)?))?.point));
-    let mut costs: Vec<(Uncontended, f64)> = blocking.iter().filter_map(cost).collect();
-    costs.sort_by(|one, other| one.1.total_cmp(&other.1));
-    let ((fastest, _), (slowest, _)) = (*costs.first()?, *costs.last()?);
-    let over =
-        |one, other| blocks.contrast(ArmOperation::of(arm(one)?), ArmOperation::of(arm(other)?));
-    let all = over(fastest, slowest)?.ratio;
-    let of_article = over(Uncontended::PthreadMutex, Uncontended::SysvSemaphore)?.ratio;
+/// The primitives that E2 compares: those that can block a task that takes them, the article's own
+/// and newer ones. Spin locks, signals that wake nobody and bare system calls are left out.
+const BLOCKING: [Uncontended; 9] = [
+    Uncontended::FutexLock,
+    Uncontended::PthreadMutex,
+    Uncontended::StdMutex,
+    Uncontended::ReadLock,
+    Uncontended::WriteLock,
+    Uncontended::PosixSemaphore,
+    Uncontended::SysvSemaphore,
+    Uncontended::Eventfd,
+    Uncontended::Pipe,
+];
+
+/// E2: uncontended primitives differ by an order of magnitude.
+fn answer(prices: &GroupPrices<'_>) -> Option<Answer> {
+    let mut blocking: Vec<&Price> = BLOCKING
+        .iter()
+        .filter_map(|what| prices.find(uncontended_name(*what)))
+        .collect();
+    blocking.sort_by(|one, other| net_cost(one).point.total_cmp(&net_cost(other).point));
+    let (fastest, slowest) = (&blocking.first()?.kind, &blocking.last()?.kind);
+    let all = prices.contrast(fastest, slowest)?.ratio;
+    let [mutex, semaphore] =
+        [Uncontended::PthreadMutex, Uncontended::SysvSemaphore].map(uncontended_name);
+    let of_article = prices.contrast(mutex, semaphore)?.ratio;
     Some(Answer {
         claim: "E2",
         ours: format!(
-            "the slowest ({}) takes {} times as long as the fastest ({}); a System V semaphore {} times as \
-             long as a mutex",
-            names(slowest).0,
+            "the slowest ({slowest}) takes {} times as long as the fastest ({fastest}); a System V semaphore {} \
+             times as long as a mutex",
             ratio(&all),
-            names(fastest).0,
             ratio(&of_article)
         ),
         verdict: is_within(&all, TENFOLD..f64::INFINITY),
     })
 }
 
-fn picture(rows: &[PrimitiveRow]) -> Picture {
-    let dot = |row: &PrimitiveRow| NamedDot {
+fn picture(rows: &[PrimitiveRow<'_>]) -> Picture {
+    let dot = |row: &PrimitiveRow<'_>| NamedDot {
         label: row.name.to_owned(),
         series: Some(
             match row.system_calls {
@@ -222,8 +210,8 @@ fn picture(rows: &[PrimitiveRow]) -> Picture {
             }
             .to_owned(),
         ),
-        value: row.cost.point,
-        interval: Some((row.cost.low, row.cost.high)),
+        value: net_cost(row.price).point,
+        interval: Some((net_cost(row.price).low, net_cost(row.price).high)),
     };
     Picture {
         name: GROUP.to_owned(),

@@ -19,11 +19,11 @@ use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale,
 use swtch_report::report::{Cell, Sheet};
 
 use super::claim::{Answer, all_of};
+use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
-use super::measured::{RoundMedian, STOPPED, cannot};
+use super::load_experiment::LoadExperiment;
+use super::measured::{RoundMedian, STOPPED, cannot_be_tested};
 use super::parameters::{ParameterValue, Parameters};
-use super::room::{ExperimentContext, RecordingChoice};
-use super::stage::LoadExperiment;
 use stated::KernelQuanta;
 use turns::{Hog, HogTurns};
 
@@ -73,7 +73,7 @@ struct QuantumResults {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
     let slices = parameters
         .times("slices")
         .into_iter()
@@ -83,29 +83,31 @@ pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Find
         .into_iter()
         .chain(slices)
         .collect();
-    let mut stage = LoadExperiment::open("quantum", FILE, parameters, room)?;
-    let rounds = stage.rounds(&sharings, 1, |stage, sharing| {
-        let act = match sharing {
-            CpuSharing::Variant(variant) => stage.play(variant, &[], RecordingChoice::Wanted)?,
+    let mut experiment = LoadExperiment::open("quantum", FILE, parameters, context)?;
+    let rounds = experiment.rounds(&sharings, 1, |experiment, sharing| {
+        let result = match sharing {
+            CpuSharing::Variant(variant) => {
+                experiment.play(variant, &[], RecordingChoice::Wanted)?
+            }
             CpuSharing::Slice(slice) => {
                 let slice = [("slice", ParameterValue::Time(*slice))];
-                stage.play("slice", &slice, RecordingChoice::Wanted)?
+                experiment.play("slice", &slice, RecordingChoice::Wanted)?
             }
         };
-        Ok(act.map(|act| HogTurns::of(&act)))
+        Ok(result.map(|result| HogTurns::of(&result)))
     })?;
-    let all = sharings.iter().enumerate().filter_map(|(place, sharing)| {
+    let all = sharings.iter().enumerate().filter_map(|(index, sharing)| {
         Some(SharingResult {
             sharing: *sharing,
-            turns: rounds.of(place).next()?.clone(),
+            turns: rounds.of(index).next()?.clone(),
         })
     });
     let plays = QuantumResults {
         all: all.collect(),
         stated: KernelQuanta::read(),
     };
-    let mut findings = plays.findings(&stage);
-    stage.close(&mut findings);
+    let mut findings = plays.findings(&experiment);
+    experiment.close(&mut findings);
     Ok(findings)
 }
 
@@ -119,19 +121,19 @@ impl fmt::Display for CpuSharing {
 }
 
 impl QuantumResults {
-    fn findings(&self, stage: &LoadExperiment<'_>) -> Findings {
-        let subtitle = stage.subtitle();
+    fn findings(&self, experiment: &LoadExperiment<'_>) -> Findings {
+        let subtitle = experiment.subtitle();
         let mut findings = Findings {
             tables: vec![self.table()],
             answers: vec![self.a6()],
             sentences: self.sentences(),
             ..Findings::default()
         };
-        match stage.why_unrecorded() {
+        match experiment.why_unrecorded() {
             None => findings.pictures.extend([
                 self.distributions(&subtitle, SLICES),
                 self.distributions(&subtitle, CLASSES),
-                self.asked_and_got(&subtitle),
+                self.turn_by_slice(&subtitle),
             ]),
             Some(_) => findings.notes.push(
                 "without a recording a turn is a mean: CPU time over the switches that the kernel counted"
@@ -187,7 +189,7 @@ impl QuantumResults {
                 words.join(", ")
             ),
             verdict: match steps.is_empty() {
-                true => cannot(STOPPED),
+                true => cannot_be_tested(STOPPED),
                 false => all_of(verdicts),
             },
         }
@@ -224,7 +226,7 @@ impl QuantumResults {
         }
     }
 
-    fn distributions(&self, subtitle: &str, which: ShownRuns) -> Picture {
+    fn distributions(&self, subtitle: &str, which: Distributions) -> Picture {
         let chosen = self
             .all
             .iter()
@@ -258,7 +260,7 @@ impl QuantumResults {
         }
     }
 
-    fn asked_and_got(&self, subtitle: &str) -> Picture {
+    fn turn_by_slice(&self, subtitle: &str) -> Picture {
         let slices = self.slices();
         let measured = slices.iter().filter_map(|(slice, turns)| {
             let median = turns.median()?;
@@ -309,19 +311,19 @@ impl QuantumResults {
 }
 
 /// Which distributions a picture shows.
-struct ShownRuns {
+struct Distributions {
     name: &'static str,
     title: &'static str,
     is_shown: fn(&CpuSharing) -> bool,
 }
 
-const SLICES: ShownRuns = ShownRuns {
+const SLICES: Distributions = Distributions {
     name: "quantum-slices",
     title: "Turns of two equal tasks, by the slice asked for",
     is_shown: |sharing| matches!(sharing, CpuSharing::Slice(_)),
 };
 
-const CLASSES: ShownRuns = ShownRuns {
+const CLASSES: Distributions = Distributions {
     name: "quantum-classes",
     title: "Turns of two tasks, by nice value and policy",
     is_shown: |sharing| match sharing {

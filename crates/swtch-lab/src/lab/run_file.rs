@@ -4,13 +4,13 @@
 use anyhow::{Context as _, Result, bail};
 
 use super::command::RunWords;
+use super::context::{ExperimentContext, RecordingChoice};
 use super::evidence::LoadRuns;
 use super::file::{LoadFile, Variant};
 use super::findings::{Findings, FindingsTable};
 use super::outcome::check_files;
 use super::outcome_with;
 use super::parameters::Parameters;
-use super::room::{ExperimentContext, RecordingChoice};
 
 mod members;
 mod timeline;
@@ -31,9 +31,9 @@ pub fn run(words: &RunWords) -> Result<u8> {
     let parameters = Parameters::chosen(&file.head.parameters, words.words.quick, &given)?;
     let chosen = chosen(&file, words.variant.as_deref())?;
     check_files(&words.words)?;
-    let mut room = ExperimentContext::open(words.words.quick, words.words.recording())?;
-    let play = |room: &mut ExperimentContext| play(&file, &chosen, &parameters, room);
-    outcome_with("run", file.head.clone(), &parameters, &mut room, play)?.write(&words.words)
+    let mut context = ExperimentContext::open(words.words.quick, words.words.recording())?;
+    let play = |context: &mut ExperimentContext| play(&file, &chosen, &parameters, context);
+    outcome_with("run", file.head.clone(), &parameters, &mut context, play)?.write(&words.words)
 }
 
 /// Plays the variants one after the other. When told to stop, it keeps what is done.
@@ -41,18 +41,18 @@ fn play(
     file: &LoadFile,
     variants: &[&Variant],
     parameters: &Parameters,
-    room: &ExperimentContext,
+    context: &ExperimentContext,
 ) -> Result<Findings> {
     // All are read before the first is played: a mistake in the last must not waste the others.
     let loads = variants
         .iter()
-        .map(|variant| file.load(&variant.name, parameters, &room.calibration));
+        .map(|variant| file.load(&variant.name, parameters, &context.calibration));
     let loads: Vec<_> = loads.collect::<Result<_>>()?;
     let (mut members, mut sums) = (Members::default(), Variants::default());
     let mut findings = Findings::default();
     for (variant, load) in variants.iter().zip(&loads) {
-        room.progress(format!("playing {}", variant.name).trim_end());
-        let Some(play) = room.play(load, RecordingChoice::Wanted)? else {
+        context.progress(format!("playing {}", variant.name).trim_end());
+        let Some(play) = context.play(load, RecordingChoice::Wanted)? else {
             findings.was_interrupted = true;
             break;
         };

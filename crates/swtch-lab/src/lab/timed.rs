@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! groups ─▶ measure: trees of blocks ─▶ Timed ─▶ Blocks of a group ─▶ estimates, contrasts
+//!                                         │    └▶ GroupPrices: its rows of a price list
 //!                                         └▶ notes: what disturbed it, what is not here
 //!
 //!  band of a claim        ├───────────┤
@@ -19,15 +20,18 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use swtch_bench::cost::home;
-use swtch_core::cost::{self, Contrast, Estimate, LEAST_TREES, Reason, differs};
+use swtch_core::cost::{
+    self, Contrast, Estimate, LEAST_TREES, NamedContrast, Price, Reason, differs,
+};
 use swtch_output::text;
 use swtch_plot::content::Dot;
 use swtch_report::report::Cell;
 
 use super::claim::Verdict;
+use super::context::ExperimentContext;
 use super::findings::Findings;
 use super::parameters::Parameters;
-use super::room::ExperimentContext;
+use crate::cost::list;
 use crate::cost::measure::{MeasuredGroup, Measurements, measure};
 use crate::cost::menu::{ArmGroup, Menu, Role};
 use crate::cost::noise::noise;
@@ -51,12 +55,12 @@ impl Timed {
     pub fn side_by_side(
         groups: Vec<ArmGroup>,
         budget: Duration,
-        room: &ExperimentContext,
+        context: &ExperimentContext,
     ) -> Result<Self> {
         let menu = Menu::of_groups(groups, home()?)?;
         Ok(Self {
-            measurements: measure(&menu, budget, &room.stop, is_whole)?,
-            was_interrupted: room.must_stop(),
+            measurements: measure(&menu, budget, &context.stop, has_enough_trees)?,
+            was_interrupted: context.must_stop(),
         })
     }
 
@@ -64,6 +68,11 @@ impl Timed {
     pub fn group(&self, name: &str) -> Option<&MeasuredGroup> {
         let mut groups = self.measurements.measured.iter();
         groups.find(|measured| measured.group.name == name)
+    }
+
+    /// What a price list says of the group `name`; `None` as for [`Timed::group`].
+    pub fn prices(&self, name: &str) -> Option<GroupPrices<'_>> {
+        self.group(name).map(GroupPrices::of)
     }
 
     /// Findings that hold only the notes; the experiment adds the rest.
@@ -118,6 +127,54 @@ impl Timed {
     }
 }
 
+/// What a price list says of one group.
+#[derive(Debug)]
+pub struct GroupPrices<'m> {
+    measured: &'m MeasuredGroup,
+    /// The blocks that the prices are made of.
+    pub blocks: Blocks<'m>,
+    /// The prices, in the order of the arms; none for an arm that was not measured, or whose
+    /// baseline could not be compared with it.
+    pub rows: Vec<Price>,
+}
+
+impl<'m> GroupPrices<'m> {
+    fn of(measured: &'m MeasuredGroup) -> Self {
+        let blocks = Blocks::of(measured);
+        let mut rows = list::prices(measured, &blocks);
+        rows.retain(|price| price.net_ns.is_some() || price.baseline_ns.is_none());
+        Self {
+            rows,
+            measured,
+            blocks,
+        }
+    }
+
+    /// The price of an operation, by its name.
+    pub fn find(&self, kind: &str) -> Option<&Price> {
+        self.rows.iter().find(|price| price.kind == kind)
+    }
+
+    /// How the whole time of one operation compares with that of another.
+    pub fn contrast(&self, without: &str, with: &str) -> Option<Contrast> {
+        let arms = &self.measured.group.arms;
+        let arm = |kind: &str| arms.iter().position(|arm| arm.kind == kind);
+        let (without, with) = (arm(without)?, arm(with)?);
+        self.blocks
+            .contrast(ArmOperation::of(without), ArmOperation::of(with))
+    }
+
+    /// The contrasts that the group declares, judged as one family.
+    pub fn contrasts(&self) -> Vec<NamedContrast> {
+        list::contrasts(&[(self.measured, &self.blocks)])
+    }
+}
+
+/// What one operation costs: net of its baseline, where it has one.
+pub fn net_cost(price: &Price) -> &Estimate {
+    price.net_ns.as_ref().unwrap_or(&price.hand_off_ns)
+}
+
 /// Reads the parameter `trees`: how many process trees are measured.
 ///
 /// # Errors
@@ -133,7 +190,7 @@ pub fn trees(parameters: &Parameters) -> Result<usize> {
 }
 
 /// Whether every arm has blocks of enough trees that count.
-fn is_whole(measured: &MeasuredGroup) -> bool {
+fn has_enough_trees(measured: &MeasuredGroup) -> bool {
     let blocks = Blocks::of(measured);
     let arms = 0..measured.group.arms.len();
     let mut estimates = arms.filter_map(|arm| blocks.estimate(ArmOperation::of(arm)));
@@ -175,10 +232,19 @@ pub fn is_within(estimate: &Estimate, band: Range<f64>) -> Verdict {
 
 /// Whether b costs more than a, beyond what two arms that do the same differ by.
 pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
-    if !contrast.ratio.covers_trees() {
-        return is_within(&contrast.ratio, 1.0..f64::INFINITY);
+    is_difference_larger(&contrast.ratio, differs(contrast, twins))
+}
+
+/// Whether a contrast of a price list shows that its thing costs something.
+pub fn adds(contrast: &NamedContrast) -> Verdict {
+    is_difference_larger(&contrast.ratio, contrast.verdict)
+}
+
+fn is_difference_larger(ratio: &Estimate, difference: cost::Difference) -> Verdict {
+    if !ratio.covers_trees() {
+        return is_within(ratio, 1.0..f64::INFINITY);
     }
-    match differs(contrast, twins) {
+    match difference {
         cost::Difference::Larger => Verdict::Holds,
         cost::Difference::Smaller => Verdict::DoesNotHold,
         cost::Difference::None => {
@@ -191,7 +257,7 @@ pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
 }
 
 /// `one` minus `other`, with an interval from their ends alone: wider than that of paired rounds.
-pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
+pub fn unpaired_difference(one: &Estimate, other: &Estimate) -> Estimate {
     Estimate {
         point: one.point - other.point,
         low: one.low - other.high,
@@ -202,7 +268,7 @@ pub fn gap(one: &Estimate, other: &Estimate) -> Estimate {
 }
 
 /// The estimate multiplied by `factor`, to change its unit.
-pub fn times(estimate: &Estimate, factor: f64) -> Estimate {
+pub fn scaled(estimate: &Estimate, factor: f64) -> Estimate {
     let [one, other] = [estimate.low * factor, estimate.high * factor];
     Estimate {
         point: estimate.point * factor,
@@ -250,6 +316,11 @@ pub fn cells(estimate: Option<&Estimate>) -> [Cell; 4] {
     }
 }
 
+/// A value without its interval: one cell of a sheet.
+pub fn cell(estimate: Option<&Estimate>) -> Cell {
+    estimate.map_or(Cell::Missing, |estimate| Cell::Estimated(estimate.point))
+}
+
 /// A point of a curve, with its interval.
 pub fn dot(x: f64, estimate: &Estimate) -> Dot {
     Dot {
@@ -268,7 +339,7 @@ pub fn subtitle() -> String {
 pub const WHISKERS: &str = "Bars: 95 % intervals over fresh process trees.";
 
 /// A fact of this machine; `None` where it cannot be read.
-pub fn fact_words(name: &str) -> Option<String> {
+pub fn fact_value(name: &str) -> Option<String> {
     let facts = swtch_host::price_facts();
     facts.into_iter().find(|fact| fact.name == name)?.value
 }
@@ -318,14 +389,14 @@ mod tests {
 
     #[test]
     fn a_negative_factor_keeps_the_ends_in_order() {
-        let turned = times(&estimate(1.0, 2.0), -1.0);
+        let turned = scaled(&estimate(1.0, 2.0), -1.0);
         assert_eq!((turned.low, turned.high), (-2.0, -1.0));
     }
 
     /// The low end is the least that the one may be, less the most that the other may be.
     #[test]
-    fn a_gap_is_as_wide_as_both_intervals() {
-        let gap = gap(&estimate(10.0, 14.0), &estimate(3.0, 5.0));
-        assert_eq!((gap.low, gap.high), (5.0, 11.0));
+    fn an_unpaired_difference_is_as_wide_as_both_intervals() {
+        let difference = unpaired_difference(&estimate(10.0, 14.0), &estimate(3.0, 5.0));
+        assert_eq!((difference.low, difference.high), (5.0, 11.0));
     }
 }

@@ -7,7 +7,7 @@
 //!                │◀──────── makespan ────▶│                throughput = jobs / makespan
 //! ```
 //!
-//! `shift` holds the results of one play, `curve` their course over the number of processes,
+//! `jobs_result` holds the results of one play, `curve` their course over the number of processes,
 //! `crowd` compares very many processes with few, `gaps` shows what a process sees of its own
 //! switches.
 
@@ -15,33 +15,33 @@ use std::fmt;
 
 use anyhow::Result;
 
+use super::context::{ExperimentContext, RecordingChoice};
 use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
+use super::load_experiment::LoadExperiment;
 use super::parameters::{ParameterValue, Parameters};
-use super::room::{ExperimentContext, RecordingChoice};
 use super::smt::SmtOff;
-use super::stage::LoadExperiment;
 use curve::Curves;
-use shift::Shift;
+use jobs_result::JobsResult;
 
 mod crowd;
 mod curve;
 mod gaps;
-mod shift;
+mod jobs_result;
 
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/turnaround.toml");
 
 /// Default for the most processes on one CPU, as in the textbook.
-const MOST_ON_ONE: usize = 4;
+const MAX_ON_ONE_CPU: usize = 4;
 
 /// Most settings that are played on all CPUs: large machines leave some numbers out.
-const MOST_SETTINGS: usize = 8;
+const MAX_SETTINGS: usize = 8;
 
 /// A number of processes, and the CPUs that they may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CrowdSetting {
-    place: CpuChoice,
+    cpu_choice: CpuChoice,
     processes: usize,
 }
 
@@ -49,7 +49,7 @@ struct CrowdSetting {
 ///
 /// # Errors
 /// A load cannot be played.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
     let smt = match parameters.flag("smt") {
         true => None,
         false => Some(SmtOff::begin()),
@@ -58,23 +58,27 @@ pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Find
         Some(Err(error)) => Some(format!("{error:#}")),
         _ => None,
     };
-    let mut stage = LoadExperiment::open("turnaround", FILE, parameters, room)?;
-    let cpus = stage.cpus()?;
+    let mut experiment = LoadExperiment::open("turnaround", FILE, parameters, context)?;
+    let cpus = experiment.cpus()?;
     let settings = settings(parameters, cpus);
-    let rounds = stage.rounds(&settings, parameters.count("rounds"), |stage, setting| {
-        let act = stage.play(
-            setting.variant(),
-            &setting.parameter(),
-            RecordingChoice::Unwanted,
-        )?;
-        let cpus = setting.cpus(cpus);
-        Ok(act.map(|act| Shift::of(&act.played, cpus)))
-    })?;
+    let rounds = experiment.rounds(
+        &settings,
+        parameters.count("rounds"),
+        |experiment, setting| {
+            let result = experiment.play(
+                setting.variant(),
+                &setting.parameter(),
+                RecordingChoice::Unwanted,
+            )?;
+            let cpus = setting.usable_cpus(cpus);
+            Ok(result.map(|result| JobsResult::of(&result.played, cpus)))
+        },
+    )?;
     let curves = Curves::new(cpus, settings, rounds);
-    let mut findings = curves.findings(&stage.subtitle());
-    crowd::add(&mut stage, parameters, &mut findings)?;
-    gaps::add(&mut stage, &mut findings)?;
-    stage.close(&mut findings);
+    let mut findings = curves.findings(&experiment.subtitle());
+    crowd::add(&mut experiment, parameters, &mut findings)?;
+    gaps::add(&mut experiment, &mut findings)?;
+    experiment.close(&mut findings);
     findings
         .notes
         .extend(why_smt_is_on.map(|why| format!("SMT was to be off and is not: {why}")));
@@ -87,7 +91,7 @@ pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Find
 
 impl CrowdSetting {
     const fn variant(self) -> &'static str {
-        match self.place {
+        match self.cpu_choice {
             CpuChoice::One => "one-cpu",
             CpuChoice::All => "all-cpus",
         }
@@ -98,8 +102,8 @@ impl CrowdSetting {
     }
 
     /// How many of the machine's `cpus` it may use.
-    const fn cpus(self, cpus: usize) -> usize {
-        match self.place {
+    const fn usable_cpus(self, cpus: usize) -> usize {
+        match self.cpu_choice {
             CpuChoice::One => 1,
             CpuChoice::All => cpus,
         }
@@ -108,8 +112,8 @@ impl CrowdSetting {
 
 impl fmt::Display for CrowdSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = self.place.as_str();
-        write!(f, "{} processes on {place}", self.processes)
+        let cpus = self.cpu_choice.as_str();
+        write!(f, "{} processes on {cpus}", self.processes)
     }
 }
 
@@ -120,16 +124,16 @@ fn settings(parameters: &Parameters, cpus: usize) -> Vec<CrowdSetting> {
     };
     let mut settings = Vec::new();
     if parameters.flag("one-cpu") {
-        let numbers = 1..=most(MOST_ON_ONE);
+        let numbers = 1..=most(MAX_ON_ONE_CPU);
         settings.extend(numbers.map(|processes| CrowdSetting {
-            place: CpuChoice::One,
+            cpu_choice: CpuChoice::One,
             processes,
         }));
     }
     if parameters.flag("all-cpus") {
         let numbers = up_to(most(2 * cpus), cpus).into_iter();
         settings.extend(numbers.map(|processes| CrowdSetting {
-            place: CpuChoice::All,
+            cpu_choice: CpuChoice::All,
             processes,
         }));
     }
@@ -139,7 +143,7 @@ fn settings(parameters: &Parameters, cpus: usize) -> Vec<CrowdSetting> {
 /// All numbers up to `most` if they are few, else those around the number of CPUs.
 fn up_to(most: usize, cpus: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (1..=most).collect();
-    if all.len() > MOST_SETTINGS {
+    if all.len() > MAX_SETTINGS {
         let landmarks = [
             1,
             cpus / 4,

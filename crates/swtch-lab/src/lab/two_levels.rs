@@ -8,20 +8,20 @@
 //!  hog                            ▓▓  ▓▓  ▓▓  ▓▓  ▓▓
 //! ```
 //!
-//! `scan` is played in a child, as workers and as threads; `exact` makes known numbers of events,
-//! in a child as well; `script` holds the messages between the two processes. `answers`, `show` and
-//! `lanes` make verdicts, tables and figures of the results.
+//! Both parts run in a child process: `scan` scans a table, by workers and by threads, and `exact`
+//! makes known numbers of events. `script` holds the messages between the two processes.
+//! `answers`, `show` and `lanes` make verdicts, tables and figures of the results.
 
 use std::fmt;
 
 use anyhow::{Result, ensure};
 use swtch_core::{Nanos, cost::LatinSquare};
 
+use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::Findings;
+use super::load_experiment::{Disturbances, has_no_length};
 use super::measured::{Rate, dispersion};
 use super::parameters::{ParameterValue, Parameters};
-use super::room::{ExperimentContext, RecordingChoice};
-use super::stage::{Disturbances, has_no_length};
 use exact::EventCounts;
 use script::{HogPhase, LevelCounts, Scan, Scanned, ScannerKind, Script, ScriptResult};
 
@@ -35,21 +35,21 @@ mod show;
 /// The file of the experiment.
 pub const FILE: &str = include_str!("../../../../lab/two-levels.toml");
 
-/// The verb with which this program starts itself as the player.
+/// The verb with which this program starts itself as the child.
 pub const VERB: &str = "lab-levels";
 
-/// Plays a script; runs in the child.
+/// Runs a script; called in the child.
 ///
 /// # Errors
-/// It cannot be understood or played.
-pub fn play(script: Script) -> Result<ScriptResult> {
+/// It cannot be run.
+pub fn run_script(script: Script) -> Result<ScriptResult> {
     Ok(match script {
-        Script::Scan(scan) => ScriptResult::Scanned(scan::play(&scan)?),
-        Script::Count => ScriptResult::Counted(exact::play()?),
+        Script::Scan(scan) => ScriptResult::Scanned(scan::run(&scan)?),
+        Script::Count => ScriptResult::Counted(exact::count_all()?),
     })
 }
 
-/// The results of all plays so far.
+/// The results of all scripts so far.
 #[derive(Debug, Default)]
 struct TwoLevelsResults {
     workers: Vec<Scanned>,
@@ -61,35 +61,36 @@ struct TwoLevelsResults {
 /// Runs the experiment.
 ///
 /// # Errors
-/// A parameter makes no sense, or a script cannot be played.
-pub fn run(parameters: &Parameters, room: &mut ExperimentContext) -> Result<Findings> {
+/// A parameter makes no sense, or a script cannot be run.
+pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
     let scan = scan_of(parameters)?;
     let rounds = parameters.count("rounds");
     let mut disturbances = Disturbances::default();
-    let mut plays = TwoLevelsResults {
+    let mut results = TwoLevelsResults {
         quantum: Nanos::from_ns(u64::try_from(scan.quantum.as_nanos())?),
         ..TwoLevelsResults::default()
     };
-    room.progress("counting known numbers of events");
-    let mut was_interrupted = !plays.take(room, &Script::Count, &mut disturbances)?;
+    context.progress("counting known numbers of events");
+    let mut was_interrupted = !results.run(context, &Script::Count, &mut disturbances)?;
     let square = LatinSquare::new(2, u64::from(std::process::id()));
     for round in 0..usize::try_from(rounds)? {
         for arm in square.row(round) {
             let who = [ScannerKind::Workers, ScannerKind::Threads][arm];
-            room.progress(&format!("round {} of {rounds}: {who}", round + 1));
+            context.progress(&format!("round {} of {rounds}: {who}", round + 1));
             let script = Script::Scan(Scan {
                 who,
                 ..scan.clone()
             });
-            was_interrupted |= was_interrupted || !plays.take(room, &script, &mut disturbances)?;
+            was_interrupted |=
+                was_interrupted || !results.run(context, &script, &mut disturbances)?;
         }
     }
-    let mut findings = plays.findings();
-    if !was_interrupted && room.records() {
-        room.progress("recording both levels");
-        findings.pictures.extend(lanes::picture(room, &scan)?);
+    let mut findings = results.findings();
+    if !was_interrupted && context.records() {
+        context.progress("recording both levels");
+        findings.pictures.extend(lanes::picture(context, &scan)?);
     }
-    room.progress_done();
+    context.progress_done();
     disturbances.note(&mut findings);
     findings.was_interrupted = was_interrupted;
     Ok(findings)
@@ -127,22 +128,22 @@ impl fmt::Display for ScannerKind {
 }
 
 impl TwoLevelsResults {
-    /// Plays a script and keeps its result; false when told to stop.
-    fn take(
+    /// Runs a script in a child and keeps its result; false when told to stop.
+    fn run(
         &mut self,
-        room: &ExperimentContext,
+        context: &ExperimentContext,
         script: &Script,
         disturbances: &mut Disturbances,
     ) -> Result<bool> {
-        let Some(play) =
-            room.perform::<_, ScriptResult>(VERB, script, RecordingChoice::Unwanted)?
+        let Some(run) =
+            context.run_script::<_, ScriptResult>(VERB, script, RecordingChoice::Unwanted)?
         else {
             return Ok(false);
         };
-        match play.left {
+        match run.result {
             ScriptResult::Counted(counted) => self.counted = counted,
             ScriptResult::Scanned(scanned) => {
-                disturbances.add(play.disturbance);
+                disturbances.add(run.disturbance);
                 match script {
                     Script::Scan(scan) if scan.who == ScannerKind::Threads => {
                         self.threads.push(scanned)
@@ -165,7 +166,7 @@ impl TwoLevelsResults {
         }
     }
 
-    fn plays(&self, who: ScannerKind) -> &[Scanned] {
+    fn scans(&self, who: ScannerKind) -> &[Scanned] {
         match who {
             ScannerKind::Workers => &self.workers,
             ScannerKind::Threads => &self.threads,
@@ -174,8 +175,8 @@ impl TwoLevelsResults {
 
     /// The rate of a count over all windows of a phase.
     fn rate(&self, who: ScannerKind, phase: HogPhase, count: fn(&LevelCounts) -> u64) -> Rate {
-        let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
-        let windows = windows.map(|window| (count(&window.grown), window.seconds()));
+        let windows = self.scans(who).iter().flat_map(|scan| scan.of(phase));
+        let windows = windows.map(|window| (count(&window.growth), window.seconds()));
         let windows: Vec<(u64, f64)> = windows.collect();
         let parts = windows
             .iter()
@@ -189,19 +190,19 @@ impl TwoLevelsResults {
 
     /// The counts of all windows of a phase, and their seconds.
     fn sum(&self, who: ScannerKind, phase: HogPhase) -> (LevelCounts, f64) {
-        let windows = self.plays(who).iter().flat_map(|play| play.of(phase));
+        let windows = self.scans(who).iter().flat_map(|scan| scan.of(phase));
         windows.fold((LevelCounts::default(), 0.0), |(sum, seconds), window| {
-            (sum.plus(window.grown), seconds + window.seconds())
+            (sum.plus(window.growth), seconds + window.seconds())
         })
     }
 
     fn runs(&self, phase: HogPhase) -> Vec<f64> {
-        let plays = self.workers.iter();
-        plays.flat_map(|play| play.runs_of(phase)).collect()
+        let scans = self.workers.iter();
+        scans.flat_map(|scan| scan.runs_of(phase)).collect()
     }
 }
 
-fn mode(counted: &EventCounts) -> &'static str {
+fn mode_name(counted: &EventCounts) -> &'static str {
     match counted.in_threads {
         true => "thread mode",
         false => "fiber mode",

@@ -5,7 +5,7 @@ use plotters::prelude::DrawingBackend;
 
 use super::super::content::{Dot, Line, Style};
 use super::super::layout::TEXT;
-use super::super::palette::{FADED, GRID, INK, LineAppearance, look};
+use super::super::palette::{FADED, GRID, INK, LineAppearance, appearance_of};
 use super::super::pen::{FigurePoint, Pen, TextAnchor, cut_to};
 use super::super::spread;
 use super::{ChartFrame, LABEL_INDENT, LABEL_WIDTH};
@@ -62,11 +62,11 @@ fn looks(lines: &[Line]) -> Vec<LineAppearance> {
     let looks = lines.iter().map(|line| match line.style {
         Style::Ideal => LineAppearance {
             colour: FADED,
-            ..look(0)
+            ..appearance_of(0)
         },
         _ => {
             measured += 1;
-            let next = look(measured - 1);
+            let next = appearance_of(measured - 1);
             LineAppearance {
                 colour: line.colour.unwrap_or(next.colour),
                 ..next

@@ -51,7 +51,7 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
         events: Events::begin(out, start, &about)?,
         names: rows.names(),
         vocabulary: Vocabulary::new(rows)?,
-        lives: LastSwitchOuts::default(),
+        last_switch_outs: LastSwitchOuts::default(),
         met: FxHashSet::default(),
         cpus: FxHashSet::default(),
         arrows: 0,
@@ -73,7 +73,7 @@ struct ChromeWriter<'a> {
     events: Events<'a>,
     names: Rc<Names>,
     vocabulary: Vocabulary,
-    lives: LastSwitchOuts,
+    last_switch_outs: LastSwitchOuts,
     met: FxHashSet<TaskKey>,
     cpus: FxHashSet<CpuId>,
     arrows: u64,
@@ -94,7 +94,7 @@ struct Arrow {
 impl ChromeWriter<'_> {
     fn take(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         let moments = Moments::of(row);
-        let before = self.lives.push(row);
+        let before = self.last_switch_outs.push(row);
         let lane = self.meet(row.task)?;
         self.meet_cpu(row.cpu)?;
         if taken.wait {
@@ -185,16 +185,16 @@ impl ChromeWriter<'_> {
     /// ends, so one that would start in a run without a slice is left out.
     fn arrow(&mut self, row: &Switch, moments: &Moments, to: ChromeLane) -> Result<()> {
         let (Some(woken), Some(start), Some(waker)) =
-            (moments.woken, moments.start, row.wait.waker)
+            (moments.woken, moments.start, row.wait.wakeup.waker)
         else {
             return Ok(());
         };
-        let is_by_task = was_woken(row) && row.wait.waker_kind == Some(WakerKind::Task);
+        let is_by_task = was_woken(row) && row.wait.wakeup.kind == Some(WakerKind::Task);
         if !is_by_task || waker.is_idle() || start == row.ts {
             return Ok(());
         }
         let arrow = Arrow { woken, to, start };
-        match self.lives.last(waker) {
+        match self.last_switch_outs.last(waker) {
             Some(last) if is_within(woken, last) && self.drawn.contains(&waker) => {
                 let from = self.meet(waker)?;
                 self.draw(from, arrow)

@@ -96,13 +96,13 @@ pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     if let Some(runq) = wait.runq {
         facts.push(("runq_ns", EvidenceValue::Count(runq.as_ns())));
     }
-    if let Some(waker) = wait.waker {
+    if let Some(waker) = wait.wakeup.waker {
         facts.push(("waker", EvidenceValue::Word(label(waker))));
     }
-    if let Some(kind) = wait.waker_kind {
+    if let Some(kind) = wait.wakeup.kind {
         facts.push(("waker_kind", EvidenceValue::Word(kind.as_str().to_owned())));
     }
-    if let Some(cpu) = wait.wake_cpu {
+    if let Some(cpu) = wait.wakeup.cpu {
         facts.push(("wake_cpu", EvidenceValue::Count(u64::from(cpu.get()))));
     }
 }

@@ -27,9 +27,8 @@ use fxprof_processed_profile::{
     WeightType,
 };
 use rustc_hash::FxHashMap;
-use swtch_core::{Category, Level, Nanos, Reason, Switch, TaskKey, Timestamp};
+use swtch_core::{Category, Level, Nanos, Reason, StackKind, Switch, TaskKey, Timestamp};
 use swtch_output::text::{escaped, grouped};
-use swtch_store::StackKind;
 
 use super::evidence::Vocabulary;
 use super::life::{LastSwitchOuts, Moments, name_of_wait};
@@ -61,7 +60,7 @@ struct ProfileBuilder {
     names: Rc<Names>,
     symbols: Symbols,
     vocabulary: Vocabulary,
-    lives: LastSwitchOuts,
+    last_switch_outs: LastSwitchOuts,
     threads: FxHashMap<TaskKey, ThreadHandle>,
     processes: FxHashMap<usize, fxprof_processed_profile::ProcessHandle>,
     categories: FxHashMap<Category, CategoryHandle>,
@@ -98,7 +97,7 @@ impl ProfileBuilder {
             names: rows.names(),
             symbols: rows.symbols()?,
             vocabulary: Vocabulary::new(rows)?,
-            lives: LastSwitchOuts::default(),
+            last_switch_outs: LastSwitchOuts::default(),
             threads: FxHashMap::default(),
             processes: FxHashMap::default(),
             waits: 0,
@@ -110,7 +109,7 @@ impl ProfileBuilder {
     fn take(&mut self, row: &Switch, taken: ExportedParts) -> Result<()> {
         let moments = Moments::of(row);
         let thread = self.thread(row.task, moments.first(row));
-        let before = self.lives.push(row);
+        let before = self.last_switch_outs.push(row);
         if let (true, Some(out), Some(start)) = (taken.wait, moments.wait_began(), moments.start) {
             self.waits += 1;
             if self.waits > MOST_WAITS {
@@ -136,7 +135,7 @@ impl ProfileBuilder {
 
     /// Adds a last sample for each thread, at the end of its last run.
     fn close(&mut self) {
-        let left: Vec<Switch> = self.lives.all().into_iter().copied().collect();
+        let left: Vec<Switch> = self.last_switch_outs.all().into_iter().copied().collect();
         for row in left {
             let thread = self.thread(row.task, row.ts);
             let reason = row.rule.reason;
@@ -176,10 +175,9 @@ impl ProfileBuilder {
 
     fn stack_of_wait(&mut self, thread: ThreadHandle, row: &Switch) -> Option<StackHandle> {
         let category = row.wait.reason.unwrap_or(Reason::Unknown).category();
-        let user = self.symbols.frames(StackKind::User, row.wait.user_stack);
-        let kernel = self
-            .symbols
-            .frames(StackKind::Kernel, row.wait.kernel_stack);
+        let stacks = row.wait.stacks;
+        let user = self.symbols.frames(StackKind::User, stacks.user);
+        let kernel = self.symbols.frames(StackKind::Kernel, stacks.kernel);
         let mut frames: Vec<_> = user
             .into_iter()
             .rev()

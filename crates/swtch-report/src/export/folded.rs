@@ -13,9 +13,8 @@ use std::io::Write;
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
-use swtch_core::{Level, Nanos, Switch};
+use swtch_core::{Level, Nanos, StackKind, Switch};
 use swtch_output::text::escaped;
-use swtch_store::StackKind;
 
 use super::life::name_of_wait;
 use super::rows::ExportRows;
@@ -52,7 +51,12 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
 
 fn place_of(row: &Switch, task: usize) -> FoldedKey {
     let wait = &row.wait;
-    (task, wait.user_stack, wait.kernel_stack, name_of_wait(row))
+    (
+        task,
+        wait.stacks.user,
+        wait.stacks.kernel,
+        name_of_wait(row),
+    )
 }
 
 fn line((task, user, kernel, reason): FoldedKey, names: &Names, symbols: &Symbols) -> String {

@@ -49,7 +49,7 @@ impl Moments {
 
 /// Whether something woke the thread before this run. A thread that left runnable was never woken.
 pub fn was_woken(row: &Switch) -> bool {
-    row.wait.waker_kind.is_some() && row.wait.runq.is_some()
+    row.wait.wakeup.kind.is_some() && row.wait.runq.is_some()
 }
 
 /// Why the thread waited before this run: the word of the reason, or that it was new.
@@ -111,10 +111,14 @@ mod tests {
 
     #[test]
     fn a_wait_joins_the_row_that_began_it() {
-        let mut lives = LastSwitchOuts::default();
-        assert!(lives.push(&at(1_000, row(1, Reason::Futex))).is_none());
+        let mut last_switch_outs = LastSwitchOuts::default();
+        assert!(
+            last_switch_outs
+                .push(&at(1_000, row(1, Reason::Futex)))
+                .is_none()
+        );
         let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 400, 100));
-        let before = lives.push(&next).unwrap();
+        let before = last_switch_outs.push(&next).unwrap();
         assert_eq!(before.rule.reason, Reason::Futex);
         let moments = Moments::of(&next);
         let ns = [moments.out, moments.woken, moments.start].map(|at| at.map(Timestamp::as_ns));
@@ -124,18 +128,22 @@ mod tests {
     /// A switch between the two rows was lost, so the wait did not begin with the first row.
     #[test]
     fn a_wait_whose_beginning_was_lost_joins_nothing() {
-        let mut lives = LastSwitchOuts::default();
-        lives.push(&at(1_000, row(1, Reason::Futex)));
+        let mut last_switch_outs = LastSwitchOuts::default();
+        last_switch_outs.push(&at(1_000, row(1, Reason::Futex)));
         let next = at(1_600, after(row(1, Reason::Sleep), Reason::Futex, 40, 10));
-        assert!(lives.push(&next).is_none());
+        assert!(last_switch_outs.push(&next).is_none());
     }
 
     #[test]
     fn who_has_ended_waits_for_nothing() {
-        let mut lives = LastSwitchOuts::default();
-        lives.push(&at(1_000, row(1, Reason::Exit)));
-        lives.push(&at(1_000, row(2, Reason::Futex)));
-        let waiting: Vec<_> = lives.still_waiting().iter().map(|row| row.task).collect();
+        let mut last_switch_outs = LastSwitchOuts::default();
+        last_switch_outs.push(&at(1_000, row(1, Reason::Exit)));
+        last_switch_outs.push(&at(1_000, row(2, Reason::Futex)));
+        let waiting: Vec<_> = last_switch_outs
+            .still_waiting()
+            .iter()
+            .map(|row| row.task)
+            .collect();
         assert_eq!(waiting, [TaskKey::new(2)]);
     }
 }

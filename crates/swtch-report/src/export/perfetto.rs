@@ -10,12 +10,12 @@
 //!
 //! What Perfetto's trace processor computes from the events must equal our sums: a run is one row
 //! of `sched`, and blocked and run-queue time are the rows of `thread_state` between runs.
-//! [`lanes`], [`ftrace_state`] and [`unknown_spans`] explain what that takes. Moments are written
+//! [`cpu_chains`], [`ftrace_state`] and [`unknown_spans`] explain what that takes. Moments are written
 //! on `CLOCK_BOOTTIME`, the format's own clock.
 
+mod cpu_chains;
 mod ftrace_state;
 mod intern;
-mod lanes;
 mod message;
 mod packets;
 mod slices;
@@ -30,7 +30,7 @@ use swtch_output::text::counted;
 
 use super::life::{LastSwitchOuts, Moments, was_woken};
 use super::rows::{ExportRows, ExportedParts};
-use lanes::{Continuation, CpuChains, CpuOccupant, IdleSpan};
+use cpu_chains::{Continuation, CpuChains, CpuOccupant, IdleSpan};
 use message::{FtraceEvent, SchedProcessFree, SchedWaking, TaskState, TracePacket};
 use packets::Packets;
 use slices::Slices;
@@ -59,9 +59,9 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     let mut writer = PerfettoWriter {
         packets: Packets::new(rows.meta(), out),
         threads: NamedThreads::new(rows.names()),
-        lanes: CpuChains::new(between),
+        chains: CpuChains::new(between),
         slices,
-        lives: LastSwitchOuts::default(),
+        last_switch_outs: LastSwitchOuts::default(),
         unknown,
         rows: 0,
     };
@@ -77,9 +77,9 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
 struct PerfettoWriter<'a> {
     packets: Packets<'a>,
     threads: NamedThreads,
-    lanes: CpuChains,
+    chains: CpuChains,
     slices: Slices,
-    lives: LastSwitchOuts,
+    last_switch_outs: LastSwitchOuts,
     unknown: UnknownSpans,
     /// Rows of the kernel's level that were taken so far.
     rows: usize,
@@ -90,8 +90,8 @@ impl PerfettoWriter<'_> {
         let moments = Moments::of(row);
         let first = moments.first(row);
         self.meet(row.task, row.cpu, first)?;
-        let last = self.lives.last(row.task).map(|last| last.ts);
-        let before = self.lives.push(row);
+        let last = self.last_switch_outs.last(row.task).map(|last| last.ts);
+        let before = self.last_switch_outs.push(row);
         if moments.out > last {
             self.leave(row, &moments)?;
         }
@@ -105,7 +105,7 @@ impl PerfettoWriter<'_> {
         self.rows += 1;
         let (packets, threads) = (&mut self.packets, &self.threads);
         let mut failed = None;
-        self.lanes
+        self.chains
             .push(row, then, &|who| threads.called(who), &mut |cpu, event| {
                 failed = failed.take().or(packets.event(cpu, event).err());
             });
@@ -188,15 +188,15 @@ impl PerfettoWriter<'_> {
         let Some(woken) = moments.woken else {
             return Ok(());
         };
-        let waker = row.wait.waker.unwrap_or(TaskKey::IDLE);
+        let waker = row.wait.wakeup.waker.unwrap_or(TaskKey::IDLE);
         if !waker.is_idle() {
             self.meet(waker, row.cpu, woken)?;
         }
-        let target = row.wait.wake_cpu.unwrap_or(row.cpu);
+        let target = row.wait.wakeup.cpu.unwrap_or(row.cpu);
         let event = self.waking(row, woken, waker, target);
         // The task was woken while it was leaving: the wakeup is written after the switch-out.
         if let Some(before) = before.filter(|before| before.ts == woken) {
-            return match self.lanes.attach(before, event) {
+            return match self.chains.attach(before, event) {
                 Some(event) => self.packets.event(before.cpu, event),
                 None => Ok(()),
             };
@@ -213,7 +213,7 @@ impl PerfettoWriter<'_> {
         FtraceEvent {
             timestamp: Some(at.as_ns()),
             pid: Some(waker),
-            common_flags: match row.wait.waker_kind {
+            common_flags: match row.wait.wakeup.kind {
                 Some(WakerKind::Timer | WakerKind::Interrupt) => Some(IN_INTERRUPT),
                 Some(WakerKind::SoftIrq) => Some(IN_SOFT_INTERRUPT),
                 _ => None,
@@ -235,10 +235,10 @@ impl PerfettoWriter<'_> {
         let mut out = |cpu, event| failed = failed.take().or(packets.event(cpu, event).err());
         // A task without a row has no process in the export either.
         let running = |cpu| unknown.running(cpu).filter(|task| threads.is_met(*task));
-        self.lanes
+        self.chains
             .finish(&|who| threads.called(who), running, &mut out);
         failed.map_or(Ok(()), Err)?;
-        for left in self.lives.still_waiting() {
+        for left in self.last_switch_outs.still_waiting() {
             if rows.takes_open(left) && !unknown.runs_on(left.task) {
                 self.slices.open(left, &self.threads, packets)?;
             }

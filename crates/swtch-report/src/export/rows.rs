@@ -13,7 +13,7 @@ use crate::report::{Filter, FilteredTrace, Names, Selection, Symbols};
 /// A trace that is read for an export, with a filter.
 pub struct ExportRows<'t> {
     trace: &'t Trace,
-    session: FilteredTrace<'t>,
+    filtered: FilteredTrace<'t>,
     /// As the filter, but for all reasons: when a task runs and waits does not depend on the
     /// reason.
     of_all_reasons: Selection,
@@ -38,7 +38,7 @@ pub type ExportRowVisitor<'a> = &'a mut dyn FnMut(&Switch, ExportedParts) -> Res
 impl<'t> ExportRows<'t> {
     /// The rows that `filter` takes.
     pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
-        let session = FilteredTrace::open(trace, filter)?;
+        let filtered = FilteredTrace::open(trace, filter)?;
         let start = Timestamp::from_ns(trace.meta().start_ns);
         let of_all_reasons = Filter {
             reasons: Vec::new(),
@@ -46,8 +46,8 @@ impl<'t> ExportRows<'t> {
         };
         Ok(Self {
             trace,
-            of_all_reasons: Selection::new(&of_all_reasons, &session.names(), start),
-            session,
+            of_all_reasons: Selection::new(&of_all_reasons, &filtered.names(), start),
+            filtered,
             is_of_all_tasks: filter.pids.is_empty() && filter.comms.is_empty(),
         })
     }
@@ -62,7 +62,7 @@ impl<'t> ExportRows<'t> {
         let (all, is_of_all_tasks) = (&self.of_all_reasons, self.is_of_all_tasks);
         let in_time = |row: &Switch| all.from() <= row.ts && row.ts < all.to();
         let mut outcome = Ok(());
-        self.session
+        self.filtered
             .scan_levels(columns, &mut |row, task, counted| {
                 let is_other = is_of_all_tasks && !all.is_in_scope(task) && in_time(row);
                 let taken = ExportedParts {
@@ -78,40 +78,40 @@ impl<'t> ExportRows<'t> {
     }
 
     pub fn names(&self) -> Rc<Names> {
-        self.session.names()
+        self.filtered.names()
     }
 
     /// Prints on stderr what of the recording is not in the rows, because no format has a place for
     /// it that its readers would show. To be called after all rows were scanned.
     pub fn tell_missing(&self) {
-        self.session.head().tell_missing();
+        self.filtered.head().tell_missing();
     }
 
     /// Facts of the trace: host, scope, counts.
     pub const fn meta(&self) -> &Meta {
-        &self.session.head().meta
+        &self.filtered.head().meta
     }
 
     /// The architecture, if the names of its system calls are known.
     pub fn arch(&self) -> Option<Arch> {
-        self.session.arch()
+        self.filtered.arch()
     }
 
     /// Whether every run on the machine is among the rows.
     pub fn are_all(&self) -> bool {
-        self.is_of_all_tasks && self.session.coverage() == Coverage::EveryTask
+        self.is_of_all_tasks && self.filtered.coverage() == Coverage::EveryTask
     }
 
     /// Whether rows of this task are taken.
     pub fn takes_task(&self, task: TaskKey) -> bool {
-        let names = self.session.names();
+        let names = self.filtered.names();
         self.of_all_reasons.takes_task(names.index(task))
     }
 
     /// Whether a wait that began with this row, and is open at the end, counts.
     pub fn takes_open(&self, left: &Switch) -> bool {
-        let task = self.session.names().index(left.task);
-        let selection = self.session.selection();
+        let task = self.filtered.names().index(left.task);
+        let selection = self.filtered.selection();
         selection.counts_open(left.rule.reason, task, left.ts)
     }
 
@@ -132,10 +132,10 @@ impl<'t> ExportRows<'t> {
 
     /// Paths of the cgroups, by id.
     pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
-        self.session.cgroups()
+        self.filtered.cgroups()
     }
 
     pub fn symbols(&self) -> Result<Symbols> {
-        self.session.symbols()
+        self.filtered.symbols()
     }
 }

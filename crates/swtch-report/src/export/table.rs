@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
-use swtch_output::text::{csv_text, escaped};
+use swtch_output::csv::CsvWriter;
 use swtch_store::{PlainColumn, PlainTable, PlainWriter};
 
 use super::rows::ExportRows;
@@ -30,24 +30,20 @@ const ROWS_A_PART: usize = 1 << 16;
 pub fn write_csv(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     let known = Known::new(rows)?;
     let header: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
-    write!(out, "{}\r\n", header.join(","))?;
+    let mut csv = CsvWriter::new(out);
+    csv.record(&header)?;
     rows.scan(&mut |row, taken| {
         if !taken.switch {
             return Ok(());
         }
-        for (place, column) in COLUMNS.iter().enumerate() {
-            if place > 0 {
-                out.write_all(b",")?;
-            }
+        for column in COLUMNS {
             match (column.value)(row, &known) {
-                CellValue::Text(Some(text)) => {
-                    out.write_all(csv_text(&escaped(&text)).as_bytes())?;
-                }
-                CellValue::Count(Some(count)) => write!(out, "{count}")?,
-                CellValue::Text(None) | CellValue::Count(None) => {}
+                CellValue::Text(Some(text)) => csv.text(&text)?,
+                CellValue::Count(Some(count)) => csv.plain(count)?,
+                CellValue::Text(None) | CellValue::Count(None) => csv.empty()?,
             }
         }
-        Ok(out.write_all(b"\r\n")?)
+        Ok(csv.end_record()?)
     })
 }
 

@@ -11,10 +11,10 @@
 //! meanwhile.
 
 use rustc_hash::FxHashMap;
-use swtch_core::event::Wake;
 use swtch_core::{
     Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits as Bits, Gap, Level, Pid,
-    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WakerKind,
+    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WaitEvidence, WakerKind,
+    Wakeup,
 };
 
 /// `TASK_REPORT_MAX`: the task was preempted inside the kernel (`include/linux/sched.h`, since
@@ -94,20 +94,10 @@ struct ImportedTask {
     started: Timestamp,
     is_told: bool,
     switches: u64,
-    out: Option<Timestamp>,
-    was_runnable: bool,
-    wake: Option<Wake>,
-    moved: Option<Timestamp>,
-    run: Option<PrecedingWait>,
-}
-
-/// What came before a task's current run.
-#[derive(Clone, Copy, Debug)]
-struct PrecedingWait {
-    out: Option<Timestamp>,
-    was_runnable: bool,
-    wake: Option<Wake>,
-    moved: Option<Timestamp>,
+    /// The wait that is going on, or the wakeup that came before the task has left.
+    wait: WaitEvidence,
+    /// The wait before its current run; `None` while it does not run.
+    before_run: Option<WaitEvidence>,
 }
 
 impl SchedulerState {
@@ -144,12 +134,7 @@ impl SchedulerState {
             self.events.push(Event::Switch(event));
         }
         if let Some(task) = self.tasks.get_mut(&next.tid) {
-            task.run = Some(PrecedingWait {
-                out: task.out.take(),
-                was_runnable: task.was_runnable,
-                wake: task.wake.take(),
-                moved: task.moved.take(),
-            });
+            task.before_run = Some(std::mem::take(&mut task.wait));
         }
         let running = Some((next.tid, at.ts));
         let last = at.ts;
@@ -175,21 +160,20 @@ impl SchedulerState {
             .get_mut(&woken.tid)
             .filter(|task| !task.is_woken())
         {
-            task.wake = Some(Wake {
-                ts: at.ts,
+            task.wait.woken = Some(at.ts);
+            task.wait.wakeup = Wakeup {
                 waker: Some(waker),
-                kind,
-                cpu: target,
-                kernel_stack: None,
-                user_stack: None,
-            });
+                kind: Some(kind),
+                cpu: Some(target),
+                ..Wakeup::default()
+            };
         }
     }
 
     /// Takes a `sched_migrate_task` of this thread.
     pub fn migrate(&mut self, at: EventContext, tid: u32) {
         if let Some(task) = self.tasks.get_mut(&tid) {
-            task.moved = Some(at.ts);
+            task.wait.moved = Some(at.ts);
         }
     }
 
@@ -241,7 +225,7 @@ impl SchedulerState {
             None => self.cpus.clear(),
         }
         for task in self.tasks.values_mut() {
-            (task.out, task.wake, task.moved) = (None, None, None);
+            task.wait = WaitEvidence::default();
         }
         Gap {
             cpu: cpu.unwrap_or_default(),
@@ -261,17 +245,17 @@ impl SchedulerState {
         evidence: Evidence,
     ) -> SwitchEvent {
         let mut kernel_count = 0;
-        let mut run = None;
+        let mut wait = None;
         if let Some(task) = self.tasks.get_mut(&tid) {
-            run = task.run.take().filter(|_| since.is_some());
+            wait = task.before_run.take().filter(|_| since.is_some());
             task.switches += 1;
             kernel_count = task.switches;
-            task.out = Some(at.ts);
-            task.was_runnable = evidence.state == 0 || evidence.bits.has(Bits::KERNEL_PREEMPT);
+            task.wait.out = Some(at.ts);
+            task.wait.was_runnable = evidence.state == 0 || evidence.bits.has(Bits::KERNEL_PREEMPT);
             // The start of this run was not seen, so the last wakeup may belong to this run. Seen
             // with `perf sched record -- CMD`, which moves itself and then sleeps until CMD ends.
-            if since.is_none() && !task.was_runnable {
-                task.wake = None;
+            if since.is_none() && !task.wait.was_runnable {
+                task.wait.woken = None;
             }
         }
         SwitchEvent {
@@ -285,12 +269,7 @@ impl SchedulerState {
             evidence,
             cgroup: CgroupId::new(0),
             user_word: None,
-            previous_out: run.and_then(|run| run.out),
-            was_runnable: run.is_some_and(|run| run.was_runnable),
-            wake: run.and_then(|run| run.wake),
-            moved: run.and_then(|run| run.moved),
-            kernel_stack: None,
-            user_stack: None,
+            wait: wait.unwrap_or_default(),
             kernel_count,
             in_scope: true,
         }
@@ -398,8 +377,8 @@ impl ImportedTask {
     /// Whether it was woken since it left: another wakeup before it runs changes nothing. A wakeup
     /// from before it left is replaced by the next one, as the task may have gone on running.
     fn is_woken(&self) -> bool {
-        let is_since_it_left = |wake: Wake| self.out.is_none_or(|out| wake.ts >= out);
-        self.run.is_none() && self.wake.is_some_and(is_since_it_left)
+        let is_since_it_left = |woken| self.wait.out.is_none_or(|out| woken >= out);
+        self.before_run.is_none() && self.wait.woken.is_some_and(is_since_it_left)
     }
 
     fn new(key: TaskKey) -> Self {
@@ -411,11 +390,8 @@ impl ImportedTask {
             started: Timestamp::default(),
             is_told: false,
             switches: 0,
-            out: None,
-            was_runnable: false,
-            wake: None,
-            moved: None,
-            run: None,
+            wait: WaitEvidence::default(),
+            before_run: None,
         }
     }
 }
@@ -464,15 +440,14 @@ mod tests {
 
     fn rows(scheduler: &mut SchedulerState) -> Vec<Switch> {
         let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
-        let steps = scheduler
-            .take_events()
-            .filter_map(|event| timeline.push(event));
-        steps
-            .filter_map(|step| match step {
-                TraceRow::Switch(switch) => Some(switch),
-                TraceRow::Task(_) => None,
-            })
-            .collect()
+        let mut rows = Vec::new();
+        for event in scheduler.take_events() {
+            timeline.push(event, |row| match row {
+                TraceRow::Switch(switch) => rows.push(switch),
+                TraceRow::Task(_) => {}
+            });
+        }
+        rows
     }
 
     fn us(length: Option<swtch_core::Nanos>) -> Option<u64> {

@@ -13,13 +13,14 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 use swtch_core::cost::{Account, Amount};
 use swtch_core::{Nanos, Timestamp};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
 use super::departure::Departure;
+use super::empty_sheet;
 use super::filter::Selection;
 use super::head::TraceHead;
 use super::pricing::Prices;
-use super::sheet::{Cell, Sheet};
 
 /// Columns of a bill, after those that name the group.
 const MEASURES: [&str; 10] = [
@@ -140,7 +141,7 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         label: impl Fn(K) -> Vec<Cell>,
     ) -> Sheet {
         let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
-        let mut sheet = Sheet::new(name, &columns);
+        let mut sheet = empty_sheet(name, &columns);
         let billing = bill.prices.billing();
         let lines = self.lines.iter();
         let mut ranked: Vec<_> = lines

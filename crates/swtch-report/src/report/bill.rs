@@ -9,25 +9,25 @@
 //! While rows are read, switches are only counted by what decides their price. They are priced
 //! once, when all are counted.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use swtch_core::cost::PriceList;
-use swtch_core::{Coverage, Reason};
-use swtch_store::{Columns, StackKind, Trace};
+use swtch_core::{Coverage, Reason, StackKind};
+use swtch_output::sheet::{Cell, Sheet};
+use swtch_store::{Columns, Trace};
 
 use super::accounts::{Accounts, BillContext};
 use super::departure::{Departure, Departures};
+use super::filtered_trace::FilteredTrace;
 use super::group::{self, Groups, KeyNames};
 use super::head::ReportedSwitches;
 use super::names::Names;
 use super::pricing::Prices;
-use super::session::FilteredTrace;
-use super::sheet::{Cell, Sheet};
 use super::stack::{self, Stacks, Symbols};
-use super::{By, ReportRequest, write_sheet};
+use super::{By, ReportAnswer, ReportRequest};
 
 /// What a row of a bill stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +115,8 @@ enum BillKey {
 
 /// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
 /// between.
-pub fn is_complete(session: &FilteredTrace<'_>) -> bool {
-    session.coverage() == Coverage::EveryTask && session.head().lost() == 0
+pub fn is_complete(filtered: &FilteredTrace<'_>) -> bool {
+    filtered.coverage() == Coverage::EveryTask && filtered.head().lost() == 0
 }
 
 /// Columns that every bill reads; a bill by stack reads the stacks, too.
@@ -139,34 +139,42 @@ pub fn bill(
     list: &PriceList,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut session = FilteredTrace::open(trace, &request.filter)?;
+    let mut filtered = FilteredTrace::open(trace, &request.filter)?;
     let prices = Prices::new(list, trace.meta());
-    let (accounts, rows) = accounts(&mut session, by, &prices)?;
-    let bill = BillContext::new(&prices, session.head(), &session.selection());
-    let sheet = sheet(&accounts, by, &bill, &session)?;
+    let (accounts, rows) = accounts(&mut filtered, by, &prices)?;
+    let bill = BillContext::new(&prices, filtered.head(), &filtered.selection());
+    let sheet = sheet(&accounts, by, &bill, &filtered)?;
     let table = match by {
-        BillBy::Stack => write_stacks,
-        _ => Sheet::write_table,
+        BillBy::Stack => table_of_stacks,
+        _ => Sheet::to_table,
     };
-    let prices = json!({ "prices": prices.to_json(&accounts.total().account) });
-    write_sheet(sheet, session.head(), rows, request, table, prices, out)
+    let answer = ReportAnswer {
+        head: filtered.head(),
+        rows,
+        sheet,
+        top: request.top,
+        table,
+        below: String::new(),
+        more: json!({ "prices": prices.to_json(&accounts.total().account) }),
+    };
+    answer.write(request.format, out)
 }
 
 fn accounts(
-    session: &mut FilteredTrace<'_>,
+    filtered: &mut FilteredTrace<'_>,
     by: BillBy,
     prices: &Prices<'_>,
 ) -> Result<(Accounts<BillKey>, ReportedSwitches)> {
-    let names = session.names();
+    let names = filtered.names();
     let columns = match by {
         BillBy::Stack => COLUMNS | Columns::STACKS,
         _ => COLUMNS,
     };
     let mut accounts = Accounts::default();
-    let mut departures = Departures::new(&names, is_complete(session), prices.billing());
+    let mut departures = Departures::new(&names, is_complete(filtered), prices.billing());
     let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
     // What a task's caches lost before the span may still slow it down inside the span.
-    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+    let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
         departures.add(row, task, counted, &names, &mut add);
     })?;
     departures.finish(&mut add);
@@ -177,14 +185,14 @@ fn sheet(
     accounts: &Accounts<BillKey>,
     by: BillBy,
     bill: &BillContext<'_>,
-    session: &FilteredTrace<'_>,
+    filtered: &FilteredTrace<'_>,
 ) -> Result<Sheet> {
-    let has_stacks = session.head().meta.stacks.is_some();
+    let has_stacks = filtered.head().meta.stacks.is_some();
     let symbols = match by {
-        BillBy::Stack if has_stacks => session.symbols()?,
+        BillBy::Stack if has_stacks => filtered.symbols()?,
         _ => Symbols::default(),
     };
-    let names = session.names();
+    let names = filtered.names();
     let mut sheet = accounts.sheet(by.name(), by.labels(), bill, |key| {
         label(key, &names, &symbols)
     });
@@ -246,35 +254,33 @@ fn stack_label(stacks: Stacks, symbols: &Symbols) -> Vec<Cell> {
     vec![Cell::List(user), Cell::List(kernel), Cell::Text(folded)]
 }
 
-/// Writes the first `most` stacks, each below a line with the cost of its switches.
-fn write_stacks(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
+/// The first `most` stacks, each below a line with the cost of its switches.
+fn table_of_stacks(sheet: &Sheet, most: usize) -> String {
+    let mut page = String::new();
     for row in sheet.rows.iter().take(most) {
-        write_costs(row, out)?;
+        page += &costs_line(row);
         let [user, kernel, folded, ..] = &row[..] else {
             unreachable!("a row has a cell for each column");
         };
         match (user, kernel) {
             (Cell::List(user), Cell::List(kernel)) if user.is_empty() && kernel.is_empty() => {
-                writeln!(out, "  {}", folded.to_table())?;
+                page += &format!("  {}\n", folded.to_table());
             }
             _ => {
-                stack::write_frames("kernel", kernel, out)?;
-                stack::write_frames("user", user, out)?;
+                page += &stack::frames_lines("kernel", kernel);
+                page += &stack::frames_lines("user", user);
             }
         }
-        writeln!(out)?;
+        page.push('\n');
     }
     match &sheet.total {
-        Some(total) if !sheet.rows.is_empty() => {
-            write!(out, "total: ")?;
-            write_costs(total, out)?;
-        }
-        _ => writeln!(out, "no rows")?,
+        Some(total) if !sheet.rows.is_empty() => page += &format!("total: {}", costs_line(total)),
+        _ => page += "no rows\n",
     }
-    sheet.write_rest(most, out)
+    page + &sheet.rest(most)
 }
 
-fn write_costs(row: &[Cell], out: &mut dyn Write) -> io::Result<()> {
+fn costs_line(row: &[Cell]) -> String {
     let measures = &row[BillBy::Stack.labels().len()..];
     let [
         switches,
@@ -290,10 +296,9 @@ fn write_costs(row: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     else {
         unreachable!("a row has a cell for each column");
     };
-    writeln!(
-        out,
+    format!(
         "{} switches  direct {} ({} to {})  indirect up to {}  {} % of one CPU, {} % of its runs  \
-         measured {} %",
+         measured {} %\n",
         switches.to_table(),
         direct.to_table(),
         low.to_table(),

@@ -130,7 +130,7 @@ impl Departures {
         Departure {
             indirect_high: bound.map(|bound| bound.lost_in_run(displaced, back, row.ran)),
             stacks: match is_next {
-                true => (row.wait.user_stack, row.wait.kernel_stack),
+                true => (row.wait.stacks.user, row.wait.stacks.kernel),
                 false => (None, None),
             },
             ..away.departure
@@ -311,7 +311,7 @@ mod tests {
     fn after_a_lost_switch_neither_time_nor_stack_is_believed() {
         let mut lost = after(row(1, Reason::Pipe), Reason::Pipe, 1, 1);
         lost.wait.reason = None;
-        lost.wait.user_stack = Some(7);
+        lost.wait.stacks.user = Some(7);
         let departures = departures(true, &[row(1, Reason::Pipe), lost]);
         assert_eq!(departures[0].indirect_high, Some(Nanos::from_ns(10_000)));
         assert_eq!(departures[0].stacks, (None, None));
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn the_place_that_waited_is_in_the_next_row() {
         let mut back = after(row(1, Reason::Exit), Reason::Futex, 1, 1);
-        (back.wait.user_stack, back.wait.kernel_stack) = (Some(7), Some(8));
+        (back.wait.stacks.user, back.wait.stacks.kernel) = (Some(7), Some(8));
         let departures = departures(true, &[row(1, Reason::Futex), back]);
         assert_eq!(departures[0].stacks, (Some(7), Some(8)));
         assert_eq!(departures[0].case.reason, Reason::Futex);

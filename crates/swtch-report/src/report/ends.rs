@@ -21,14 +21,14 @@ pub struct WaitEnds {
 impl WaitEnds {
     /// Adds the wait before a row's run.
     pub fn add(&mut self, row: &Switch, names: &Names) {
-        if let Some(stack) = row.wait.user_stack {
+        if let Some(stack) = row.wait.stacks.user {
             *self.waited_in.entry(stack).or_default() += 1;
         }
         let Some(waker) = Waker::of(row, names) else {
             return;
         };
         *self.wakers.entry(waker).or_default() += 1;
-        if let Some(stack) = row.wait.waker_user_stack {
+        if let Some(stack) = row.wait.wakeup.waker_stacks.user {
             *self.woken_from.entry(stack).or_default() += 1;
         }
     }

@@ -14,13 +14,16 @@
 //! ```
 
 use std::io::Write;
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
 use swtch_core::{Arch, CgroupId, Reason, Switch, Timestamp};
-use swtch_output::format::{Format, write_answer};
+use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::format::Format;
+use swtch_output::sheet::Sheet;
 use swtch_output::text;
 use swtch_store::{Columns, Trace};
 
@@ -28,6 +31,7 @@ use super::accounts::BillContext;
 use super::bill::is_complete;
 use super::empty::{why_empty, why_filtered};
 use super::filter::{CountedParts, Filter, Selection};
+use super::filtered_trace::FilteredTrace;
 use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
 use super::names::Names;
@@ -36,8 +40,6 @@ use super::pricing::Prices;
 use super::programs::Programs;
 use super::reason::ByReason;
 use super::screen::{self, Screen};
-use super::session::FilteredTrace;
-use super::sheet::Sheet;
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::tally::Tally;
@@ -45,7 +47,7 @@ use super::verdict::{self, Details, Finding, LongestWait, VerdictInput};
 use super::wait::Objects;
 use super::waker::Wakers;
 use super::worth::{Billed, Saving, SwitchPricing};
-use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of, write_json};
+use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of};
 
 /// Rows of each table of the page.
 const ROWS: usize = 8;
@@ -114,25 +116,55 @@ pub fn explain(
     out: &mut dyn Write,
 ) -> Result<()> {
     if request.format == Format::Csv {
-        bail!("a page of several tables has no CSV form; use `swtch report --by X --format csv`");
+        return Err(no_csv());
     }
-    let mut session = FilteredTrace::open(trace, &request.filter)?;
+    let mut filtered = FilteredTrace::open(trace, &request.filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
-    let (page, rows) = ExplainPage::read(&mut session, prices.as_ref())?;
-    let explained = page.explained(&session, rows, prices.as_ref())?;
-    let mut written = Vec::new();
-    if request.format == Format::Json {
-        let object = explained.to_json(session.head(), rows, request.top);
-        write_json(&object, &mut written)?;
-    } else if let Extent::Screen(width) = extent {
-        for line in screen::lines(&explained, session.head(), rows, trace.path(), width) {
-            writeln!(written, "{line}")?;
-        }
-    } else {
-        let most = request.top.unwrap_or(ROWS);
-        explained.write(session.head(), rows, most, &mut written)?;
+    let (page, rows) = ExplainPage::read(&mut filtered, prices.as_ref())?;
+    let explained = page.explained(&filtered, rows, prices.as_ref())?;
+    let answer = ExplainAnswer {
+        explained: &explained,
+        head: filtered.head(),
+        rows,
+        path: trace.path(),
+        top: request.top,
+        extent,
+    };
+    answer::write(&answer, request.format, out)
+}
+
+/// The page before it has a format.
+struct ExplainAnswer<'a> {
+    explained: &'a Explanation,
+    head: &'a TraceHead,
+    rows: ReportedSwitches,
+    path: &'a Path,
+    /// Number of rows of each table.
+    top: Option<usize>,
+    extent: Extent,
+}
+
+impl VerbAnswer for ExplainAnswer<'_> {
+    fn to_table(&self) -> String {
+        let Extent::Screen(width) = self.extent else {
+            let most = self.top.unwrap_or(ROWS);
+            return self.explained.to_text(self.head, self.rows, most);
+        };
+        let lines = screen::lines(self.explained, self.head, self.rows, self.path, width);
+        lines.iter().map(|line| format!("{line}\n")).collect()
     }
-    write_answer(out, &written).context("writing the page")
+
+    fn to_json(&self) -> Value {
+        self.explained.to_json(self.head, self.rows, self.top)
+    }
+
+    fn to_csv(&self) -> Result<String> {
+        Err(no_csv())
+    }
+}
+
+fn no_csv() -> anyhow::Error {
+    anyhow!("a page of several tables has no CSV form; use `swtch report --by X --format csv`")
 }
 
 /// The parts of a page of HTML that explains a trace.
@@ -175,20 +207,18 @@ pub fn parts(
     filter: &Filter,
     prices: Option<&PriceList>,
 ) -> Result<ExplainPageParts> {
-    let mut session = FilteredTrace::open(trace, filter)?;
+    let mut filtered = FilteredTrace::open(trace, filter)?;
     let prices = prices.map(|list| Prices::new(list, trace.meta()));
-    let (page, rows) = ExplainPage::read(&mut session, prices.as_ref())?;
-    let explained = page.explained(&session, rows, prices.as_ref())?;
-    let mut head = Vec::new();
-    session.head().write(rows, &mut head)?;
-    let head = String::from_utf8_lossy(&head);
+    let (page, rows) = ExplainPage::read(&mut filtered, prices.as_ref())?;
+    let explained = page.explained(&filtered, rows, prices.as_ref())?;
+    let head = filtered.head().to_text(rows);
     Ok(ExplainPageParts {
         head: head
             .lines()
             .filter(|line| !line.is_empty())
             .map(str::to_owned)
             .collect(),
-        balance: session.head().balance(),
+        balance: filtered.head().balance(),
         summary: explained.summary_lines.clone(),
         findings: explained.told(),
         without_findings: explained.without_findings.clone(),
@@ -198,29 +228,29 @@ pub fn parts(
 
 impl<'p> ExplainPage<'p> {
     fn read(
-        session: &mut FilteredTrace<'_>,
+        filtered: &mut FilteredTrace<'_>,
         prices: Option<&'p Prices<'p>>,
     ) -> Result<(Self, ReportedSwitches)> {
-        let (names, selection) = (session.names(), session.selection());
-        let has_stacks = session.head().meta.stacks.is_some();
+        let (names, selection) = (filtered.names(), filtered.selection());
+        let has_stacks = filtered.head().meta.stacks.is_some();
         let mut page = Self {
             reasons: ByReason::default(),
             processes: Groups::new(By::Process, &names),
             threads: Groups::new(By::Thread, &names),
             calls: Groups::new(By::Syscall, &names),
-            preemptors: Preemptors::new(contention_of(session), &names),
+            preemptors: Preemptors::new(contention_of(filtered), &names),
             objects: Objects::new(&names),
             wakers: Wakers::default(),
             places: StackCounts::default(),
             details: Details::default(),
-            worth: prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(session))),
+            worth: prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered))),
         };
-        let rows = session.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
+        let rows = filtered.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
             page.add(row, task, counted, &names, &selection);
         })?;
         page.preemptors.finish(&names, &selection);
         page.worth.iter_mut().for_each(SwitchPricing::finish);
-        for open in session.opens()? {
+        for open in filtered.opens()? {
             if let Some(reason) = reason_of_open(&open) {
                 page.reasons.add_open(reason, &open);
                 page.processes.add_open(&open, &names);
@@ -259,28 +289,28 @@ impl<'p> ExplainPage<'p> {
 
     fn explained(
         &self,
-        session: &FilteredTrace<'_>,
+        filtered: &FilteredTrace<'_>,
         rows: ReportedSwitches,
         prices: Option<&Prices<'_>>,
     ) -> Result<Explanation> {
-        let head = session.head();
+        let head = filtered.head();
         let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
         let cgroups = match needs_paths {
-            true => session.cgroups()?,
+            true => filtered.cgroups()?,
             false => FxHashMap::default(),
         };
         let symbols = match head.meta.stacks {
-            Some(_) => Some(session.symbols()?),
+            Some(_) => Some(filtered.symbols()?),
             None => None,
         };
-        let names = &session.names();
+        let names = &filtered.names();
         let cpus = head.meta.cpus_of_the_recorded();
-        let selection = session.selection();
+        let selection = filtered.selection();
         let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
         let bill = bill.as_ref();
         let mut explained = self.conclude(
             names,
-            session.arch(),
+            filtered.arch(),
             &cgroups,
             cpus,
             symbols.as_ref(),
@@ -385,34 +415,28 @@ fn columns(has_stacks: bool) -> Columns {
 }
 
 impl Explanation {
-    fn write(
-        &self,
-        head: &TraceHead,
-        rows: ReportedSwitches,
-        most: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    fn to_text(&self, head: &TraceHead, rows: ReportedSwitches, most: usize) -> String {
         let width = text::table_width();
-        head.write(rows, out)?;
-        writeln!(out, "balance: {}", head.balance())?;
-        writeln!(out, "\nwhy tasks left the CPU")?;
-        self.reasons.write_table_in(width, usize::MAX, out)?;
+        let mut page = head.to_text(rows);
+        page += &format!("balance: {}\n", head.balance());
+        page += "\nwhy tasks left the CPU\n";
+        page += &self.reasons.to_table_in(width, usize::MAX);
         for (title, sheet) in self.further_tables() {
             if !sheet.rows.is_empty() {
-                writeln!(out, "\n{title}")?;
+                page += &format!("\n{title}\n");
                 // Notes on sums stand below the first table only.
-                without_notes_of(sheet, &self.reasons).write_table_in(width, most, out)?;
+                page += &without_notes_of(sheet, &self.reasons).to_table_in(width, most);
             }
         }
         if let Some(stacks) = self.stacks.as_ref().filter(|sheet| !sheet.rows.is_empty()) {
-            writeln!(out, "\nplaces that waited longest")?;
-            stack::write_table(stacks, STACKS.min(most), out)?;
+            page += "\nplaces that waited longest\n";
+            page += &stack::to_table(stacks, STACKS.min(most));
         }
         if let Some(billed) = &self.billed {
-            writeln!(out, "\nwhat the switches cost")?;
-            billed.sheet.write_table_in(width, most, out)?;
+            page += "\nwhat the switches cost\n";
+            page += &billed.sheet.to_table_in(width, most);
         }
-        self.write_verdict(out)
+        page + &self.verdict_text()
     }
 
     /// The tables after the first that are written alike.
@@ -460,27 +484,24 @@ impl Explanation {
         told.collect()
     }
 
-    fn write_verdict(&self, out: &mut Vec<u8>) -> Result<()> {
-        writeln!(out, "\nverdict")?;
-        for line in &self.summary_lines {
-            writeln!(out, "{line}")?;
-        }
+    fn verdict_text(&self) -> String {
+        let mut lines = vec![String::new(), "verdict".to_owned()];
+        lines.extend(self.summary_lines.iter().cloned());
         if self.findings.is_empty() {
-            writeln!(out, "{}", text::escaped(&self.without_findings))?;
+            lines.push(text::escaped(&self.without_findings).into_owned());
         }
         for (place, finding) in self.findings.iter().enumerate() {
-            writeln!(out, "\n{}. {}", place + 1, text::escaped(&finding.seen))?;
-            for line in &finding.places {
-                writeln!(out, "   {}", text::escaped(line))?;
-            }
+            lines.push(format!("\n{}. {}", place + 1, text::escaped(&finding.seen)));
+            let places = finding.places.iter();
+            lines.extend(places.map(|line| format!("   {}", text::escaped(line))));
             if let Some(saving) = self.saving(place) {
-                writeln!(out, "   costs: {}", text::escaped(&saving.to_words()))?;
+                lines.push(format!("   costs: {}", text::escaped(&saving.to_words())));
             }
             if let Some(advice) = &finding.advice {
-                writeln!(out, "   to change it: {}", text::escaped(advice))?;
+                lines.push(format!("   to change it: {}", text::escaped(advice)));
             }
         }
-        Ok(())
+        lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
     /// What all switches together cost; `None` without prices, or if it is too little to mention.

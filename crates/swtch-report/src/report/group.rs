@@ -6,12 +6,13 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, EvidenceBits, Open, Reason, Switch, TaskKey};
+use swtch_output::sheet::{Cell, Sheet};
 
 use super::By;
+use super::empty_sheet;
 use super::filter::CountedParts;
 use super::last::LastByTask;
 use super::names::Names;
-use super::sheet::{Cell, Sheet};
 use super::tally::{MEASURES, Tally};
 
 /// What distinguishes one group from another.
@@ -136,7 +137,7 @@ impl Groups {
         }
         let labels = Self::label_columns(self.by);
         let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
-        let mut sheet = Sheet::new(self.by.as_str(), &columns);
+        let mut sheet = empty_sheet(self.by.as_str(), &columns);
         sheet.rows = self
             .ranked()
             .into_iter()
@@ -280,9 +281,7 @@ mod tests {
             arch: Some(Arch::X86_64),
             cgroups: &cgroups.into_iter().collect(),
         };
-        let mut out = Vec::new();
-        groups.sheet(&words).write_table(20, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        groups.sheet(&words).to_table(20)
     }
 
     fn first_words(table: &str) -> Vec<Vec<&str>> {

@@ -9,11 +9,11 @@
 //!
 //! Below follows what would mislead if it were left out: an unfinished trace, gaps, missing hooks.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
+use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
 use swtch_store::{Counts, Imported, Meta, RecordingState, TraceHost};
@@ -77,32 +77,28 @@ impl TraceHead {
             && self.meta.imported.is_none()
     }
 
-    /// Writes the lines for people.
-    pub fn write(&self, rows: ReportedSwitches, out: &mut dyn Write) -> io::Result<()> {
-        let TraceHost {
-            hostname,
-            kernel_release,
-            machine,
-            cpus,
-            ..
-        } = &self.meta.host;
-        let cpus = counted(u64::from(*cpus), "CPU");
-        let host = format!("{hostname} · Linux {kernel_release} {machine} · {cpus}");
-        writeln!(out, "host   {}", escaped(&host))?;
+    /// The lines for people, and an empty one.
+    pub fn to_text(&self, rows: ReportedSwitches) -> String {
+        let host = host_words(&self.meta.host).to_line();
         let path = self.path.to_string_lossy();
         let trace = format!("{path} · {} · {}", self.duration(), self.what());
-        writeln!(out, "trace  {}", escaped(&trace))?;
-        writeln!(
-            out,
-            "{} · {} lost · recorder: {}",
-            counted(rows.counted, "context switch"),
-            grouped(self.lost()),
-            self.overhead(),
-        )?;
-        for line in self.warnings(rows) {
-            writeln!(out, "note: {}", escaped(&line))?;
-        }
-        writeln!(out)
+        let mut lines = vec![
+            format!("host   {}", escaped(&host)),
+            format!("trace  {}", escaped(&trace)),
+            format!(
+                "{} · {} lost · recorder: {}",
+                counted(rows.counted, "context switch"),
+                grouped(self.lost()),
+                self.overhead(),
+            ),
+        ];
+        let warnings = self.warnings(rows);
+        lines.extend(
+            warnings
+                .iter()
+                .map(|line| format!("note: {}", escaped(line))),
+        );
+        lines.join("\n") + "\n\n"
     }
 
     /// What was traced, in words.
@@ -352,6 +348,17 @@ impl TraceHead {
     }
 }
 
+/// What lines say about the machine of a trace.
+pub fn host_words(host: &TraceHost) -> HostWords<'_> {
+    HostWords {
+        hostname: &host.hostname,
+        kernel_release: &host.kernel_release,
+        machine: Some(&host.machine),
+        cpu_model: None,
+        cpus: Some(host.cpus.into()),
+    }
+}
+
 /// Length of a recording by its own facts; `None` if it did not end.
 pub fn told_length(meta: &Meta) -> Option<Nanos> {
     let length = meta.end_ns.checked_sub(meta.start_ns);
@@ -374,9 +381,7 @@ mod tests {
     use swtch_core::{CpuId, Timestamp};
 
     fn lines(head: &TraceHead, rows: ReportedSwitches) -> String {
-        let mut out = Vec::new();
-        head.write(rows, &mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        head.to_text(rows)
     }
 
     const TEN: ReportedSwitches = ReportedSwitches {

@@ -11,18 +11,17 @@
 
 use std::io::Write;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use swtch_core::{Distribution, Level, Nanos, Reason, Switch, Timestamp};
-use swtch_output::format::{Format, write_answer};
+use swtch_output::sheet::{Cell, Sheet, percent};
 use swtch_output::text::{counted, grouped};
 use swtch_store::{Columns, Trace, UserCounts};
 
-use super::session::FilteredTrace;
-use super::sheet::{Cell, Sheet};
+use super::filtered_trace::FilteredTrace;
 use super::tally::Tally;
-use super::{ReportRequest, WAIT, write_sheet};
+use super::{ReportAnswer, ReportRequest, WAIT, empty_sheet};
 
 const COLUMNS: [&str; 15] = [
     "level",
@@ -48,7 +47,7 @@ const COLUMNS: [&str; 15] = [
 ///
 /// As [`super::report`].
 pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Result<()> {
-    let mut session = FilteredTrace::open(trace, &request.filter)?;
+    let mut filtered = FilteredTrace::open(trace, &request.filter)?;
     let columns = Columns::TS
         | Columns::RULE
         | Columns::BITS
@@ -59,10 +58,10 @@ pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Re
         | WAIT;
     let start = Timestamp::from_ns(trace.meta().start_ns);
     let mut levels = LevelStatistics::new(start);
-    let rows = session.scan_levels(columns, &mut |row, task, counted| {
+    let rows = filtered.scan_levels(columns, &mut |row, task, counted| {
         levels.add(row, task, counted.switch, counted.wait);
     })?;
-    let head = session.head();
+    let head = filtered.head();
     let seconds = request.filter.is_of_all_time().then(|| head.duration());
     let mut sheet = levels.sheet(seconds);
     sheet.notes = levels.notes(trace.meta().user.as_ref());
@@ -73,17 +72,19 @@ pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Re
     let mut more: serde_json::Map<_, _> = more.collect();
     more.insert("attribution".into(), levels.attribution.to_json());
     more.insert("user".into(), json!(trace.meta().user));
-    let table = Sheet::write_table;
-    write_sheet(sheet, head, rows, request, table, more.into(), out)?;
-    if request.format == Format::Table {
-        let mut written = Vec::new();
-        for part in &parts {
-            writeln!(written, "\n{}", part.title)?;
-            part.sheet.write_table(usize::MAX, &mut written)?;
-        }
-        write_answer(out, &written).context("writing the report")?;
-    }
-    Ok(())
+    let below = parts
+        .iter()
+        .map(|part| format!("\n{}\n{}", part.title, part.sheet.to_table(usize::MAX)));
+    let answer = ReportAnswer {
+        head,
+        rows,
+        sheet,
+        top: request.top,
+        table: Sheet::to_table,
+        below: below.collect(),
+        more: more.into(),
+    };
+    answer.write(request.format, out)
 }
 
 /// A table below the first.
@@ -220,7 +221,7 @@ impl LevelStatistics {
     }
 
     fn sheet(&self, duration: Option<Nanos>) -> Sheet {
-        let mut sheet = Sheet::new("level", &COLUMNS);
+        let mut sheet = empty_sheet("level", &COLUMNS);
         let shown = Level::ALL
             .iter()
             .filter(|level| **level == Level::Os || !self.of(**level).tally.is_empty());
@@ -252,7 +253,7 @@ impl LevelStatistics {
     }
 
     fn reasons(&self) -> Sheet {
-        let mut sheet = Sheet::new("level", &["reason", "category", "os", "user"]);
+        let mut sheet = empty_sheet("level", &["reason", "category", "os", "user"]);
         let count = |level: Level, reason: Reason| self.of(level).tally.reasons[reason.index()];
         let rows = Reason::ALL.iter().map(|reason| {
             let counts = Level::ALL.iter().map(|level| count(*level, *reason));
@@ -352,7 +353,7 @@ impl Attribution {
     }
 
     fn in_words(self) -> Option<String> {
-        let share = super::sheet::percent(self.with_worker, self.all())?;
+        let share = percent(self.with_worker, self.all())?;
         Some(format!(
             "of {} OS switches of schedulers' threads, {} ({share:.1} %) came while a worker ran, which \
              they carry, and {} while the scheduler ran none",
@@ -367,7 +368,7 @@ impl Attribution {
             "os_switches_of_scheduler_threads": self.all(),
             "with_worker": self.with_worker,
             "without_worker": self.without_worker,
-            "with_worker_pct": super::sheet::percent(self.with_worker, self.all()),
+            "with_worker_pct": percent(self.with_worker, self.all()),
         })
     }
 }
@@ -400,7 +401,7 @@ impl Histogram {
 
     /// One row per bucket, up to the last that is not empty.
     fn sheet(&self, number: &'static str, what: &'static str) -> Sheet {
-        let mut sheet = Sheet::new("level", &[number, "from", "to", what, "share_pct"]);
+        let mut sheet = empty_sheet("level", &[number, "from", "to", what, "share_pct"]);
         let all = self.0.iter().sum();
         let used = self
             .0

@@ -7,17 +7,17 @@
 //!                                                              wait, stack, level
 //! ```
 //!
-//! - `session` opens the trace for one question: the names of its tasks, which rows count, the
+//! - `filtered_trace` opens the trace for one question: the names of its tasks, which rows count, the
 //!   head.
 //! - Each aggregator takes rows one by one and keeps counts, never rows: a trace may be larger
 //!   than memory.
-//! - `sheet` knows the three formats. Nothing else does, except stacks, which are not a table.
+//! - A [`Sheet`] knows the three formats. Nothing else does, except stacks, which are not a table.
 //! - All reports count switches of the kernel; only `level` reads those of user-mode schedulers,
 //!   too.
 //! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
-//! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`sheet::Sheet`],
+//! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`Sheet`],
 //! and its arm in `sheet_of`.
 
 mod accounts;
@@ -27,6 +27,7 @@ mod empty;
 mod ends;
 mod explain;
 mod filter;
+mod filtered_trace;
 mod group;
 mod head;
 mod last;
@@ -37,8 +38,6 @@ mod pricing;
 mod programs;
 mod reason;
 mod screen;
-mod session;
-mod sheet;
 mod stack;
 mod summary;
 mod tally;
@@ -50,14 +49,15 @@ mod worth;
 #[cfg(test)]
 pub mod drawn;
 
-use std::io::{self, Write};
+use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
 use swtch_core::{Contention, Coverage, Gap, Nanos, Switch};
-use swtch_output::format::{Format, write_answer};
+use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::format::Format;
 use swtch_output::text;
 use swtch_store::{Columns, Meta, Trace};
 
@@ -66,17 +66,17 @@ pub use departure::successor;
 pub use empty::{is_failure, why_empty};
 pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
+pub use filtered_trace::{FilteredTrace, coverage};
 pub use group::RowSyscall;
 pub use names::Names;
 pub use programs::Programs;
-pub use session::{FilteredTrace, coverage};
-pub use sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use stack::Symbols;
+pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
 
 use group::{Groups, KeyNames, reason_of_open};
-pub use head::ReportedSwitches;
 use head::TraceHead;
+pub use head::{ReportedSwitches, host_words};
 
 use preemptor::Preemptors;
 use reason::ByReason;
@@ -175,13 +175,22 @@ pub fn report(trace: &Trace, request: &ReportRequest, out: &mut dyn Write) -> Re
     if request.by == By::Level {
         return level::report(trace, request, out);
     }
-    let mut session = FilteredTrace::open(trace, &request.filter)?;
-    let (sheet, rows) = sheet_of(&mut session, request.by)?;
-    let table: WriteTable = match request.by {
-        By::Stack => stack::write_table,
-        _ => |sheet, most, out| sheet.write_table_in(text::table_width(), most, out),
+    let mut filtered = FilteredTrace::open(trace, &request.filter)?;
+    let (sheet, rows) = sheet_of(&mut filtered, request.by)?;
+    let table: TableOfSheet = match request.by {
+        By::Stack => stack::to_table,
+        _ => |sheet, most| sheet.to_table_in(text::table_width(), most),
     };
-    write_sheet(sheet, session.head(), rows, request, table, json!({}), out)
+    let answer = ReportAnswer {
+        head: filtered.head(),
+        rows,
+        sheet,
+        top: request.top,
+        table,
+        below: String::new(),
+        more: json!({}),
+    };
+    answer.write(request.format, out)
 }
 
 /// The first lines of every report, and how many records were lost.
@@ -200,14 +209,12 @@ pub struct FirstLines {
 ///
 /// When the trace cannot be read.
 pub fn first_lines(trace: &Trace, rows: ReportedSwitches, duration: Nanos) -> Result<FirstLines> {
-    let session = FilteredTrace::open(trace, &Filter::default())?;
-    let mut head = session.head().clone();
+    let filtered = FilteredTrace::open(trace, &Filter::default())?;
+    let mut head = filtered.head().clone();
     head.duration = duration;
-    let mut written = Vec::new();
-    head.write(rows, &mut written)?;
-    let text = String::from_utf8_lossy(&written);
     Ok(FirstLines {
-        lines: text
+        lines: head
+            .to_text(rows)
             .lines()
             .filter(|line| !line.is_empty())
             .map(str::to_owned)
@@ -221,65 +228,97 @@ pub fn warnings(trace: &Trace, list: &PriceList) -> Vec<String> {
     pricing::warnings(&list.origin, trace.meta())
 }
 
-/// Writes the first rows of a sheet for people.
-type WriteTable = fn(&Sheet, usize, &mut dyn Write) -> io::Result<()>;
+/// The first rows of a sheet, for people.
+type TableOfSheet = fn(&Sheet, usize) -> String;
 
-/// Writes a sheet in the requested format. `more` holds further members of the JSON object.
-fn write_sheet(
-    sheet: Sheet,
-    head: &TraceHead,
+/// A report before it has a format.
+struct ReportAnswer<'a> {
+    head: &'a TraceHead,
     rows: ReportedSwitches,
-    request: &ReportRequest,
-    table: WriteTable,
+    sheet: Sheet,
+    /// Number of rows to show, as [`ReportRequest::top`].
+    top: Option<usize>,
+    table: TableOfSheet,
+    /// What people read below the table.
+    below: String,
+    /// Further members of the JSON object.
     more: Value,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let mut written = Vec::new();
-    match request.format {
-        Format::Table => {
-            let most = request.top.unwrap_or(ROWS_OF_TABLE);
-            head.write(rows, &mut written)?;
-            table(&sheet, most, &mut written)?;
+}
+
+impl ReportAnswer<'_> {
+    fn write(mut self, format: Format, out: &mut dyn Write) -> Result<()> {
+        if format != Format::Table {
+            self.sheet = self.sheet.with_most(self.top);
         }
-        Format::Csv => {
-            head.tell_missing();
-            sheet.with_most(request.top).write_csv(&mut written)?;
-        }
-        Format::Json => {
-            let sheet = sheet.with_most(request.top);
-            let mut object = json!({
-                "schema": format!("swtch.report.{}/1", sheet.name),
-                "host": head.to_json_host(),
-                "trace": head.to_json_trace(rows),
-                "rows": sheet.to_json_rows(),
-                "total": sheet.to_json_total(),
-                "notes": sheet.notes,
-            });
-            if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
-                object.extend(more);
-            }
-            write_json(&object, &mut written)?;
-        }
+        answer::write(&self, format, out)
     }
-    write_answer(out, &written).context("writing the report")
 }
 
-/// Writes an indented JSON object without hostile characters.
-fn write_json(object: &serde_json::Value, out: &mut Vec<u8>) -> Result<()> {
-    let json = serde_json::to_string_pretty(object).context("writing JSON")?;
-    out.extend_from_slice(text::json_escaped(&json).as_bytes());
-    out.push(b'\n');
-    Ok(())
+impl VerbAnswer for ReportAnswer<'_> {
+    fn to_table(&self) -> String {
+        let most = self.top.unwrap_or(ROWS_OF_TABLE);
+        self.head.to_text(self.rows) + &(self.table)(&self.sheet, most) + &self.below
+    }
+
+    fn to_json(&self) -> Value {
+        let sheet = &self.sheet;
+        let mut object = json!({
+            "schema": format!("swtch.report.{}/1", sheet.name),
+            "host": self.head.to_json_host(),
+            "trace": self.head.to_json_trace(self.rows),
+            "rows": sheet.to_json_rows(),
+            "total": sheet.to_json_total(),
+            "notes": sheet.notes,
+        });
+        if let (Value::Object(object), Value::Object(more)) = (&mut object, &self.more) {
+            object.extend(more.clone());
+        }
+        object
+    }
+
+    fn to_csv(&self) -> Result<String> {
+        self.head.tell_missing();
+        Ok(self.sheet.to_csv())
+    }
 }
 
-fn sheet_of(session: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
+/// Heads of columns that a table drops on a narrow terminal, the least important first.
+const DROPPED_FIRST: [&str; 17] = [
+    "earlier names",
+    "command",
+    "category",
+    "number",
+    "waker pid",
+    "woken pid",
+    "last wakers",
+    "certain %",
+    "main reason %",
+    "off",
+    "voluntary",
+    "on CPU",
+    "ran",
+    "waits",
+    "per second",
+    "process",
+    "pid",
+];
+
+/// A sheet without rows.
+fn empty_sheet(name: &'static str, columns: &[&'static str]) -> Sheet {
+    Sheet {
+        dropped_first: &DROPPED_FIRST,
+        ..Sheet::new(name, columns)
+    }
+}
+
+fn sheet_of(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
     match by {
-        By::Reason => by_reason(session),
-        By::Preemptor => by_preemptor(session),
-        By::Waker => by_waker(session),
-        By::Wait => by_wait(session),
-        By::Stack => by_stack(session),
-        By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(session, by),
+        By::Reason => by_reason(filtered),
+        By::Preemptor => by_preemptor(filtered),
+        By::Waker => by_waker(filtered),
+        By::Wait => by_wait(filtered),
+        By::Stack => by_stack(filtered),
+        By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(filtered, by),
         By::Level => unreachable!("it reads both levels and has a function of its own"),
     }
 }
@@ -306,11 +345,11 @@ pub const CONTENTION: Columns = Columns::TS
     .and(Columns::MOVED)
     .and(WAIT);
 
-fn by_reason(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+fn by_reason(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::RULE | Columns::BITS | Columns::RAN | WAIT;
     let mut by = ByReason::default();
-    let rows = session.scan(columns, &mut |row, _, counted| by.add(row, counted))?;
-    for open in session.opens()? {
+    let rows = filtered.scan(columns, &mut |row, _, counted| by.add(row, counted))?;
+    for open in filtered.opens()? {
         if let Some(reason) = reason_of_open(&open) {
             by.add_open(reason, &open);
         }
@@ -318,7 +357,7 @@ fn by_reason(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches
     Ok((by.sheet(), rows))
 }
 
-fn by_group(session: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
+fn by_group(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedSwitches)> {
     let own = match by {
         By::Cpu => Columns::CPU,
         By::Cgroup => Columns::CGROUP,
@@ -326,43 +365,43 @@ fn by_group(session: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, ReportedS
         _ => Columns::NONE,
     };
     let columns = Columns::REASON | Columns::BITS | Columns::RAN | WAIT | own;
-    let names = session.names();
+    let names = filtered.names();
     let mut groups = Groups::new(by, &names);
     let add = &mut |row: &_, task, counted| groups.add(row, task, counted, &names);
     // A wait belongs to the call of the switch-out before it, which may lie before the span.
     let rows = match by {
-        By::Syscall => session.scan_from_start(columns, add)?,
-        _ => session.scan(columns, add)?,
+        By::Syscall => filtered.scan_from_start(columns, add)?,
+        _ => filtered.scan(columns, add)?,
     };
-    for open in session.opens()? {
+    for open in filtered.opens()? {
         groups.add_open(&open, &names);
     }
     let cgroups: FxHashMap<_, _> = match by {
-        By::Cgroup => session.cgroups()?,
+        By::Cgroup => filtered.cgroups()?,
         _ => FxHashMap::default(),
     };
     let words = KeyNames {
         names: &names,
-        arch: session.arch(),
+        arch: filtered.arch(),
         cgroups: &cgroups,
     };
     Ok((groups.sheet(&words), rows))
 }
 
-fn by_preemptor(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+fn by_preemptor(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::NOMINATOR | CONTENTION;
-    let (names, selection) = (session.names(), session.selection());
-    let mut preemptors = Preemptors::new(contention_of(session), &names);
-    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+    let (names, selection) = (filtered.names(), filtered.selection());
+    let mut preemptors = Preemptors::new(contention_of(filtered), &names);
+    let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
         preemptors.add(row, task, counted, &names, &selection);
     })?;
     preemptors.finish(&names, &selection);
     Ok((preemptors.sheet(&names), rows))
 }
 
-fn contention_of(session: &FilteredTrace<'_>) -> Contention {
-    let head = session.head();
-    contention(session.coverage(), &head.meta, &head.gaps)
+fn contention_of(filtered: &FilteredTrace<'_>) -> Contention {
+    let head = filtered.head();
+    contention(filtered.coverage(), &head.meta, &head.gaps)
 }
 
 /// Splits the run-queue waits of a trace among those who had the CPU.
@@ -371,11 +410,11 @@ pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
     Contention::new(coverage, cpus, gaps)
 }
 
-fn by_waker(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+fn by_waker(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::WAKER | WAIT;
-    let names = session.names();
+    let names = filtered.names();
     let mut wakers = Wakers::default();
-    let rows = session.scan(columns, &mut |row, task, counted| {
+    let rows = filtered.scan(columns, &mut |row, task, counted| {
         if counted.wait {
             wakers.add(row, task, &names);
         }
@@ -383,13 +422,13 @@ fn by_waker(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)
     Ok((wakers.sheet(&names), rows))
 }
 
-fn by_wait(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
-    let (stacks, symbols) = match session.head().meta.stacks {
-        Some(_) => (Columns::WAKER_STACKS, Some(session.symbols()?)),
+fn by_wait(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+    let (stacks, symbols) = match filtered.head().meta.stacks {
+        Some(_) => (Columns::WAKER_STACKS, Some(filtered.symbols()?)),
         None => (Columns::NONE, None),
     };
-    let (objects, rows) = waits_by_object(session, stacks, &mut |_, _| ())?;
-    Ok((objects.sheet(&session.names(), symbols.as_ref()), rows))
+    let (objects, rows) = waits_by_object(filtered, stacks, &mut |_, _| ())?;
+    Ok((objects.sheet(&filtered.names(), symbols.as_ref()), rows))
 }
 
 /// Counts waits by what was waited for. `each` gets every counted wait as the row that ends it,
@@ -399,14 +438,14 @@ fn by_wait(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)>
 ///
 /// When the trace cannot be read.
 pub fn waits_by_object(
-    session: &mut FilteredTrace<'_>,
+    filtered: &mut FilteredTrace<'_>,
     more: Columns,
     each: &mut dyn FnMut(Object, &Switch),
 ) -> Result<(Objects, ReportedSwitches)> {
     let columns = Columns::REASON | WAIT_OBJECT | Columns::WAKER | WAIT | more;
-    let names = session.names();
+    let names = filtered.names();
     let mut objects = Objects::new(&names);
-    let rows = session.scan_from_start(columns, &mut |row, task, counted| {
+    let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
         if let Some(object) = objects.add(row, task, counted, &names) {
             each(object, row);
         }
@@ -414,18 +453,18 @@ pub fn waits_by_object(
     Ok((objects, rows))
 }
 
-fn by_stack(session: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+fn by_stack(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::STACKS | WAIT;
-    let names = session.names();
+    let names = filtered.names();
     let mut places = StackCounts::default();
-    let rows = session.scan(columns, &mut |row, task, counted| {
+    let rows = filtered.scan(columns, &mut |row, task, counted| {
         if counted.wait {
             places.add(row, task, &names);
         }
     })?;
-    let asked = session.head().meta.stacks.is_some();
+    let asked = filtered.head().meta.stacks.is_some();
     let symbols = match asked {
-        true => session.symbols()?,
+        true => filtered.symbols()?,
         false => Symbols::default(),
     };
     Ok((places.sheet(&symbols, &names, asked), rows))

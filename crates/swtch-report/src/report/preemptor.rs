@@ -7,11 +7,13 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Category, Contended, Contention, Holder, Nanos, Reason, Switch, TaskKey};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
+use super::empty_sheet;
 use super::filter::{CountedParts, Selection};
 use super::names::Names;
-use super::sheet::{Cell, Sheet};
+use super::programs::is_of_same_program;
 
 const COLUMNS: [&str; 9] = [
     "preemptor",
@@ -52,8 +54,7 @@ pub struct HolderCounts {
 /// Run-queue time of the waits for one reason, by the holder of the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
-    /// Tasks of the waiter's own program: of its process, and of others with the same name, as the
-    /// compilers of one build are.
+    /// Tasks of the waiter's own program ([`is_of_same_program`]).
     pub own: Nanos,
     /// Time of tasks of other programs.
     pub others: Nanos,
@@ -173,7 +174,7 @@ impl Preemptors {
     pub fn sheet(&self, names: &Names) -> Sheet {
         let sums = &self.sums;
         let all = sums.total.as_ns();
-        let mut sheet = Sheet::new("preemptor", &COLUMNS);
+        let mut sheet = empty_sheet("preemptor", &COLUMNS);
         for (index, held) in self.ranked() {
             let label = [
                 Cell::text(&names.thread(index).comm),
@@ -262,17 +263,12 @@ impl HolderSums {
         self.waits += 1;
         self.total += wait.row.wait.runq.unwrap_or(Nanos::ZERO);
         let reason = wait.row.wait.reason.unwrap_or(Reason::Unknown);
-        let process = |task: usize| names.thread(task).process;
-        let is_own = |task: usize| {
-            process(task) == process(waiter)
-                || names.process_of(task).comm == names.process_of(waiter).comm
-        };
         for part in wait.parts {
             let split = &mut self.splits[reason.index()];
             let held = match part.holder {
                 Holder::Task(task) => {
                     let task = names.index(task);
-                    if is_own(task) {
+                    if is_of_same_program(names, task, waiter) {
                         split.own += part.time;
                     } else {
                         split.others += part.time;
@@ -334,12 +330,7 @@ mod tests {
     }
 
     fn table(names: &Names, rows: &[Switch]) -> String {
-        let mut out = Vec::new();
-        fed(names, rows)
-            .sheet(names)
-            .write_table(20, &mut out)
-            .unwrap();
-        String::from_utf8(out).unwrap()
+        fed(names, rows).sheet(names).to_table(20)
     }
 
     /// ```text

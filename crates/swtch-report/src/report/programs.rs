@@ -115,6 +115,17 @@ impl Programs {
     }
 }
 
+/// Whether two threads, by their places in [`Names`], are of one program when the question is who
+/// took the CPU from it: threads of one process, or of processes with the same name, as the
+/// compilers of one build are.
+///
+/// [`Programs`] divide further, by what processes do: PostgreSQL's checkpointer is another program
+/// than its backends there. Here it is the same, because a backend cannot move away from it.
+pub fn is_of_same_program(names: &Names, one: usize, other: usize) -> bool {
+    names.thread(one).process == names.thread(other).process
+        || names.process_of(one).comm == names.process_of(other).comm
+}
+
 /// Kernel threads of one kind in brackets, as ps has them: `[kworker]` for `kworker/0:1-events`.
 fn of_kernel(comm: &str) -> String {
     let kind = comm.split(['/', ':']).next().unwrap_or(comm);

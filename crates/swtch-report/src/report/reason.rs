@@ -5,10 +5,11 @@
 //! cost.
 
 use swtch_core::{Certainty, Distribution, Open, Reason, Switch};
+use swtch_output::sheet::{Cell, Sheet, SheetTable};
 use swtch_output::text;
 
+use super::empty_sheet;
 use super::filter::CountedParts;
-use super::sheet::{Cell, Sheet, SheetTable};
 use super::tally::Tally;
 
 const COLUMNS: [&str; 29] = [
@@ -174,7 +175,7 @@ impl ByReason {
     /// The report: most frequent reason first.
     pub fn sheet(&self) -> Sheet {
         let total = self.total();
-        let mut sheet = Sheet::new("reason", &COLUMNS);
+        let mut sheet = empty_sheet("reason", &COLUMNS);
         let mut shown: Vec<_> = Reason::ALL
             .iter()
             .zip(&self.reasons)
@@ -322,8 +323,7 @@ mod tests {
 
     #[test]
     fn the_table_shows_sums_and_percentiles() {
-        let mut out = Vec::new();
-        drawn().sheet().write_table(20, &mut out).unwrap();
+        let table = drawn().sheet().to_table(20);
         let expected = "\
 reason  category    switches  share %  certain %  voluntary  involuntary     ran      off  blocked     runq
 ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -332,7 +332,6 @@ wakeup  preemption         1     33.3      100.0          0            1  100 µ
 ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 total                      3    100.0      100.0          2            1  300 µs  70.0 µs  40.0 µs  30.0 µs
 ";
-        let table = String::from_utf8(out).unwrap();
         assert_eq!(table.split("\nlength").next(), Some(expected));
         assert!(
             table.contains("reason  run p50  run p90  run p99  run p99.9  run max"),

@@ -11,12 +11,13 @@
 use std::path::Path;
 
 use swtch_core::{Nanos, Reason};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
+use super::empty_sheet;
 use super::explain::{Explanation, FindingText};
-use super::head::{ReportedSwitches, TraceHead};
+use super::head::{ReportedSwitches, TraceHead, host_words};
 use super::programs::ProgramCounts;
-use super::sheet::{Cell, Sheet};
 use super::tally::Tally;
 use super::verdict::in_words;
 
@@ -81,7 +82,7 @@ impl Screen {
     }
 
     fn programs(&self, length: Nanos) -> Sheet {
-        let mut sheet = Sheet::new("program", &PROGRAM_COLUMNS);
+        let mut sheet = empty_sheet("program", &PROGRAM_COLUMNS);
         for program in &self.programs {
             let Tally { ran, runq, .. } = program.tally;
             let measures = [Cell::Time(ran), Cell::Time(runq)];
@@ -93,7 +94,7 @@ impl Screen {
     }
 
     fn reasons(&self, length: Nanos, width: usize) -> Sheet {
-        let mut sheet = Sheet::new("reason", &REASON_COLUMNS);
+        let mut sheet = empty_sheet("reason", &REASON_COLUMNS);
         for (reason, tally) in &self.reasons {
             let words = match width < WIDE_ENOUGH_FOR_WORDS {
                 true => reason.to_string(),
@@ -148,13 +149,10 @@ fn beginning(
 ) -> Vec<String> {
     let screen = &explained.screen;
     let length = head.duration();
-    let host = &head.meta.host;
-    let cpus = counted(u64::from(host.cpus), "CPU");
     let what = format!(
-        "{}, for {length}, on {} (Linux {}, {cpus})",
+        "{}, for {length}, on {}",
         cut(&escaped(&head.what()), LONGEST_COMMAND),
-        host.hostname,
-        host.kernel_release
+        host_words(&head.meta.host).to_bracketed()
     );
     let rate = per_second(rows.counted, length);
     let rate = rate.map_or_else(String::new, |rate| format!(", {} a second", grouped(rate)));

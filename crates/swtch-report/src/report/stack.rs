@@ -5,13 +5,12 @@
 //! are.
 
 use rustc_hash::FxHashMap;
-use std::io::{self, Write};
-use swtch_core::{Nanos, Reason, Switch};
+use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
-use swtch_store::{FrameRow, StackKind, StackRow};
 
+use super::empty_sheet;
 use super::names::Names;
-use super::sheet::{Cell, Sheet};
 
 const COLUMNS: [&str; 10] = [
     "switches",
@@ -62,7 +61,7 @@ impl StackCounts {
         let Some(off) = row.wait.off else {
             return;
         };
-        let stacks = (row.wait.user_stack, row.wait.kernel_stack);
+        let stacks = (row.wait.stacks.user, row.wait.stacks.kernel);
         if stacks == (None, None) {
             self.without += 1;
             return;
@@ -94,7 +93,7 @@ impl StackCounts {
 
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
-        let mut sheet = Sheet::new("stack", &COLUMNS);
+        let mut sheet = empty_sheet("stack", &COLUMNS);
         for (stacks, place) in self.ranked() {
             sheet.rows.push(self.cells(stacks, place, symbols, names));
         }
@@ -160,16 +159,13 @@ pub struct Symbols {
 
 impl Symbols {
     /// The stacks and frames of a trace.
-    pub fn new(stacks: Vec<StackRow>, frames: &[FrameRow]) -> Self {
+    pub fn new(stacks: Vec<Stack>, frames: &[Frame]) -> Self {
         let stacks = stacks
             .into_iter()
-            .map(|row| ((row.kind, row.stack), row.frames));
+            .map(|row| ((row.kind, row.id), row.frames));
         Self {
             stacks: stacks.collect(),
-            frames: frames
-                .iter()
-                .map(|row| (row.frame, words_of(row)))
-                .collect(),
+            frames: frames.iter().map(|row| (row.id, words_of(row))).collect(),
         }
     }
 
@@ -191,7 +187,7 @@ impl Symbols {
 }
 
 /// `symbol+0x12 [module]`, or the address where nothing more is known.
-fn words_of(frame: &FrameRow) -> String {
+fn words_of(frame: &Frame) -> String {
     let offset = frame.offset.filter(|offset| *offset > 0);
     let place = match (&frame.symbol, offset) {
         (Some(symbol), Some(offset)) => format!("{symbol}+{offset:#x}"),
@@ -220,8 +216,9 @@ pub fn folded(processes: &[String], user: &[String], kernel: &[String]) -> Strin
     line.join(";")
 }
 
-/// Writes the first `most` stacks, each under a line of its numbers, the innermost frame first.
-pub fn write_table(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Result<()> {
+/// The first `most` stacks, each under a line of its numbers, the innermost frame first.
+pub fn to_table(sheet: &Sheet, most: usize) -> String {
+    let mut page = String::new();
     for row in sheet.rows.iter().take(most) {
         let [
             waits,
@@ -238,9 +235,8 @@ pub fn write_table(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Resul
         else {
             unreachable!("a row has a cell for each column");
         };
-        writeln!(
-            out,
-            "{} waits  {} %  off {}  blocked {}  runq {}  {}  ({})",
+        page += &format!(
+            "{} waits  {} %  off {}  blocked {}  runq {}  {}  ({})\n",
             waits.to_table(),
             share.to_table(),
             off.to_table(),
@@ -248,24 +244,24 @@ pub fn write_table(sheet: &Sheet, most: usize, out: &mut dyn Write) -> io::Resul
             runq.to_table(),
             reasons.to_table(),
             processes.to_table(),
-        )?;
-        write_frames("kernel", kernel, out)?;
-        write_frames("user", user, out)?;
-        writeln!(out)?;
+        );
+        page += &frames_lines("kernel", kernel);
+        page += &frames_lines("user", user);
+        page.push('\n');
     }
-    sheet.write_rest(most, out)
+    page + &sheet.rest(most)
 }
 
-/// Writes the frames of a stack, one a line, the innermost first.
-pub fn write_frames(part: &str, frames: &Cell, out: &mut dyn Write) -> io::Result<()> {
+/// The frames of a stack, one a line, the innermost first.
+pub fn frames_lines(part: &str, frames: &Cell) -> String {
     let Cell::List(frames) = frames else {
-        return Ok(());
+        return String::new();
     };
-    for (place, frame) in frames.iter().enumerate() {
+    let line = |(place, frame): (usize, &String)| {
         let part = if place == 0 { part } else { "" };
-        writeln!(out, "  {part:<6}  {}", text::escaped(frame))?;
-    }
-    Ok(())
+        format!("  {part:<6}  {}\n", text::escaped(frame))
+    };
+    frames.iter().enumerate().map(line).collect()
 }
 
 #[cfg(test)]
@@ -274,26 +270,26 @@ mod tests {
     use crate::report::drawn::{after, names, row};
 
     fn symbols() -> Symbols {
-        let frame = |frame, symbol: &str, module: Option<&str>| FrameRow {
-            frame,
+        let frame = |frame, symbol: &str, module: Option<&str>| Frame {
+            id: frame,
             address: 0x1000,
             symbol: Some(symbol.to_owned()),
             offset: Some(16),
             module: module.map(str::to_owned),
-            ..FrameRow::default()
+            ..Frame::default()
         };
         let frames = [
             frame(1, "schedule", None),
             frame(2, "pipe_read", None),
             frame(3, "read\u{1b};x", Some("/lib/libc.so.6")),
-            FrameRow {
-                frame: 4,
+            Frame {
+                id: 4,
                 address: 0xabc,
-                ..FrameRow::default()
+                ..Frame::default()
             },
         ];
-        let stack = |stack, kind, frames| StackRow {
-            stack,
+        let stack = |stack, kind, frames| Stack {
+            id: stack,
             kind,
             pid: None,
             frames,
@@ -309,7 +305,7 @@ mod tests {
         let names = names();
         let mut places = StackCounts::default();
         let mut with = after(row(1, Reason::Pipe), Reason::Pipe, 900, 100);
-        (with.wait.user_stack, with.wait.kernel_stack) = (Some(7), Some(7));
+        (with.wait.stacks.user, with.wait.stacks.kernel) = (Some(7), Some(7));
         let without = after(row(1, Reason::Pipe), Reason::Pipe, 1, 1);
         for row in [with, without] {
             places.add(&row, names.index(row.task), &names);
@@ -319,8 +315,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_shown_from_the_innermost_frame_and_harmless() {
-        let mut out = Vec::new();
-        write_table(&fed(), 20, &mut out).unwrap();
+        let table = to_table(&fed(), 20);
         let expected = "\
 1 waits  100.0 %  off 1.00 µs  blocked 900 ns  runq 100 ns  pipe  (server)
   kernel  schedule+0x10
@@ -330,7 +325,7 @@ mod tests {
 
 note: 1 wait had no stack: shorter than asked for, or the task stayed runnable
 ";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(table, expected);
     }
 
     #[test]

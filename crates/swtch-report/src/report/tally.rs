@@ -1,8 +1,7 @@
 //! What most reports count of a group of rows: switches, and what their runs and waits lasted.
 
 use swtch_core::{EvidenceBits, Nanos, Open, Reason, Switch};
-
-use super::sheet::Cell;
+use swtch_output::sheet::Cell;
 
 /// Counts and sums of one group.
 #[derive(Clone, Debug, Default)]

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use swtch_core::{
     Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
 };
+use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
 
 use super::ends::WaitEnds;
@@ -34,7 +35,6 @@ use super::names::Names;
 use super::preemptor::Preemptors;
 use super::programs::Programs;
 use super::reason::ByReason;
-use super::sheet::percent;
 use super::stack::Symbols;
 use super::tally::Tally;
 use super::wait::{Object, Objects};
@@ -257,7 +257,7 @@ impl LongestWait {
 }
 
 /// The findings about all causes that stand out, the weightiest first.
-pub fn findings(picture: &VerdictInput<'_>) -> Vec<Finding> {
+pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
     let rules = [
         VerdictInput::throttle,
         VerdictInput::slice,
@@ -282,10 +282,10 @@ pub fn findings(picture: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::idle,
         VerdictInput::unknown,
     ];
-    let total = picture.reasons.total();
+    let total = input.reasons.total();
     let mut findings: Vec<_> = rules
         .iter()
-        .filter_map(|rule| rule(picture, &total))
+        .filter_map(|rule| rule(input, &total))
         .collect();
     let is_told = |reason| {
         let is_about = |finding: &Finding| finding.reason == Some(reason);
@@ -298,7 +298,7 @@ pub fn findings(picture: &VerdictInput<'_>) -> Vec<Finding> {
     findings.extend(
         untold
             .iter()
-            .filter_map(|reason| picture.plain(**reason, &total)),
+            .filter_map(|reason| input.plain(**reason, &total)),
     );
     // The weight is the share of switches plus the share of time, since a cause may matter by
     // either.

@@ -5,15 +5,15 @@
 //! process, too: the two ends of a pipe in two processes are two rows with the same inode number.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, Switch, WaitObject};
+use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, StackKind, Switch, WaitObject};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
-use swtch_store::StackKind;
 
+use super::empty_sheet;
 use super::ends::WaitEnds;
 use super::filter::CountedParts;
 use super::last::LastByTask;
 use super::names::Names;
-use super::sheet::{Cell, Sheet};
 use super::stack::Symbols;
 use super::waker::{Waker, is_blocking};
 use super::worth::own_functions;
@@ -167,7 +167,7 @@ impl Objects {
     /// The report. With `symbols` it names the functions that ended the waits, such as those that
     /// release a lock.
     pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
-        let mut sheet = Sheet::new("wait", &COLUMNS);
+        let mut sheet = empty_sheet("wait", &COLUMNS);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
         for (object, waited) in self.ranked() {
             let process = names.process(object.process);
@@ -322,17 +322,13 @@ mod tests {
             on(row(1, Reason::Futex), 0xf00),
             woken_by(after(row(1, Reason::Exit), Reason::Futex, 80, 20), 2),
         ]);
-        let mut out = Vec::new();
-        objects
-            .sheet(&names(), None)
-            .write_table(20, &mut out)
-            .unwrap();
+        let table = objects.sheet(&names(), None).to_table(20);
         let expected = "\
 wait key  kind   process  pid  switches  share %  waits     off  blocked   runq  waiters  last wakers
 ─────────────────────────────────────────────────────────────────────────────────────────────────────
    0xf00  futex  server    10         2     66.7      1  100 ns    80 ns  20 ns        2  worker/11
 ";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(table, expected);
     }
 
     /// The recorder keeps the arguments of a call that blocks; futex, 202 on x86-64, has the word

@@ -5,10 +5,11 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Reason, Switch, WakerKind};
+use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
+use super::empty_sheet;
 use super::names::Names;
-use super::sheet::{Cell, Sheet};
 
 const COLUMNS: [&str; 11] = [
     "waker",
@@ -35,7 +36,7 @@ pub enum Waker {
 impl Waker {
     /// The waker of the wait before a row's run; `None` when none was seen.
     pub fn of(row: &Switch, names: &Names) -> Option<Self> {
-        match (row.wait.waker_kind?, row.wait.waker) {
+        match (row.wait.wakeup.kind?, row.wait.wakeup.waker) {
             (WakerKind::None, _) => None,
             (WakerKind::Task, Some(task)) => Some(Self::Task(names.index(task))),
             (WakerKind::Task, None) => Some(Self::Task(Names::nameless())),
@@ -105,7 +106,7 @@ impl Wakers {
     pub fn sheet(&self, names: &Names) -> Sheet {
         let ranked = self.ranked();
         let all: u64 = ranked.iter().map(|(_, woken)| woken.waits).sum();
-        let mut sheet = Sheet::new("waker", &COLUMNS);
+        let mut sheet = empty_sheet("waker", &COLUMNS);
         let mut total = Woken::default();
         for ((waker, task), woken) in ranked {
             let mut cells = waker_cells(waker, names);
@@ -194,13 +195,12 @@ mod tests {
         let mut wakers = Wakers::default();
         let slept = woken_by(after(row(1, Reason::Sleep), Reason::Sleep, 90, 10), 3);
         let mut by_timer = slept;
-        by_timer.wait.waker_kind = Some(WakerKind::Timer);
+        by_timer.wait.wakeup.kind = Some(WakerKind::Timer);
         let preempted = after(row(1, Reason::Sleep), Reason::Slice, 0, 10);
         for row in [slept, by_timer, by_timer, preempted] {
             wakers.add(&row, names.index(row.task), &names);
         }
-        let mut out = Vec::new();
-        wakers.sheet(&names).write_table(20, &mut out).unwrap();
+        let table = wakers.sheet(&names).to_table(20);
         let expected = "\
 waker    kind   waker tid  waker pid  woken   woken tid  woken pid  switches  share %  blocked   runq
 ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,6 +210,6 @@ hog      task          30         30  server         10         10         1    
 total                                                                      3    100.0   270 ns  30 ns
 note: 1 wait more had no waker: the task was preempted or yielded and stayed runnable
 ";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(table, expected);
     }
 }

@@ -8,9 +8,9 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::Amount;
-use swtch_core::{Nanos, Reason, Switch};
+use swtch_core::{Nanos, Reason, StackKind, Switch};
+use swtch_output::sheet::Sheet;
 use swtch_output::text::grouped;
-use swtch_store::StackKind;
 
 use super::accounts::{Accounts, BillContext, percent};
 use super::bill::{REASON_LABELS, reason_label};
@@ -18,7 +18,6 @@ use super::departure::{Departure, Departures};
 use super::filter::CountedParts;
 use super::names::Names;
 use super::pricing::Prices;
-use super::sheet::Sheet;
 use super::stack::Symbols;
 use super::verdict::{Finding, Subject};
 use super::wait::{Object, ObjectKind};
@@ -266,8 +265,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, head, names, prices, prices_with_curve, row};
     use swtch_core::cost::PriceList;
-    use swtch_core::{TaskKey, Timestamp};
-    use swtch_store::{FrameRow, StackRow};
+    use swtch_core::{Frame, Stack, TaskKey, Timestamp};
 
     const MS: u64 = 1_000_000;
 
@@ -283,27 +281,27 @@ mod tests {
             row.ts = Timestamp::from_ns(MS + turn * 1000);
             row.next_task = Some(TaskKey::new(other));
             row.evidence.wait_key = Some(0xf00);
-            row.wait.user_stack = Some(7);
+            row.wait.stacks.user = Some(7);
             row
         };
         (0..200).map(turn).collect()
     }
 
     fn symbols() -> Symbols {
-        let frame = |frame, symbol: &str, module: &str| FrameRow {
-            frame,
+        let frame = |frame, symbol: &str, module: &str| Frame {
+            id: frame,
             address: 0x1000,
             symbol: Some(symbol.to_owned()),
             module: Some(module.to_owned()),
-            ..FrameRow::default()
+            ..Frame::default()
         };
         let frames = [
             frame(1, "__futex_abstimed_wait", "/lib/libc.so.6"),
             frame(2, "std::sync::Mutex::lock", "/bin/server"),
             frame(3, "take_job\u{1b}", "/bin/server"),
         ];
-        let stack = StackRow {
-            stack: 7,
+        let stack = Stack {
+            id: 7,
             kind: StackKind::User,
             pid: None,
             frames: vec![1, 2, 3],

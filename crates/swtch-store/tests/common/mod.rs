@@ -14,13 +14,11 @@ use std::path::Path;
 use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    CgroupId, CpuId, Gap, Level, Nanos, Open, Pid, Reason, Rule, Switch, TaskEvent, TaskEventKind,
-    TaskKey, Tid, Timestamp, UserSide, Wait,
+    CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Rule, Stack, StackKind,
+    StackNumbers, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
+    Wakeup,
 };
-use swtch_store::{
-    CgroupRow, Columns, CommandRow, Error, FrameRow, Meta, StackKind, StackRow, Trace, WaitTypeRow,
-    Writer,
-};
+use swtch_store::{CgroupRow, Columns, CommandRow, Error, Meta, Trace, WaitTypeRow, Writer};
 
 /// `splitmix64`: small, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -329,9 +327,12 @@ fn wait_of(task: &SimulatedTask, start: Timestamp) -> Wait {
         None => wait,
         Some((woken, waker, cpu)) => Wait {
             runq: start.since(woken.min(start)),
-            waker: Some(waker),
-            waker_kind: Some(WakerKind::Task),
-            wake_cpu: Some(CpuId::new(cpu)),
+            wakeup: Wakeup {
+                waker: Some(waker),
+                kind: Some(WakerKind::Task),
+                cpu: Some(CpuId::new(cpu)),
+                ..Wakeup::default()
+            },
             ..wait
         },
     }
@@ -387,14 +388,20 @@ pub fn odd_switch(ts: u64) -> Switch {
             reason: Some(Reason::Unknown),
             off: Some(Nanos::from_ns(u64::MAX)),
             runq: None,
-            waker: Some(TaskKey::IDLE),
-            waker_kind: Some(WakerKind::SoftIrq),
-            wake_cpu: Some(CpuId::new(0)),
+            wakeup: Wakeup {
+                waker: Some(TaskKey::IDLE),
+                kind: Some(WakerKind::SoftIrq),
+                cpu: Some(CpuId::new(0)),
+                waker_stacks: StackNumbers {
+                    kernel: Some(u32::MAX - 1),
+                    user: Some(7),
+                },
+            },
             moved: Some(Nanos::ZERO),
-            kernel_stack: Some(0),
-            user_stack: Some(u32::MAX),
-            waker_kernel_stack: Some(u32::MAX - 1),
-            waker_user_stack: Some(7),
+            stacks: StackNumbers {
+                kernel: Some(0),
+                user: Some(u32::MAX),
+            },
         },
     }
 }
@@ -441,8 +448,8 @@ pub struct Others {
     pub gaps: Vec<Gap>,
     pub opens: Vec<Open>,
     pub cgroups: Vec<CgroupRow>,
-    pub stacks: Vec<StackRow>,
-    pub frames: Vec<FrameRow>,
+    pub stacks: Vec<Stack>,
+    pub frames: Vec<Frame>,
     pub wait_types: Vec<WaitTypeRow>,
     pub commands: Vec<CommandRow>,
 }
@@ -475,17 +482,17 @@ impl Others {
                 path: "/user.slice/ü".into(),
             }],
             stacks: vec![
-                StackRow {
-                    stack: 7,
+                Stack {
+                    id: 7,
                     kind: StackKind::User,
                     pid: Some(Pid::new(42)),
                     frames: vec![3, 2, 1],
                 },
-                StackRow::default(),
+                Stack::default(),
             ],
             frames: vec![
-                FrameRow {
-                    frame: 3,
+                Frame {
+                    id: 3,
                     address: u64::MAX - 4095,
                     symbol: Some("schedule".into()),
                     module: Some("vmlinux".into()),
@@ -493,7 +500,7 @@ impl Others {
                     file: Some("core.c".into()),
                     line: Some(6_800),
                 },
-                FrameRow::default(),
+                Frame::default(),
             ],
             wait_types: vec![WaitTypeRow {
                 wait_type: 3,

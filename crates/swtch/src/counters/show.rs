@@ -3,15 +3,17 @@
 use std::ffi::OsString;
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
+use serde_json::Value;
 use swtch_core::Nanos;
 use swtch_host::Host;
 use swtch_host::ability::Obstacle;
-use swtch_output::format::{Format, write_answer};
-use swtch_output::text::{
-    CellAlignment, columns, counted, csv_text, escaped, grouped, json_escaped,
-};
+use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::format::Format;
+use swtch_output::host::HostWords;
+use swtch_output::sheet::{Cell, Sheet};
+use swtch_output::text::{CellAlignment, columns, counted, escaped, grouped};
 
 use super::sample::SampledThread;
 use super::{Count, CountersTarget};
@@ -36,13 +38,56 @@ pub(super) fn write(
     obstacles: &[Obstacle],
     out: &mut dyn Write,
 ) -> Result<()> {
-    let mut answer = Vec::new();
-    match format {
-        Format::Table => write_table(count, obstacles, &mut answer)?,
-        Format::Json => write_json(count, obstacles, &mut answer)?,
-        Format::Csv => write_csv(count, &mut answer)?,
+    answer::write(&CountersAnswer { count, obstacles }, format, out)
+}
+
+/// What was counted, before it has a format.
+struct CountersAnswer<'a> {
+    count: &'a Count,
+    /// Why no switch was recorded.
+    obstacles: &'a [Obstacle],
+}
+
+impl VerbAnswer for CountersAnswer<'_> {
+    fn to_table(&self) -> String {
+        let count = self.count;
+        let mut page = head_text(count) + &totals_text(count) + &threads_text(count);
+        page += "\nWhat counters cannot tell\n";
+        for gap in CANNOT_TELL {
+            page += &format!("  - {gap}\n");
+        }
+        page += "\nTo learn it, record the switches\n";
+        if self.obstacles.is_empty() {
+            page += "  > swtch explain … (nothing stands in the way here: see swtch doctor)\n";
+        }
+        for Obstacle { why, remedies } in self.obstacles {
+            page += &format!("  {}\n", escaped(why));
+            for remedy in remedies {
+                page += &format!("  > {}\n", escaped(remedy));
+            }
+        }
+        page
     }
-    write_answer(out, &answer).context("writing the answer")
+
+    fn to_json(&self) -> Value {
+        let answer = CountersJson {
+            schema: "swtch.counters/1",
+            host: Host::read(),
+            trace: CountersTrace::new(self.count),
+            rows: rows(self.count),
+            cannot_tell: CANNOT_TELL,
+            obstacles: self.obstacles,
+        };
+        serde_json::to_value(answer).expect("plain data has a JSON form")
+    }
+
+    /// Unlike the CSV of the other verbs, its lines end in a line feed alone.
+    fn to_csv(&self) -> Result<String> {
+        let mut sheet = Sheet::new("counters", &CountedThread::COLUMNS);
+        let rows = rows(self.count);
+        sheet.rows = rows.iter().map(CountedThread::raw_cells).collect();
+        Ok(sheet.to_csv().replace("\r\n", "\n"))
+    }
 }
 
 /// One thread as a row of the answer. The keys are the columns of the CSV.
@@ -60,8 +105,17 @@ struct CountedThread<'a> {
 }
 
 impl<'a> CountedThread<'a> {
-    const COLUMNS: &'static str =
-        "pid,tid,comm,switches,voluntary,involuntary,ran_ns,runq_ns,ended";
+    const COLUMNS: [&'static str; 9] = [
+        "pid",
+        "tid",
+        "comm",
+        "switches",
+        "voluntary",
+        "involuntary",
+        "ran_ns",
+        "runq_ns",
+        "ended",
+    ];
 
     fn new(thread: &'a SampledThread) -> Self {
         let counters = thread.counters();
@@ -78,21 +132,19 @@ impl<'a> CountedThread<'a> {
         }
     }
 
-    fn csv(&self) -> String {
-        let or_empty = |ns: Option<u64>| ns.map_or(String::new(), |ns| ns.to_string());
-        let name = escaped(self.comm);
-        format!(
-            "{},{},{},{},{},{},{},{},{}",
-            self.pid,
-            self.tid,
-            csv_text(&name),
-            self.switches,
-            self.voluntary,
-            self.involuntary,
-            or_empty(self.ran_ns),
-            or_empty(self.runq_ns),
-            self.ended
-        )
+    fn raw_cells(&self) -> Vec<Cell> {
+        let length = |ns: Option<u64>| Cell::time(ns.map(Nanos::from_ns));
+        vec![
+            Cell::Id(self.pid.into()),
+            Cell::Id(self.tid.into()),
+            Cell::text(self.comm),
+            Cell::Count(self.switches),
+            Cell::Count(self.voluntary),
+            Cell::Count(self.involuntary),
+            length(self.ran_ns),
+            length(self.runq_ns),
+            Cell::text(self.ended.to_string()),
+        ]
     }
 
     fn cells(&self) -> Vec<String> {
@@ -213,72 +265,19 @@ fn rows(count: &Count) -> Vec<CountedThread<'_>> {
         .collect()
 }
 
-fn write_json(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Result<()> {
-    let answer = CountersJson {
-        schema: "swtch.counters/1",
-        host: Host::read(),
-        trace: CountersTrace::new(count),
-        rows: rows(count),
-        cannot_tell: CANNOT_TELL,
-        obstacles,
+fn head_text(count: &Count) -> String {
+    let host = Host::read();
+    let host = HostWords {
+        machine: None,
+        ..host.words()
     };
-    let json = serde_json::to_string_pretty(&answer)?;
-    writeln!(out, "{}", json_escaped(&json))?;
-    Ok(())
-}
-
-fn write_csv(count: &Count, out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}", CountedThread::COLUMNS)?;
-    for row in rows(count) {
-        writeln!(out, "{}", row.csv())?;
-    }
-    Ok(())
-}
-
-fn write_table(count: &Count, obstacles: &[Obstacle], out: &mut dyn Write) -> Result<()> {
-    write_head(count, out)?;
-    write_totals(count, out)?;
-    write_threads(count, out)?;
-    writeln!(out, "\nWhat counters cannot tell")?;
-    for gap in CANNOT_TELL {
-        writeln!(out, "  - {gap}")?;
-    }
-    writeln!(out, "\nTo learn it, record the switches")?;
-    if obstacles.is_empty() {
-        writeln!(
-            out,
-            "  > swtch explain … (nothing stands in the way here: see swtch doctor)"
-        )?;
-    }
-    for Obstacle { why, remedies } in obstacles {
-        writeln!(out, "  {}", escaped(why))?;
-        for remedy in remedies {
-            writeln!(out, "  > {}", escaped(remedy))?;
-        }
-    }
-    Ok(())
-}
-
-fn write_head(count: &Count, out: &mut dyn Write) -> Result<()> {
-    let Host {
-        hostname,
-        kernel_release,
-        cpus,
-        ..
-    } = Host::read();
-    writeln!(
-        out,
-        "First answer from the kernel's counters. No switch was recorded: no reasons."
-    )?;
-    let cpus = counted(cpus as u64, "CPU");
     let head = format!(
-        "host {hostname}, Linux {kernel_release}, {cpus}; {}, {} switches, lost unknown; \
-         swtch itself took {} of CPU time",
+        "host {}; {}, {} switches, lost unknown; swtch itself took {} of CPU time",
+        host.to_list(),
         count.duration,
         grouped(count.totals.switches()),
         count.overhead
     );
-    writeln!(out, "{}", escaped(&head))?;
     let subject = match &count.subject {
         CountersTarget::Command {
             words, exit_code, ..
@@ -290,11 +289,14 @@ fn write_head(count: &Count, out: &mut dyn Write) -> Result<()> {
             format!("processes: {} ({ended} ended meanwhile)", pids.join(" "))
         }
     };
-    writeln!(out, "{}\n", escaped(&subject))?;
-    Ok(())
+    format!(
+        "First answer from the kernel's counters. No switch was recorded: no reasons.\n{}\n{}\n\n",
+        escaped(&head),
+        escaped(&subject)
+    )
 }
 
-fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
+fn totals_text(count: &Count) -> String {
     let totals = &count.totals;
     let rows = [
         ("voluntary", totals.voluntary, VOLUNTARY.to_owned()),
@@ -310,29 +312,20 @@ fn write_totals(count: &Count, out: &mut dyn Write) -> Result<()> {
         ("switches", CellAlignment::Right),
         ("meaning", CellAlignment::Left),
     ];
-    write_columns(&head, &rows, out)?;
-    writeln!(out)?;
+    let mut text = columns_text(&head, &rows) + "\n";
     if let (Some(user), Some(system)) = (totals.user, totals.system) {
         let all = user + system;
-        writeln!(
-            out,
-            "CPU time        {all} (user {user}, system {system}), exact as the switches"
-        )?;
+        text += &format!(
+            "CPU time        {all} (user {user}, system {system}), exact as the switches\n"
+        );
     }
-    match count.tally.sum().runs {
-        Some(runs) => {
-            writeln!(
-                out,
-                "run-queue time  {} beside {} of run time, sampled",
-                runs.runq, runs.ran
-            )?;
-        }
-        None => writeln!(
-            out,
-            "run-queue time  unknown: this kernel does not account for it"
-        )?,
+    text + &match count.tally.sum().runs {
+        Some(runs) => format!(
+            "run-queue time  {} beside {} of run time, sampled\n",
+            runs.runq, runs.ran
+        ),
+        None => "run-queue time  unknown: this kernel does not account for it\n".to_owned(),
     }
-    Ok(())
 }
 
 /// The words that say for what the totals hold.
@@ -357,30 +350,23 @@ fn origin(count: &Count) -> String {
     }
 }
 
-fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
+fn threads_text(count: &Count) -> String {
     let all = rows(count);
     let sampled = count.tally.sum().switches();
     let share = share_pct(sampled, count.totals.switches());
-    writeln!(
-        out,
-        "\nThreads, sampled: may miss the last moments (up to {}) and threads that lived shorter.",
-        count.longest_gap
-    )?;
-    writeln!(
-        out,
-        "{} seen in {}; they hold {} switches, {share} of all.",
+    let mut text = format!(
+        "\nThreads, sampled: may miss the last moments (up to {}) and threads that lived shorter.\n\
+         {} seen in {}; they hold {} switches, {share} of all.\n",
+        count.longest_gap,
         counted(all.len() as u64, "thread"),
         counted(count.samples, "sample"),
         grouped(sampled)
-    )?;
+    );
     if count.tally.unreadable > 0 {
         let failed = counted(count.tally.unreadable, "sample");
-        writeln!(
-            out,
-            "{failed} of threads could not be read (another user's?)."
-        )?;
+        text += &format!("{failed} of threads could not be read (another user's?).\n");
     }
-    writeln!(out)?;
+    text.push('\n');
     let head = [
         ("pid", CellAlignment::Right),
         ("tid", CellAlignment::Right),
@@ -393,15 +379,14 @@ fn write_threads(count: &Count, out: &mut dyn Write) -> Result<()> {
         ("ended", CellAlignment::Left),
     ];
     let shown: Vec<_> = all.iter().take(SHOWN).map(CountedThread::cells).collect();
-    write_columns(&head, &shown, out)?;
+    text += &columns_text(&head, &shown);
     if all.len() > SHOWN {
-        writeln!(
-            out,
-            "… and {} more: --format json or csv shows all",
+        text += &format!(
+            "… and {} more: --format json or csv shows all\n",
             all.len() - SHOWN
-        )?;
+        );
     }
-    Ok(())
+    text
 }
 
 #[expect(
@@ -415,17 +400,11 @@ fn share_pct(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole as f64)
 }
 
-fn write_columns(
-    head: &[(&str, CellAlignment)],
-    rows: &[Vec<String>],
-    out: &mut dyn Write,
-) -> Result<()> {
+fn columns_text(head: &[(&str, CellAlignment)], rows: &[Vec<String>]) -> String {
     let head: Vec<_> = head
         .iter()
         .map(|&(name, side)| (name.to_owned(), side))
         .collect();
-    for line in columns(&head, rows, None) {
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    let lines = columns(&head, rows, None);
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }

@@ -2,14 +2,14 @@
 //! counters count.
 
 use std::fs;
-use std::io::{self, Write};
 
 use serde_json::{Value, json};
 use swtch_core::{Nanos, cost};
 use swtch_observe::{Mode, Snapshot};
-use swtch_output::text::json_escaped;
+use swtch_output::answer::SheetAnswer;
+use swtch_output::host::HostWords;
+use swtch_output::sheet::Sheet;
 use swtch_output::text::{self, counted, escaped};
-use swtch_report::report::Sheet;
 
 /// The facts that an answer states once, before its rows.
 #[derive(Clone, Debug)]
@@ -60,29 +60,33 @@ impl FiberHead {
         }
     }
 
-    /// Writes the head as lines for people.
-    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let cost::Origin {
-            hostname,
-            kernel_release,
-            machine,
-            cpus,
-            ..
-        } = &self.origin;
-        let cpus = counted(*cpus as u64, "CPU");
-        let host = format!("{hostname} · Linux {kernel_release} {machine} · {cpus}");
-        writeln!(out, "host    {}", escaped(&host))?;
+    /// The lines for people, and an empty one.
+    pub fn to_text(&self) -> String {
+        let host = HostWords {
+            cpu_model: None,
+            ..HostWords::of_origin(&self.origin)
+        };
+        let mut lines = format!("host    {}\n", escaped(&host.to_line()));
         if let Some(target) = &self.target {
-            writeln!(out, "target  {}", escaped(&target.words()))?;
+            lines += &format!("target  {}\n", escaped(&target.words()));
         }
-        writeln!(out)
+        lines + "\n"
     }
 
-    /// The answer as one JSON object.
-    pub fn json(&self, sheet: &Sheet) -> String {
+    /// This head above `sheet`.
+    pub fn above<'a>(&self, sheet: &'a Sheet) -> SheetAnswer<'a> {
+        SheetAnswer {
+            head: self.to_text(),
+            members: self.to_json(sheet.name),
+            sheet,
+        }
+    }
+
+    /// The members of the JSON object before its rows.
+    fn to_json(&self, name: &str) -> Value {
         let target = self.target.as_ref().map(SchedulerProcess::json);
-        let object = json!({
-            "schema": format!("swtch.fiber.{}/1", sheet.name),
+        json!({
+            "schema": format!("swtch.fiber.{name}/1"),
             "host": {
                 "hostname": self.origin.hostname,
                 "kernel_release": self.origin.kernel_release,
@@ -90,10 +94,7 @@ impl FiberHead {
                 "cpus": self.origin.cpus,
             },
             "target": target,
-            "rows": sheet.to_json_rows(),
-            "notes": sheet.notes,
-        });
-        json_escaped(&format!("{object:#}\n"))
+        })
     }
 }
 
@@ -140,6 +141,8 @@ pub fn name(pid: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use swtch_output::answer;
+    use swtch_output::format::Format;
 
     fn target() -> SchedulerProcess {
         SchedulerProcess {
@@ -168,9 +171,10 @@ mod tests {
             target: Some(target()),
             ..FiberHead::of_machine()
         };
-        let mut out = Vec::new();
-        head.write(&mut out).unwrap();
-        assert!(!String::from_utf8(out).unwrap().contains('\u{1b}'));
-        assert!(!head.json(&Sheet::new("tasks", &[])).contains('\u{1b}'));
+        let sheet = Sheet::new("tasks", &[]);
+        for format in [Format::Table, Format::Json] {
+            let text = answer::written(&head.above(&sheet), format).unwrap();
+            assert!(!text.contains('\u{1b}'), "{text}");
+        }
     }
 }

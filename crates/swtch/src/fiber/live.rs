@@ -138,13 +138,11 @@ impl LiveDisplay<'_> {
                 let head_is_due = self.lines == 0;
                 self.lines += 1;
                 self.sheet.rows = rates.iter().map(|rates| rates.cells(at)).collect();
-                let mut text = Vec::new();
-                self.sheet.write_csv(&mut text)?;
-                let head = text
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .map_or(0, |end| end + 1);
-                tell(&text[if head_is_due { 0 } else { head }..])
+                let csv = match head_is_due {
+                    true => self.sheet.to_csv(),
+                    false => self.sheet.to_csv_rows(),
+                };
+                tell(csv.as_bytes())
             }
             Format::Json => {
                 self.sheet
@@ -164,9 +162,7 @@ impl LiveDisplay<'_> {
             text += CLEAR;
         }
         if is_screen || self.lines == 0 {
-            let mut head = Vec::new();
-            self.head(&now.snapshot).write(&mut head)?;
-            let head = String::from_utf8_lossy(&head);
+            let head = self.head(&now.snapshot).to_text();
             head.lines()
                 .for_each(|line| text += &lines_of(line, columns));
         }

@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use swtch_core::Nanos;
 use swtch_observe::{
-    Consistency, SchedulerRow, Snapshot, TaskRow, ThreadRow, WaitRow, WaitingRow, WorkerRow,
+    Consistency, CurrentWait, SchedulerRow, Snapshot, TaskRow, ThreadRow, WaitStatistics, WorkerRow,
 };
 use swtch_report::report::{Cell, Sheet, SheetTable as Table};
 
@@ -354,7 +354,7 @@ const WAIT_STATS: [&str; 8] = [
     "histogram",
 ];
 
-fn waits(row: &WaitRow) -> Vec<Cell> {
+fn waits(row: &WaitStatistics) -> Vec<Cell> {
     let filled = row.bucket_ns.iter().zip(&row.histogram);
     let filled = filled.filter(|(_, count)| **count > 0);
     let buckets = filled.map(|(from_ns, count)| format!("{from_ns}ns:{count}"));
@@ -381,7 +381,7 @@ const WAITING_TASKS: [&str; 8] = [
     "last_signal_task_id",
 ];
 
-fn waiting(row: &WaitingRow) -> Vec<Cell> {
+fn waiting(row: &CurrentWait) -> Vec<Cell> {
     vec![
         Cell::Id(row.task_id),
         words(row.name.as_ref()),
@@ -493,9 +493,8 @@ mod tests {
             for row in &sheet.rows {
                 assert_eq!(row.len(), sheet.columns.len(), "{}", sheet.name);
             }
-            let mut table = Vec::new();
-            sheet.write_table(usize::MAX, &mut table).unwrap();
-            assert!(!table.contains(&0x1b), "{}", sheet.name);
+            let table = sheet.to_table(usize::MAX);
+            assert!(!table.contains('\u{1b}'), "{}", sheet.name);
         }
         sleeper.cancel();
     }

@@ -19,15 +19,19 @@ use crate::view::{self, Loaded, ServerState, ViewRequest};
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// After this long without a byte, the server is taken to wait for more of the request.
-const SHORT: Duration = Duration::from_millis(100);
+const INCOMPLETE_AFTER: Duration = Duration::from_millis(100);
 
 /// A placeholder: requests are drawn before the port is known.
 const PORT: &str = "PORT";
 
 /// The server must answer or close the connection within this time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 
-const ANSWERS: [&str; 18] = [
+/// The start of an answer that gives something away.
+const SUCCESS: &[u8] = b"HTTP/1.1 200 OK";
+
+/// Questions that the server answers, and some that it does not know.
+const ENDPOINTS: [&str; 18] = [
     "trace",
     "threads",
     "report",
@@ -101,19 +105,19 @@ const HEADERS: [&str; 12] = [
     "Cookie: \u{ff}",
 ];
 
-/// A server with a small trace, and the requests to it.
+/// A viewer's server with a small trace.
 #[derive(Debug)]
-pub struct Requests {
+pub struct HttpSubject {
     address: SocketAddr,
     /// The server runs as long as this is kept.
     _runtime: Runtime,
 }
 
-impl Requests {
+impl HttpSubject {
     /// Starts the server; its trace and price list are made in this directory.
     pub fn new(directory: &Path) -> Self {
         let path = directory.join("t.swtch");
-        // A worker that takes over finds the trace of its predecessor.
+        // After a crash a new worker starts in the same directory.
         drop(std::fs::remove_dir_all(&path));
         trace::write_trace(&path, RecordingState::Finished, 300, true);
         let list = directory.join("prices.json");
@@ -150,25 +154,27 @@ impl Requests {
         }
     }
 
-    /// Sends bytes and returns all that comes back. After `patience` without a byte, the sending
+    /// Sends bytes and returns all that comes back. After `idle_timeout` without a byte, the sending
     /// side is shut down: the server need not wait for the rest of an incomplete request, but may
     /// also give up an answer to a complete one.
-    fn ask(&self, request: &[u8], patience: Duration) -> Vec<u8> {
+    fn ask(&self, request: &[u8], idle_timeout: Duration) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream
-            .set_read_timeout(Some(patience))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .set_read_timeout(Some(idle_timeout))
+            .and_then(|()| stream.set_write_timeout(Some(ANSWER_DEADLINE)))
             .expect("a socket");
         // The server may end the connection at any byte.
         drop(stream.write_all(request));
         let mut answer = Vec::new();
-        if read_to_end(&mut stream, &mut answer) == ConnectionEnd::No {
+        if read_to_end(&mut stream, &mut answer) == ConnectionEnd::StillOpen {
             // The server waits for more of the request.
             drop(stream.shutdown(Shutdown::Write));
-            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            stream
+                .set_read_timeout(Some(ANSWER_DEADLINE))
+                .expect("a socket");
             let ended = read_to_end(&mut stream, &mut answer);
             assert!(
-                ended == ConnectionEnd::Yes,
+                ended == ConnectionEnd::Ended,
                 "no answer, and no end of the connection"
             );
         }
@@ -179,20 +185,20 @@ impl Requests {
 /// Whether the other side has ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionEnd {
-    Yes,
-    No,
+    Ended,
+    StillOpen,
 }
 
 /// Reads until the connection is ended or its timeout has passed.
 fn read_to_end(stream: &mut TcpStream, answer: &mut Vec<u8>) -> ConnectionEnd {
     match stream.read_to_end(answer) {
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => ConnectionEnd::No,
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => ConnectionEnd::StillOpen,
         // A reset ends the connection as well.
-        _ => ConnectionEnd::Yes,
+        _ => ConnectionEnd::Ended,
     }
 }
 
-impl FuzzSubject for Requests {
+impl FuzzSubject for HttpSubject {
     fn draw(&mut self, random: &mut Rng) -> Vec<u8> {
         let mut request = Vec::new();
         for _ in 0..random.u32(1..=3) {
@@ -209,38 +215,43 @@ impl FuzzSubject for Requests {
     fn run(&mut self, input: &[u8]) {
         let port = self.address.port().to_string();
         let request = replaced(input, PORT.as_bytes(), port.as_bytes());
-        let answer = self.ask(&request, SHORT);
+        let answer = self.ask(&request, INCOMPLETE_AFTER);
         let has_token = request
             .windows(TOKEN.len())
             .any(|window| window == TOKEN.as_bytes());
-        let is_let_in = answer
-            .windows(15)
-            .any(|window| window == b"HTTP/1.1 200 OK");
-        assert!(has_token || !is_let_in, "let in without the token");
+        let has_success = answer
+            .windows(SUCCESS.len())
+            .any(|window| window == SUCCESS);
+        assert!(has_token || !has_success, "let in without the token");
         // The server must still answer the person who has the token.
         let own = format!(
             "GET /{TOKEN}/api/threads HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
         );
-        let answer = self.ask(own.as_bytes(), PATIENCE);
-        assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "no answer any more");
+        let answer = self.ask(own.as_bytes(), ANSWER_DEADLINE);
+        assert!(answer.starts_with(SUCCESS), "no answer any more");
     }
 }
 
 /// One request, most often a complete one.
 fn one_request(random: &mut Rng) -> String {
-    let of = |random: &mut Rng, list: &[&'static str]| list[random.usize(..list.len())];
+    let pick = |random: &mut Rng, list: &[&'static str]| list[random.usize(..list.len())];
     let methods = [
         "GET", "GET", "GET", "GET", "HEAD", "POST", "OPTIONS", "CONNECT", "BREW",
     ];
-    let method = of(random, &methods);
+    let method = pick(random, &methods);
     let token = match random.u32(..8) {
         0 => "",
         1 => "fedcba9876543210fedcba9876543210",
         _ => TOKEN,
     };
-    let mut target = format!("/{token}/api/{}", of(random, &ANSWERS));
+    let mut target = format!("/{token}/api/{}", pick(random, &ENDPOINTS));
     match random.u32(..10) {
-        0 => target = format!("/{token}/{}", of(random, &["", "index.html", "..%2f", "%"])),
+        0 => {
+            target = format!(
+                "/{token}/{}",
+                pick(random, &["", "index.html", "..%2f", "%"])
+            )
+        }
         1 => target = format!("http://localhost:PORT{target}"),
         2 => target = format!("http://evil.example{target}"),
         _ => {}
@@ -249,17 +260,17 @@ fn one_request(random: &mut Rng) -> String {
         let value = match random.u32(..30) {
             0 => "9".repeat(random.usize(..20_000)),
             1 => random.u64(..).to_string(),
-            _ => of(random, &VALUES).to_owned(),
+            _ => pick(random, &VALUES).to_owned(),
         };
         let separator = if number == 0 { '?' } else { '&' };
-        target += &format!("{separator}{}={value}", of(random, &KEYS));
+        target += &format!("{separator}{}={value}", pick(random, &KEYS));
     }
     let mut request = format!("{method} {target} HTTP/1.1\r\n");
     if random.u32(..12) > 0 {
         request += "Host: 127.0.0.1:PORT\r\n";
     }
     for _ in 0..random.u32(..3) {
-        request += &format!("{}\r\n", of(random, &HEADERS));
+        request += &format!("{}\r\n", pick(random, &HEADERS));
     }
     if random.u32(..60) == 0 {
         request += &"X-Many: 1\r\n".repeat(random.usize(..4_000));

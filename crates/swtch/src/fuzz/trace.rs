@@ -8,16 +8,15 @@ use std::sync::Arc;
 use fastrand::Rng;
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, CpuId, EvidenceBits, Gap, Level, Nanos, Open, Pid, Reason, Switch, TaskEvent,
-    TaskKey, Timestamp, UserSide,
+    CgroupId, CpuId, EvidenceBits, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack, StackKind,
+    Switch, TaskEvent, TaskKey, Timestamp, UserSide,
 };
 use swtch_fixtures::{after, meta, prices, row, seen, woken_by};
 use swtch_output::format::Format;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::report::{self, BillBy, By, Extent, Filter, Moment, ReportRequest};
 use swtch_store::{
-    Columns, CommandRow, FrameRow, Meta, RecordingState, StackKind, StackRow, Trace, UserCounts,
-    WaitTypeRow, Writer,
+    Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, Writer,
 };
 
 use super::archive::Archive;
@@ -283,11 +282,11 @@ fn make_odd(random: &mut Rng, row: &mut Switch) {
         18 => row.cgroup = CgroupId::new(number),
         19 => row.wait.off = Some(nanos),
         20 => row.wait.runq = Some(nanos),
-        21 => row.wait.waker = Some(task),
-        22 => row.wait.wake_cpu = Some(CpuId::new(short)),
+        21 => row.wait.wakeup.waker = Some(task),
+        22 => row.wait.wakeup.cpu = Some(CpuId::new(short)),
         23 => row.wait.moved = Some(nanos),
-        24 => row.wait.user_stack = Some(word),
-        _ => row.wait.kernel_stack = Some(word),
+        24 => row.wait.stacks.user = Some(word),
+        _ => row.wait.stacks.kernel = Some(word),
     }
 }
 
@@ -391,8 +390,8 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         (8, StackKind::Kernel, None),
     ];
     for (stack, kind, pid) in kinds {
-        let row = StackRow {
-            stack,
+        let row = Stack {
+            id: stack,
             kind,
             pid,
             frames: vec![1, 2, 1, 99],
@@ -400,8 +399,8 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         writer.push_stack(&row).expect("a scratch file");
     }
     for frame in [1, 2] {
-        let row = FrameRow {
-            frame,
+        let row = Frame {
+            id: frame,
             address: 0xffff_ffff_8100_0000,
             symbol: (frame == 1).then(|| long(5_000)),
             module: Some("vmlinux".to_owned()),
@@ -445,8 +444,8 @@ fn switch(start_ns: u64, number: u64) -> Switch {
     row.evidence.wait_key = Some(0xf00 + number % 2);
     row.evidence.syscall = Some(small(340));
     row.evidence.bits = EvidenceBits(u32::try_from(number * 77 % (1 << 20)).expect("small"));
-    row.wait.user_stack = (!number.is_multiple_of(3)).then_some(7);
-    row.wait.kernel_stack = (number % 3 > 1).then_some(8);
+    row.wait.stacks.user = (!number.is_multiple_of(3)).then_some(7);
+    row.wait.stacks.kernel = (number % 3 > 1).then_some(8);
     if number % 5 == 4 {
         row.level = Level::User;
         row.user_task = Some(number % 3);

@@ -2,13 +2,14 @@
 
 use plotters::style::RGBColor;
 use swtch_core::{Category, Distribution, Reason};
+use swtch_output::host::HostWords;
 use swtch_plot::Picture;
 use swtch_plot::content::{
     Axis, Chart, Content, Dot, Lane, LaneSpan as Drawn, Lanes, Line, Measure, Scale, SpanKind,
     Style,
 };
 use swtch_plot::palette::{Fill, Texture, category_colour, reason_colour};
-use swtch_report::report::Filter;
+use swtch_report::report::{Filter, host_words};
 
 use crate::view::curves::{self, Length};
 use crate::view::timeline::{LevelRows, StateTimes, ThreadState, Track};
@@ -51,17 +52,15 @@ pub fn of(loaded: &Loaded, filter: &Filter) -> Vec<Picture> {
 
 fn subtitle(loaded: &Loaded) -> String {
     let meta = loaded.trace.meta();
-    let host = &meta.host;
     let what = match meta.command.is_empty() {
         true => meta.scope.clone(),
         false => meta.command.join(" "),
     };
-    format!(
-        "{} · Linux {} · {} · {what}",
-        host.hostname,
-        host.kernel_release,
-        swtch_output::text::counted(u64::from(host.cpus), "CPU")
-    )
+    let host = HostWords {
+        machine: None,
+        ..host_words(&meta.host)
+    };
+    format!("{} · {what}", host.to_line())
 }
 
 fn span_of(loaded: &Loaded, filter: &Filter) -> Span {

@@ -1,19 +1,19 @@
 //! Fills in `meta.json`: facts about the machine, the command, the counts and the overhead.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId};
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
     ClockSample, Counts, Hooks, Meta, Overhead, RecordingState, StackSettings, TraceHost,
-    TreeCounts, UserCounts,
+    TreeCounts,
 };
 
 use super::pipeline::Pipeline;
@@ -124,33 +124,29 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     let counters = capture.counters();
     meta.counts = Counts {
         switches_seen: counters.seen - counters.idle,
-        stored: pipeline.stored(),
         filtered: counters.filtered,
-        lost: counters.lost + pipeline.unreadable(),
+        lost: counters.lost + capture.unreadable(),
         idle: counters.idle,
-        unnamed: pipeline.timeline().unnamed(),
-        late: pipeline.late(),
-        storage_failed: pipeline.rows_failed(),
-        uncaught: pipeline.timeline().uncaught(),
         untraced: counters.untraced,
         storage_refused: counters.storage_failed,
+        ..Counts::default()
     };
-    meta.user = pipeline.user_counts().map(|user| UserCounts {
-        words_unread: counters.words_unread,
-        ..user
-    });
     let finder = pipeline.finder();
     meta.overhead = Overhead {
         recorder_cpu_ns: process_cpu_ns() + finder.cpu_time().as_ns(),
         recorder_peak_rss_bytes: peak_memory_bytes("self")
             + peak_memory_bytes(&finder.pid().to_string()),
-        bytes: pipeline.bytes_written(),
+        ..Overhead::default()
     };
+    pipeline.complete(meta);
+    if let Some(user) = &mut meta.user {
+        user.words_unread = counters.words_unread;
+    }
 }
 
 /// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed
 /// meanwhile has no path.
-pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
+pub fn cgroup_paths(wanted: &HashSet<CgroupId>) -> Vec<(CgroupId, String)> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let root = roots.iter().map(Path::new).find(|root| root.is_dir());
     let mut found = Vec::new();
@@ -166,7 +162,7 @@ const MOST_LEVELS: usize = 32;
 fn find_cgroups(
     root: &Path,
     dir: &Path,
-    wanted: &FxHashSet<CgroupId>,
+    wanted: &HashSet<CgroupId>,
     found: &mut Vec<(CgroupId, String)>,
     level: usize,
 ) {

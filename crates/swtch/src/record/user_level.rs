@@ -16,7 +16,7 @@ mod watched;
 
 use std::time::{Duration, Instant};
 
-use swtch_capture::{Capture, monotonic_ns};
+use swtch_capture::{Capture, Drained, monotonic_ns};
 use swtch_core::{Event, Gap, TaskEvent, Timestamp};
 use swtch_store::{UserCounts, WaitTypeRow};
 
@@ -42,15 +42,6 @@ pub struct UserLevel {
     counts: UserCounts,
     gaps: Vec<Gap>,
     looked: Instant,
-}
-
-/// The result of reading all rings once.
-#[derive(Clone, Copy, Debug)]
-pub struct RingsRead {
-    /// Every event before this moment has been read.
-    pub horizon: Timestamp,
-    /// Events that the fullest ring held.
-    pub most_in_a_ring: u64,
 }
 
 impl UserLevel {
@@ -96,12 +87,9 @@ impl UserLevel {
                 FinderReport::Refused(why) => self.refuse(Some(why)),
             }
         }
+        self.open_rings();
         for watched in &mut self.watched {
-            let streams = &mut self.streams;
-            watched.look(|| {
-                *streams += 1;
-                self.first_stream + *streams - 1
-            });
+            watched.renew_lease();
             watched.tell_words(capture)?;
         }
         // All that an ended process had left in its rings has been read.
@@ -109,25 +97,32 @@ impl UserLevel {
         Ok(())
     }
 
-    /// Reads all rings. Each event is passed to `sink` with the stream of its scheduler.
-    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> RingsRead {
-        let now = Timestamp::from_ns(monotonic_ns());
-        let mut brought = RingsRead {
-            horizon: now,
-            most_in_a_ring: 0,
-        };
+    /// Opens the rings of new schedulers in processes that are watched, so that the next
+    /// [`Self::drain`] reads them.
+    pub fn open_rings(&mut self) {
         for watched in &mut self.watched {
-            let of_one = watched.drain(
+            let streams = &mut self.streams;
+            watched.open_rings(|| {
+                *streams += 1;
+                self.first_stream + *streams - 1
+            });
+        }
+    }
+
+    /// Reads all rings. Each event is passed to `sink` with the stream of its scheduler.
+    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {
+        let now = Timestamp::from_ns(monotonic_ns());
+        let mut drained = Drained::nothing(now);
+        for watched in &mut self.watched {
+            drained = drained.and(watched.drain(
                 now,
                 &mut self.wait_types,
                 &mut self.counts,
                 &mut self.gaps,
                 &mut sink,
-            );
-            brought.horizon = brought.horizon.min(of_one.horizon);
-            brought.most_in_a_ring = brought.most_in_a_ring.max(of_one.most_in_a_ring);
+            ));
         }
-        brought
+        drained
     }
 
     /// The gaps since the last call.

@@ -276,9 +276,9 @@ mod tests {
     }
 
     /// A piece of a path as the tests compare it: task, from, to (ns), state.
-    type PrintedStep = (u32, u64, u64, ThreadState);
+    type ComparedPiece = (u32, u64, u64, ThreadState);
 
-    fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<PrintedStep>, Option<&'static str>) {
+    fn pieces(task: u32, from_ns: u64, to_ns: u64) -> (Vec<ComparedPiece>, Option<&'static str>) {
         let levels = drawn();
         let span = Span { from_ns, to_ns };
         let (steps, ends) = path(&levels.os, TaskKey::new(task), span, open());

@@ -4,10 +4,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
-    Arch, CpuId, Evidence, Holder, Level, Nanos, Switch, TaskKey, Timestamp, WakerKind,
+    Arch, CpuId, Evidence, Holder, Level, Nanos, StackNumbers, Switch, TaskKey, Timestamp,
+    WakerKind,
 };
 use swtch_report::report::{CONTENTION, RowSyscall, contention, object_of, successor};
-use swtch_store::{Columns, StackKind};
+use swtch_store::Columns;
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
@@ -190,13 +191,14 @@ fn of_wait(
     if wait.length().is_none() {
         return Ok(Value::Null);
     }
-    let woken_ns = wait
-        .waker_kind
+    let wakeup = &wait.wakeup;
+    let woken_ns = wakeup
+        .kind
         .filter(|kind| *kind != WakerKind::None)
         .and(pieces.queued_from_ns);
-    let waker = wait
+    let waker = wakeup
         .waker
-        .filter(|_| wait.waker_kind == Some(WakerKind::Task));
+        .filter(|_| wakeup.kind == Some(WakerKind::Task));
     let waker_row = waker
         .zip(woken_ns)
         .and_then(|(waker, at)| loaded.levels.os.row_at(waker, at));
@@ -214,10 +216,10 @@ fn of_wait(
             "thread": of_thread(loaded, waker),
             "row": waker_row.map(|row| loaded.id(Level::Os, row)),
         })),
-        "waker_kind": wait.waker_kind.map(WakerKind::as_str),
-        "wake_cpu": wait.wake_cpu.map(swtch_core::CpuId::get),
-        "stack": stack_of(loaded, wait.kernel_stack, wait.user_stack)?,
-        "waker_stack": stack_of(loaded, wait.waker_kernel_stack, wait.waker_user_stack)?,
+        "waker_kind": wakeup.kind.map(WakerKind::as_str),
+        "wake_cpu": wakeup.cpu.map(swtch_core::CpuId::get),
+        "stack": stack_of(loaded, wait.stacks)?,
+        "waker_stack": stack_of(loaded, wakeup.waker_stacks)?,
         // A worker waits for its turn, not for a CPU.
         "had_cpu": match row.level {
             Level::Os => had_cpu(loaded, number, row)?,
@@ -227,17 +229,16 @@ fn of_wait(
 }
 
 /// The frames of a stack, the innermost first: the kernel's, then the program's.
-fn stack_of(loaded: &Loaded, kernel: Option<u32>, user: Option<u32>) -> Result<Option<Value>> {
-    if kernel.is_none() && user.is_none() {
+fn stack_of(loaded: &Loaded, stacks: StackNumbers) -> Result<Option<Value>> {
+    if stacks == StackNumbers::default() {
         return Ok(None);
     }
     let symbols = loaded.symbols()?;
-    let frames = |kind: StackKind, stack| {
-        let frames = symbols.frames(kind, stack).into_iter();
+    let frames = stacks.iter().flat_map(|(kind, stack)| {
+        let frames = symbols.frames(kind, Some(stack)).into_iter();
         frames.map(move |frame| json!({"symbol": frame, "kind": kind.as_str()}))
-    };
-    let all = frames(StackKind::Kernel, kernel).chain(frames(StackKind::User, user));
-    Ok(Some(all.collect()))
+    });
+    Ok(Some(frames.collect()))
 }
 
 /// The time in which the rows lie that may tell who had the CPU: from the last run before the wait,
@@ -260,7 +261,7 @@ fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, T
     }
     let passed = [
         Some(wanted.cpu),
-        wanted.wait.wake_cpu,
+        wanted.wait.wakeup.cpu,
         previous.map(|previous| CpuId::new(rows.cpu[previous])),
     ];
     for lane in os

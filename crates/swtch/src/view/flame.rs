@@ -4,9 +4,9 @@
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{Nanos, Reason};
+use swtch_core::{Nanos, Reason, StackKind};
 use swtch_report::report::{Filter, FilteredTrace, Programs};
-use swtch_store::{Columns, StackKind};
+use swtch_store::Columns;
 
 use super::loaded::Loaded;
 
@@ -69,8 +69,8 @@ fn places(session: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u
         };
         let place = (
             names.thread(task).process,
-            row.wait.user_stack,
-            row.wait.kernel_stack,
+            row.wait.stacks.user,
+            row.wait.stacks.kernel,
             row.wait.reason.unwrap_or(Reason::Unknown),
         );
         let sum = places.entry(place).or_default();

@@ -104,7 +104,7 @@ impl Loaded {
         let grown = |level: usize| {
             let level = Level::ALL[level];
             let ids = &self.ids[level.index()];
-            ids.grown(self.levels.of(level), now.levels.of(level))
+            ids.after_growth(self.levels.of(level), now.levels.of(level))
         };
         let ids = std::array::from_fn(grown);
         Ok(Self { ids, ..now })

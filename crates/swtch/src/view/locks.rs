@@ -75,7 +75,8 @@ impl LockUsers {
         let waiter = self.waiters.entry(row.task).or_default();
         waiter.0 += 1;
         waiter.1 += blocked;
-        if let (Some(waker), Some(WakerKind::Task)) = (row.wait.waker, row.wait.waker_kind) {
+        if let (Some(waker), Some(WakerKind::Task)) = (row.wait.wakeup.waker, row.wait.wakeup.kind)
+        {
             *self.releasers.entry(waker).or_default() += 1;
         }
     }

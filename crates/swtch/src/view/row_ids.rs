@@ -1,44 +1,44 @@
-//! Numbers by which the page knows rows. They stay the same while a trace grows.
+//! Ids by which the page knows rows. They stay the same while a trace grows.
 //!
 //! Rows of one task are adjacent in memory, so a new row moves all rows of the tasks behind it. But
 //! what the page has drawn, selected or linked must still mean the same row:
 //!
 //! ```text
-//!  read first     A A A │ B B               numbers 0 1 2 │ 3 4
-//!  read again     A A A A │ B B B │ C       numbers 0 1 2 5 │ 3 4 6 │ 7
+//!  read first     A A A │ B B               ids 0 1 2 │ 3 4
+//!  read again     A A A A │ B B B │ C       ids 0 1 2 5 │ 3 4 6 │ 7
 //! ```
 //!
-//! If a row comes late, before others of its task, the rows behind it get new numbers. Their old
-//! numbers then mean nothing, and never another row.
+//! If a row comes late, before others of its task, the rows behind it get new ids. Their old
+//! ids then mean nothing, and never another row.
 
 use super::timeline::{LevelRows, NO_ROW};
 
-/// Numbers of the rows of one level.
+/// Ids of the rows of one level.
 #[derive(Debug, Default)]
 pub struct RowIds {
-    /// The number of each row. If this is empty, each row is its own number.
+    /// The id of each row. If this is empty, the id of a row is its index.
     ids: Vec<u32>,
-    /// The row of each number, or [`NO_ROW`].
+    /// The row of each id, or [`NO_ROW`].
     rows: Vec<u32>,
 }
 
 impl RowIds {
-    /// Numbers for a trace that was read `before` and has grown since. Old rows keep their numbers.
-    pub fn grown(&self, before: &LevelRows, now: &LevelRows) -> Self {
+    /// Ids for a trace that was read `before` and has grown since. Old rows keep their ids.
+    pub fn after_growth(&self, before: &LevelRows, now: &LevelRows) -> Self {
         let mut next = match self.rows.is_empty() {
             true => before.rows().len(),
             false => self.rows.len(),
         };
         let mut ids = vec![NO_ROW; now.rows().len()];
         for track in now.tracks() {
-            let known = before.track(track.task);
-            for (place, row) in track.rows().enumerate() {
-                let known = known
-                    .filter(|known| place < known.len)
-                    .map(|known| known.first + place)
-                    .filter(|known| before.rows().ended_ns[*known] == now.rows().ended_ns[row]);
-                ids[row] = match known {
-                    Some(known) => self.id(known),
+            let old_track = before.track(track.task);
+            for (index, row) in track.rows().enumerate() {
+                let old_row = old_track
+                    .filter(|old| index < old.len)
+                    .map(|old| old.first + index)
+                    .filter(|old| before.rows().ended_ns[*old] == now.rows().ended_ns[row]);
+                ids[row] = match old_row {
+                    Some(old) => self.id(old),
                     None => {
                         next += 1;
                         narrow(next - 1)
@@ -56,12 +56,12 @@ impl RowIds {
         Self { ids, rows }
     }
 
-    /// The number of a row.
+    /// The id of a row.
     pub fn id(&self, row: usize) -> u32 {
         self.ids.get(row).copied().unwrap_or_else(|| narrow(row))
     }
 
-    /// The row with a number. It may lie behind the last row.
+    /// The row with an id. As long as ids are indexes, it may lie behind the last row.
     pub fn row(&self, id: u32) -> Option<usize> {
         match self.rows.is_empty() {
             true => Some(widen(id)),
@@ -98,7 +98,7 @@ mod tests {
 
     /// A page that is opened during a recording keeps showing what a person has selected.
     #[test]
-    fn rows_keep_their_numbers_while_a_trace_grows() {
+    fn rows_keep_their_ids_while_a_trace_grows() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.swtch");
         let mut meta = meta();

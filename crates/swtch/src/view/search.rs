@@ -3,9 +3,9 @@
 use anyhow::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
-use swtch_core::TaskKey;
+use swtch_core::{StackKind, TaskKey};
 use swtch_report::report::{Filter, FilteredTrace};
-use swtch_store::{Columns, StackKind};
+use swtch_store::Columns;
 
 use super::facts::of_thread;
 use super::loaded::Loaded;
@@ -72,7 +72,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
         let symbol = row
             .symbol
             .filter(|symbol| symbol.to_lowercase().contains(words))?;
-        Some((row.frame, (symbol, row.module)))
+        Some((row.id, (symbol, row.module)))
     });
     let wanted: FxHashMap<u32, _> = wanted.collect();
     if wanted.is_empty() {
@@ -88,7 +88,7 @@ fn functions(loaded: &Loaded, words: &str) -> Result<Vec<Value>> {
             .filter_map(|frame| wanted.get(frame))
             .collect();
         for (role, stacks) in [("waited", &waits.waited), ("woke", &waits.woken)] {
-            let Some(sum) = stacks.get(&(stack.kind, stack.stack)) else {
+            let Some(sum) = stacks.get(&(stack.kind, stack.id)) else {
                 continue;
             };
             for function in &functions {
@@ -145,19 +145,10 @@ pub fn waits_by_stack(loaded: &Loaded) -> Result<WaitsByStack> {
             task: row.task,
             ended_ns: loaded.since_start(row.ts),
         };
-        let kernel = row
-            .wait
-            .kernel_stack
-            .map(|stack| (StackKind::Kernel, stack));
-        let user = row.wait.user_stack.map(|stack| (StackKind::User, stack));
-        for stack in [kernel, user].into_iter().flatten() {
+        for stack in row.wait.stacks.iter() {
             add(&mut stacks.waited, stack, &wait);
         }
-        let kernel = row.wait.waker_kernel_stack;
-        let kernel = kernel.map(|stack| (StackKind::Kernel, stack));
-        let user = row.wait.waker_user_stack;
-        let user = user.map(|stack| (StackKind::User, stack));
-        for stack in [kernel, user].into_iter().flatten() {
+        for stack in row.wait.wakeup.waker_stacks.iter() {
             add(&mut stacks.woken, stack, &wait);
         }
     })?;

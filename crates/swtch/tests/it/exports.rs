@@ -16,7 +16,7 @@ use serde_json::Value;
 use swtch_core::rules::rule_named;
 use swtch_core::{
     CgroupId, CpuId, Evidence, EvidenceBits, Gap, Level, Nanos, Switch, TaskEvent, TaskKey,
-    Timestamp, UserSide, Wait, WakerKind,
+    Timestamp, UserSide, Wait, WakerKind, Wakeup,
 };
 use swtch_fixtures::seen;
 use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
@@ -208,9 +208,12 @@ fn wait(before: &Switch, now: u64, runq: Option<u64>, cpu: u16) -> Wait {
             } else {
                 runq.min(off)
             })),
-            waker: Some(TaskKey::new(u32::from(1 - cpu) * 2 + 1)),
-            waker_kind: Some(WakerKind::Task),
-            wake_cpu: Some(CpuId::new(cpu)),
+            wakeup: Wakeup {
+                waker: Some(TaskKey::new(u32::from(1 - cpu) * 2 + 1)),
+                kind: Some(WakerKind::Task),
+                cpu: Some(CpuId::new(cpu)),
+                ..Wakeup::default()
+            },
             ..known
         },
     }

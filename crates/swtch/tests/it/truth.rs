@@ -137,30 +137,47 @@ fn root_a_storm_is_stored_or_counted_as_lost() {
     assert!(yields * 100 >= rows * RIGHT_PCT, "{yields} of {rows} rows");
 }
 
+/// Rows that nothing explains may be the machine's doing: a wait for a page while the starter maps
+/// memory, a move by the load balancer, a lock of the kernel that somebody else holds. That does not
+/// come twice in a row, as a fault of the recorder does. Everything else must hold at once.
 fn recorded_is_true(name: &str) {
     let _machine = alone();
     if !can_play(name) {
         return;
     }
+    let first = misses_of_a_recording(name);
+    if first.is_empty() {
+        return;
+    }
+    println!("{name}: {first:?}");
+    let is_unexplained = |miss: &String| miss.contains("nothing explains");
+    assert!(first.iter().all(is_unexplained), "{name}: {first:#?}");
+    let second = misses_of_a_recording(name);
+    assert!(
+        second.is_empty(),
+        "{name}: {first:#?}, and again {second:#?}"
+    );
+}
+
+/// What a recording of the workload says otherwise than it was built.
+fn misses_of_a_recording(name: &str) -> Vec<String> {
     let recording = Recording::of(&["--", SWTCH, "workload", name]);
     let outcome = outcome_of(&recording);
     let recorded = recording.read();
     let tallies = tallies(&outcome, &recorded);
     let verdict = WorkloadCheck::of(&outcome, &tallies);
     println!("{name:<18} {verdict}; {} late", recorded.counts().late);
-    let misses: Vec<_> = outcome
+    let forgiven = FORGIVEN * u64::try_from(outcome.threads.len()).unwrap();
+    let is_right =
+        verdict.wrong <= forgiven || verdict.wrong * 100 <= verdict.rows * (100 - RIGHT_PCT);
+    outcome
         .threads
         .iter()
         .zip(&tallies)
         .flat_map(|(thread, tally)| thread.misses(tally))
         .chain(recorded.imbalance())
-        .collect();
-    assert_eq!(misses, [""; 0], "{name}: {verdict}");
-    let forgiven = FORGIVEN * u64::try_from(outcome.threads.len()).unwrap();
-    assert!(
-        verdict.wrong <= forgiven || verdict.wrong * 100 <= verdict.rows * (100 - RIGHT_PCT),
-        "{name}: {verdict}"
-    );
+        .chain((!is_right).then(|| format!("too many are wrong: {verdict}")))
+        .collect()
 }
 
 fn inferred_is_near_the_truth(name: &str) {

@@ -2,7 +2,7 @@
 // tables, so that a person can hold one against the other.
 //
 // A key tells its unit (`off_ns`, `share_pct`); the head drops it, because there each length
-// carries its own. The rules are those of `crates/swtch-report/src/report/sheet.rs`; no number is computed here.
+// carries its own. The rules are those of `crates/swtch-output/src/sheet.rs`; no number is computed here.
 import type { Cell } from "../../api/decode";
 import { escaped } from "../../lib/escape";
 import { fixed, grouped, reportLength } from "../../lib/format";

@@ -18,20 +18,20 @@ type Queue = Arc<Mutex<VecDeque<usize>>>;
 
 /// All tasks, and the queue of ready ones.
 pub(super) struct Tasks {
-    tasks: Vec<Asleep>,
+    tasks: Vec<TaskAndWaker>,
     ready: Queue,
 }
 
 /// A task and its own waker.
-type Asleep = (Pin<Box<dyn Future<Output = ()>>>, Waker);
+type TaskAndWaker = (Pin<Box<dyn Future<Output = ()>>>, Waker);
 
 /// The waker of a task: it pushes the task's number onto the queue.
-struct RingTask {
+struct TaskWaker {
     number: usize,
     ready: Queue,
 }
 
-impl Wake for RingTask {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -50,11 +50,11 @@ impl Tasks {
         let wakers: Vec<_> = (0..bodies.len())
             .map(|number| {
                 let ready = Arc::clone(&ready);
-                Waker::from(Arc::new(RingTask { number, ready }))
+                Waker::from(Arc::new(TaskWaker { number, ready }))
             })
             .collect();
         wakers[0].wake_by_ref();
-        let task = |(number, body): (usize, &CoroutineBody)| -> Asleep {
+        let task = |(number, body): (usize, &CoroutineBody)| -> TaskAndWaker {
             let next = (number + 1) % bodies.len();
             let patch = match body {
                 CoroutineBody::Nothing => None,

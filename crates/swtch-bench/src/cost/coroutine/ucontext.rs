@@ -8,7 +8,7 @@ pub(super) use nowhere::Ucontext;
 #[cfg(target_env = "gnu")]
 mod gnu {
     use std::cell::{Cell, UnsafeCell};
-    use std::ptr;
+    use std::ptr::{self, NonNull};
 
     use super::super::stack::MappedStack;
     use super::super::{CoroutineBody, Stackful};
@@ -16,14 +16,16 @@ mod gnu {
 
     /// Dropping it frees the stack without unwinding: a [`CoroutineBody`] owns nothing there.
     pub(in super::super) struct Ucontext {
-        sides: Box<SavedContexts>,
-        _stack: MappedStack,
+        /// Made by [`Box::into_raw`] and owned: code on the coroutine's stack has the pointer too.
+        contexts: NonNull<SavedContexts>,
+        stack: MappedStack,
     }
 
-    /// The saved contexts of the coroutine and of its caller, and what the coroutine does.
+    /// The saved contexts of the coroutine and of the code that resumes it, and what the coroutine
+    /// does.
     struct SavedContexts {
-        inside: UnsafeCell<libc::ucontext_t>,
-        outside: UnsafeCell<libc::ucontext_t>,
+        coroutine: UnsafeCell<libc::ucontext_t>,
+        resumer: UnsafeCell<libc::ucontext_t>,
         body: CoroutineBody,
     }
 
@@ -36,48 +38,65 @@ mod gnu {
         fn start(body: CoroutineBody) -> Result<Self, Error> {
             let stack = MappedStack::new()?;
             // SAFETY: an all-zero ucontext_t may be written to by `getcontext`.
-            let [inside, outside] = [(); 2].map(|()| unsafe { std::mem::zeroed() });
-            let sides = Box::new(SavedContexts {
-                inside: UnsafeCell::new(inside),
-                outside: UnsafeCell::new(outside),
+            let [coroutine, resumer] = [(); 2].map(|()| unsafe { std::mem::zeroed() });
+            let contexts = Box::into_raw(Box::new(SavedContexts {
+                coroutine: UnsafeCell::new(coroutine),
+                resumer: UnsafeCell::new(resumer),
                 body,
-            });
-            let inside = sides.inside.get();
+            }));
+            let mut started = Self {
+                contexts: NonNull::new(contexts).expect("invariant: a box is never null"),
+                stack,
+            };
+            let context = started.contexts().coroutine.get();
             // SAFETY: the context is ours to be written to.
-            checked("getcontext", unsafe { libc::getcontext(inside) })?;
+            checked("getcontext", unsafe { libc::getcontext(context) })?;
             // SAFETY: there is no other reference to the context.
-            let area = unsafe { &mut (*inside).uc_stack };
-            area.ss_sp = stack.bottom().cast();
+            let area = unsafe { &mut (*context).uc_stack };
+            area.ss_sp = started.stack.bottom().cast();
             area.ss_size = MappedStack::SIZE;
             // SAFETY: the context is initialised and has a stack; `enter` takes nothing.
-            unsafe { libc::makecontext(inside, enter, 0) };
-            ENTERED.set(ptr::from_ref(&*sides));
-            let mut coroutine = Self {
-                sides,
-                _stack: stack,
-            };
-            coroutine.resume();
-            Ok(coroutine)
+            unsafe { libc::makecontext(context, enter, 0) };
+            ENTERED.set(contexts);
+            started.resume();
+            Ok(started)
         }
 
         #[inline]
         fn resume(&mut self) {
-            let (save, load) = (self.sides.outside.get(), self.sides.inside.get());
+            let contexts = self.contexts();
+            let (save, load) = (contexts.resumer.get(), contexts.coroutine.get());
             // SAFETY: the coroutine was suspended there, or `makecontext` prepared it there, and
             // its stack is ours.
             unsafe { libc::swapcontext(save, load) };
         }
     }
 
+    impl Ucontext {
+        #[inline]
+        fn contexts(&self) -> &SavedContexts {
+            // SAFETY: made by `start`, freed by `drop`; nobody has an exclusive reference to it.
+            unsafe { self.contexts.as_ref() }
+        }
+    }
+
+    impl Drop for Ucontext {
+        fn drop(&mut self) {
+            // SAFETY: made by `Box::into_raw`. The coroutine, which has the pointer too, is
+            // suspended and never resumed again.
+            drop(unsafe { Box::from_raw(self.contexts.as_ptr()) });
+        }
+    }
+
     extern "C" fn enter() {
-        let sides = ENTERED.get();
-        // SAFETY: set by this thread just before its only way here; the box lives as long as the
-        // stack, and is only used by shared reference.
-        let sides = unsafe { &*sides };
-        sides.body.run(|| {
+        let contexts = ENTERED.get();
+        // SAFETY: set by this thread just before its only way here; it lives until the coroutine
+        // has run for the last time, and there are only shared references to it.
+        let contexts = unsafe { &*contexts };
+        contexts.body.run(|| {
             // SAFETY: the code that resumed us saved its context there, and is suspended until we
             // switch.
-            unsafe { libc::swapcontext(sides.inside.get(), sides.outside.get()) };
+            unsafe { libc::swapcontext(contexts.coroutine.get(), contexts.resumer.get()) };
         })
     }
 }

@@ -26,12 +26,12 @@ impl SmallStack {
     }
 }
 
-/// Starts a thread with the C library, by way of `std`.
-pub(super) fn thread(stamp: &StartStamp) -> Result<(), Error> {
+/// Starts a thread with the C library, by way of `std`, and waits for its end.
+pub(super) fn run_std_thread(stamp: &StartStamp) -> Result<(), Error> {
     std::thread::scope(|scope| {
         let builder = Builder::new().stack_size(256 * 1024);
-        let thread = builder.spawn_scoped(scope, || stamp.now());
-        let joined = thread.map_err(Error::calling("clone"))?.join();
+        let thread = builder.spawn_scoped(scope, || stamp.record());
+        let joined = thread.map_err(Error::calling("pthread_create"))?.join();
         joined.map_err(|_panic| Error::Panicked {
             name: "child".to_owned(),
         })
@@ -40,16 +40,17 @@ pub(super) fn thread(stamp: &StartStamp) -> Result<(), Error> {
 
 /// The only function of a child that `clone` starts: records the time and ends.
 extern "C" fn child_entry(stamp: *mut c_void) -> c_int {
-    // SAFETY: the parent passes its own `StartStamp` and waits until the child has ended.
-    unsafe { &*stamp.cast::<StartStamp>() }.now();
+    // SAFETY: the argument is the parent's `StartStamp`, which lives until the child has ended.
+    unsafe { &*stamp.cast::<StartStamp>() }.record();
     0
 }
 
-/// Starts a thread with `clone`. The kernel clears and wakes `lives` when the thread has ended.
-pub(super) fn bare_thread(
+/// Starts a thread with `clone`, and waits for its end: the kernel then clears `alive`, and wakes
+/// whoever waits for that.
+pub(super) fn run_bare_thread(
     stamp: &StartStamp,
     stack: &mut SmallStack,
-    lives: &Shared<AtomicU32>,
+    alive: &Shared<AtomicU32>,
 ) -> Result<(), Error> {
     let flags = libc::CLONE_VM
         | libc::CLONE_FS
@@ -60,7 +61,7 @@ pub(super) fn bare_thread(
         | libc::CLONE_CHILD_CLEARTID;
     let argument = ptr::from_ref(stamp).cast_mut().cast::<c_void>();
     let none = ptr::null_mut::<c_void>();
-    lives.store(1, Ordering::Release);
+    alive.store(1, Ordering::Release);
     // SAFETY: nothing else uses the stack, which outlives the thread: it is waited for below. The
     // thread has the thread-local memory of its parent, and touches none of it: it reads the clock
     // and stores a number.
@@ -72,16 +73,17 @@ pub(super) fn bare_thread(
             argument,
             none,
             none,
-            lives.as_ptr(),
+            alive.as_ptr(),
         )
     };
     checked("clone", tid)?;
-    while lives.load(Ordering::Acquire) != 0 {
+    while alive.load(Ordering::Acquire) != 0 {
+        // Not FUTEX_PRIVATE_FLAG: the kernel's wake-up at the end of a thread is without it.
         // SAFETY: the word lives across the call. An error means that it has changed, or a signal.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                lives.as_ptr(),
+                alive.as_ptr(),
                 libc::FUTEX_WAIT,
                 1,
                 ptr::null::<libc::timespec>(),
@@ -91,8 +93,8 @@ pub(super) fn bare_thread(
     Ok(())
 }
 
-/// Starts a process with `fork`.
-pub(super) fn fork(stamp: &StartStamp) -> Result<(), Error> {
+/// Starts a process with `fork`, and waits for its end.
+pub(super) fn run_fork(stamp: &StartStamp) -> Result<(), Error> {
     // SAFETY: the child reads the clock, stores a number and leaves by _exit.
     let pid = checked("fork", unsafe { libc::fork() })?;
     if pid == 0 {
@@ -101,8 +103,8 @@ pub(super) fn fork(stamp: &StartStamp) -> Result<(), Error> {
     join(pid)
 }
 
-/// Starts a process with `clone3`, as a fork.
-pub(super) fn clone3(stamp: &StartStamp) -> Result<(), Error> {
+/// Starts a process with `clone3`, as a fork, and waits for its end.
+pub(super) fn run_clone3(stamp: &StartStamp) -> Result<(), Error> {
     // SAFETY: an all-zero clone_args asks for nothing.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD.unsigned_abs().into();
@@ -122,13 +124,13 @@ pub(super) fn clone3(stamp: &StartStamp) -> Result<(), Error> {
 }
 
 fn end_after_stamp(stamp: &StartStamp) -> ! {
-    stamp.now();
+    stamp.record();
     // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
     unsafe { libc::_exit(0) }
 }
 
-/// Starts a process with `clone`, as a vfork.
-pub(super) fn vfork(stamp: &StartStamp, stack: &mut SmallStack) -> Result<(), Error> {
+/// Starts a process with `clone`, as a vfork, and waits for its end.
+pub(super) fn run_vfork(stamp: &StartStamp, stack: &mut SmallStack) -> Result<(), Error> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     let argument = ptr::from_ref(stamp).cast_mut().cast();
     // SAFETY: nothing else uses the stack, and the parent is suspended until the child has ended.
@@ -136,8 +138,8 @@ pub(super) fn vfork(stamp: &StartStamp, stack: &mut SmallStack) -> Result<(), Er
     join(checked("clone", pid)?)
 }
 
-/// Starts a program with `posix_spawn`.
-pub(super) fn posix_spawn(program: &CString) -> Result<(), Error> {
+/// Starts a program with `posix_spawn`, and waits for its end.
+pub(super) fn run_posix_spawn(program: &CString) -> Result<(), Error> {
     let arguments = [program.as_ptr().cast_mut(), ptr::null_mut()];
     let environment = [ptr::null_mut()];
     let mut pid = 0;
@@ -158,7 +160,7 @@ pub(super) fn posix_spawn(program: &CString) -> Result<(), Error> {
 fn join(pid: libc::pid_t) -> Result<(), Error> {
     let mut status = 0;
     // SAFETY: `status` is ours to be written to.
-    checked("wait4", unsafe { libc::waitpid(pid, &mut status, 0) })?;
+    checked("waitpid", unsafe { libc::waitpid(pid, &mut status, 0) })?;
     match status {
         0 => Ok(()),
         status => Err(Error::ProcessFailed {

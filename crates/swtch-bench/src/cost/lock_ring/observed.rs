@@ -5,25 +5,25 @@
 //! These runs are not compared with other arms: logging costs time, and all threads contend for one
 //! counter.
 
-use std::io::{BufRead, BufReader, BufWriter, PipeReader, PipeWriter, Write, pipe};
+use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use serde::{Deserialize, Serialize};
 use swtch_core::units::Nanos;
 
-use super::super::leader;
-use super::{
-    BareWord, ConditionLock, FIRST_TURNS, HandOver, LibraryMutex, LockKind, LockRing, LockRingSpec,
-    RingLock, warm_turns,
-};
+use super::super::message::{self, Message};
+use super::{FIRST_TURNS, HandOver, LockKind, LockRing, LockRingSpec, warm_turns};
 use crate::clock;
 use crate::error::Error;
+use crate::futex::PrivateScope;
+use crate::lock::{ConditionLock, FutexLock, Lock, PthreadMutex};
 use crate::outcome::SwitchCounts;
 use crate::process::ForkedChild;
 
 /// What was observed of a ring.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// All moves from the first on, in the order of the log.
     pub hand_overs: Vec<HandOver>,
@@ -48,16 +48,16 @@ pub fn observe(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     let (reader, writer) = pipe().map_err(Error::calling("pipe2"))?;
     let mut writer = Some(writer);
     let mut child = ForkedChild::fork(|| {
-        let writer = writer.take().expect("invariant: a process has one act");
-        leader::set_error_fd(writer.as_raw_fd());
+        let writer = writer.take().expect("invariant: the child runs this once");
+        message::set_members_fd(writer.as_raw_fd());
         let observed = match spec.lock {
-            LockKind::Mutex => watch::<LibraryMutex>(spec, turns),
-            LockKind::Futex => watch::<BareWord>(spec, turns),
+            LockKind::Mutex => watch::<PthreadMutex>(spec, turns),
+            LockKind::Futex => watch::<FutexLock<PrivateScope>>(spec, turns),
             LockKind::Condvar => watch::<ConditionLock>(spec, turns),
         };
         match observed {
-            Ok(observed) => tell(&observed, writer).map_err(Error::calling("write")),
-            Err(error) => leader::fail(&error),
+            Ok(observed) => message::report(writer, &observed),
+            Err(error) => message::fail(&error),
         }
     })?;
     drop(writer);
@@ -73,7 +73,7 @@ struct MoveLog {
     entries: Vec<AtomicU64>,
 }
 
-fn watch<L: RingLock>(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
+fn watch<L: Lock + Default + 'static>(spec: &LockRingSpec, turns: u64) -> Result<Observed, Error> {
     spec.take_place()?;
     let moves = (FIRST_TURNS + warm_turns(turns) + turns) * spec.lap();
     let log = Arc::new(MoveLog {
@@ -106,64 +106,15 @@ fn hand_over(entry: &AtomicU64) -> HandOver {
     }
 }
 
-/// Writes a line of numbers, and then one line for each move.
-fn tell(observed: &Observed, writer: PipeWriter) -> std::io::Result<()> {
-    let mut out = BufWriter::new(writer);
-    writeln!(
-        out,
-        "{} {} {} {} {}",
-        observed.counted_hand_overs,
-        observed.counted.voluntary,
-        observed.counted.involuntary,
-        observed.elapsed.as_ns(),
-        observed.cpu_time.as_ns()
-    )?;
-    for HandOver { thread, lock } in &observed.hand_overs {
-        writeln!(out, "{thread} {lock}")?;
-    }
-    out.flush()
-}
-
 fn read(reader: PipeReader) -> Result<Observed, Error> {
-    let mut lines = BufReader::new(reader).lines();
-    let mut line = || lines.next().transpose().map_err(Error::calling("read"));
-    let gone = || Error::Member("the process that is watched is gone".to_owned());
-    let head = line()?.ok_or_else(gone)?;
-    if let Some(why) = head.strip_prefix("failed ") {
-        return Err(Error::Member(why.to_owned()));
+    for line in BufReader::new(reader).lines() {
+        match Message::from_line(&line.map_err(Error::calling("read"))?)? {
+            Message::Report(observed) => return Ok(observed),
+            Message::Failed { why } => return Err(Error::Member(why)),
+            Message::SemaphoreSet { .. } => {}
+        }
     }
-    let [
-        counted_hand_overs,
-        voluntary,
-        involuntary,
-        elapsed,
-        cpu_time,
-    ] = numbers(&head);
-    let mut hand_overs = Vec::new();
-    while let Some(line) = line()? {
-        let [thread, lock] = numbers(&line);
-        let number = |number| u32::try_from(number).expect("invariant: it was one before");
-        hand_overs.push(HandOver {
-            thread: number(thread),
-            lock: number(lock),
-        });
-    }
-    Ok(Observed {
-        hand_overs,
-        counted_hand_overs,
-        counted: SwitchCounts {
-            voluntary,
-            involuntary,
-        },
-        elapsed: Nanos::from_ns(elapsed),
-        cpu_time: Nanos::from_ns(cpu_time),
-    })
-}
-
-fn numbers<const N: usize>(line: &str) -> [u64; N] {
-    let mut words = line.split(' ').map(|word| {
-        word.parse()
-            .expect("invariant: the child writes whole lines of numbers")
-    });
-    [(); N].map(|()| words.next().expect("invariant: as many as it reads"))
+    Err(Error::Member(
+        "the process that is watched is gone".to_owned(),
+    ))
 }

@@ -12,10 +12,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::LockRingSpec;
 
 /// A move: a thread has taken a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
     /// Number of the thread, from 0.
     pub thread: u32,

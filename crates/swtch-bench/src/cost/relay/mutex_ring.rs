@@ -16,23 +16,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Relay;
 use crate::cost::work::Work;
 use crate::error::Error;
+use crate::lock::{Lock, PthreadMutex};
 use crate::shared::Shared;
-use crate::token::ProcessMutex;
 
 /// The locks, and which one each member holds.
 pub(super) struct MutexRing {
-    locks: Vec<Shared<ProcessMutex>>,
+    locks: Vec<Shared<PthreadMutex>>,
     /// Each slot is only used by its member, which may be a process with its own copy.
     held: Vec<AtomicUsize>,
-    private: Shared<ProcessMutex>,
+    baseline_lock: Shared<PthreadMutex>,
 }
 
 impl MutexRing {
     pub(super) fn new(count: u32) -> Result<Self, Error> {
         Ok(Self {
-            locks: (0..=count).map(|_| mutex()).collect::<Result<_, _>>()?,
+            locks: (0..=count)
+                .map(|_| PthreadMutex::shared())
+                .collect::<Result<_, _>>()?,
             held: (0..count as usize).map(AtomicUsize::new).collect(),
-            private: mutex()?,
+            baseline_lock: PthreadMutex::shared()?,
         })
     }
 
@@ -44,12 +46,6 @@ impl MutexRing {
         self.held[me].store(next, Ordering::Relaxed);
         Ok(())
     }
-}
-
-fn mutex() -> Result<Shared<ProcessMutex>, Error> {
-    let mutex: Shared<ProcessMutex> = Shared::new()?;
-    mutex.init()?;
-    Ok(mutex)
 }
 
 impl Relay for MutexRing {
@@ -67,8 +63,8 @@ impl Relay for MutexRing {
         Ok(())
     }
 
-    fn alone(&self) -> Result<(), Error> {
-        self.private.lock()?;
-        self.private.unlock()
+    fn hand_over_alone(&self) -> Result<(), Error> {
+        self.baseline_lock.lock()?;
+        self.baseline_lock.unlock()
     }
 }

@@ -72,6 +72,7 @@ impl Relay for SignalRing {
     }
 
     fn lead(&self, work: &mut dyn Work) -> Result<(), Error> {
+        // The remainder as in `follow`, so that a lap is the same work for every member.
         self.pass(1 % self.members.len())?;
         self.take()?;
         work.run();
@@ -85,7 +86,7 @@ impl Relay for SignalRing {
     }
 
     /// The leader sends the signal to itself.
-    fn alone(&self) -> Result<(), Error> {
+    fn hand_over_alone(&self) -> Result<(), Error> {
         self.pass(0)?;
         self.take()
     }

@@ -7,26 +7,27 @@ use crate::cost::work::Work;
 use crate::error::Error;
 use crate::token::Token;
 
-/// Tokens of one kind, and one more that only the leader uses.
+/// Tokens of one kind, and one more for the baseline, in which the leader passes to itself.
 pub(super) struct TokenRing<T> {
     tokens: Vec<T>,
-    private: T,
+    baseline_token: T,
 }
 
 impl<T: Token + Send + 'static> TokenRing<T> {
-    pub(super) fn relay(
+    pub(super) fn new_relay(
         count: u32,
-        token: impl Fn() -> Result<T, Error>,
+        new_token: impl Fn() -> Result<T, Error>,
     ) -> Result<Arc<dyn Relay>, Error> {
         Ok(Arc::new(Self {
-            tokens: (0..count).map(|_| token()).collect::<Result<_, _>>()?,
-            private: token()?,
+            tokens: (0..count).map(|_| new_token()).collect::<Result<_, _>>()?,
+            baseline_token: new_token()?,
         }))
     }
 }
 
 impl<T: Token + Send> Relay for TokenRing<T> {
     fn lead(&self, work: &mut dyn Work) -> Result<(), Error> {
+        // The remainder as in `follow`, so that a lap is the same work for every member.
         self.tokens[1 % self.tokens.len()].pass()?;
         self.tokens[0].take()?;
         work.run();
@@ -39,7 +40,7 @@ impl<T: Token + Send> Relay for TokenRing<T> {
         self.tokens[(me + 1) % self.tokens.len()].pass()
     }
 
-    fn alone(&self) -> Result<(), Error> {
-        self.private.alone()
+    fn hand_over_alone(&self) -> Result<(), Error> {
+        self.baseline_token.hand_over_alone()
     }
 }

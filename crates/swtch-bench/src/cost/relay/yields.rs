@@ -21,7 +21,7 @@ impl Relay for YieldRelay {
         self.lead(work)
     }
 
-    fn alone(&self) -> Result<(), Error> {
+    fn hand_over_alone(&self) -> Result<(), Error> {
         sched_yield()
     }
 }

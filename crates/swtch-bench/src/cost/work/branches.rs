@@ -1,8 +1,8 @@
 //! Branches that depend on data: what a switch costs when the branch predictor has learned another
 //! task's pattern.
 //!
-//! Compare [`Patterns::PerMember`] with [`Patterns::Same`], where all members train the predictor
-//! alike. Few branches are quickly learned again, and more branches than the predictor holds are
+//! Compare [`PatternSharing::PerMember`] with [`PatternSharing::Same`], where all members train the
+//! predictor alike. Few branches are quickly learned again, and more branches than the predictor holds are
 //! mispredicted anyway, so the cost of a switch first rises with their number and then falls.
 
 use std::hint::black_box;
@@ -10,12 +10,12 @@ use std::hint::black_box;
 use serde::{Deserialize, Serialize};
 
 use super::Work;
-use super::random::SplitMix;
+use super::random::SplitMix64;
 
 /// Whether members have the same branch pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Patterns {
+pub enum PatternSharing {
     /// Each member has a pattern of its own.
     PerMember,
     /// All members have the same pattern.
@@ -30,12 +30,12 @@ pub(super) struct Branches {
 }
 
 impl Branches {
-    pub(super) fn new(count: u32, patterns: Patterns, member: usize) -> Self {
+    pub(super) fn new(count: u32, patterns: PatternSharing, member: usize) -> Self {
         let seed = match patterns {
-            Patterns::PerMember => member as u64 + 1,
-            Patterns::Same => 1,
+            PatternSharing::PerMember => member as u64 + 1,
+            PatternSharing::Same => 1,
         };
-        let mut random = SplitMix::new(seed);
+        let mut random = SplitMix64::new(seed);
         Self {
             pattern: (0..count.div_ceil(64)).map(|_| random.next()).collect(),
             count,
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_branch_is_gone_through() {
-        let mut work = Branches::new(100, Patterns::Same, 7);
+        let mut work = Branches::new(100, PatternSharing::Same, 7);
         let ones = work.pattern[0].count_ones() + (work.pattern[1] << 28).count_ones();
         work.run();
         assert_eq!(work.taken, u64::from(ones));
@@ -87,8 +87,8 @@ mod tests {
                 best.min(start.elapsed())
             })
         };
-        let mut random = Branches::new(1 << 18, Patterns::Same, 0);
-        let mut constant = Branches::new(1 << 18, Patterns::Same, 0);
+        let mut random = Branches::new(1 << 18, PatternSharing::Same, 0);
+        let mut constant = Branches::new(1 << 18, PatternSharing::Same, 0);
         constant.pattern.fill(u64::MAX);
         let (random, constant) = (quickest(&mut random), quickest(&mut constant));
         assert!(random > constant * 3 / 2, "{random:?} {constant:?}");

@@ -21,9 +21,9 @@ pub enum PageSize {
 
 /// Which processes see the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Backing {
+pub(super) enum Visibility {
     /// Only the process that maps it.
-    Anonymous,
+    Private,
     /// Also the children of that process.
     Shared,
 }
@@ -31,14 +31,14 @@ pub(super) enum Backing {
 /// Size and alignment of a huge page: 2 MiB on machines with 4 KiB pages.
 const HUGE: usize = 2 << 20;
 
-/// A mapping that is unmapped when dropped. Children that are forked meanwhile see a shared one
-/// too.
+/// A mapping that is unmapped when dropped. Children that are forked meanwhile share a
+/// [`Visibility::Shared`] one, and get a copy of a private one.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    mapped: NonNull<libc::c_void>,
-    mapped_bytes: usize,
-    words: NonNull<AtomicUsize>,
-    count: usize,
+    base: NonNull<libc::c_void>,
+    base_bytes: usize,
+    first_word: NonNull<AtomicUsize>,
+    word_count: usize,
 }
 
 // SAFETY: all access is atomic, and the mapping lives until no borrow is left.
@@ -48,24 +48,24 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Memory of zeros, of which no page is allocated yet.
-    pub(super) fn new(bytes: usize, backing: Backing, size: PageSize) -> Result<Self, Error> {
+    pub(super) fn new(bytes: usize, visibility: Visibility, size: PageSize) -> Result<Self, Error> {
         // A huge page must be aligned to its size.
-        let mapped_bytes = match size {
+        let base_bytes = match size {
             PageSize::Small => bytes.max(1),
             PageSize::Huge => bytes.next_multiple_of(HUGE) + HUGE,
         };
-        let mapped = map(mapped_bytes, backing)?;
-        let skipped = match size {
+        let base = map(base_bytes, visibility)?;
+        let padding = match size {
             PageSize::Small => 0,
-            PageSize::Huge => mapped.cast::<u8>().align_offset(HUGE),
+            PageSize::Huge => base.cast::<u8>().align_offset(HUGE),
         };
         // SAFETY: at most HUGE - 1 bytes, of which there are more.
-        let start = unsafe { mapped.as_ptr().byte_add(skipped) };
+        let start = unsafe { base.as_ptr().byte_add(padding) };
         let mapping = Self {
-            mapped,
-            mapped_bytes,
-            words: NonNull::new(start.cast()).expect("invariant: inside of a mapping"),
-            count: bytes / size_of::<AtomicUsize>(),
+            base,
+            base_bytes,
+            first_word: NonNull::new(start.cast()).expect("invariant: inside of a mapping"),
+            word_count: bytes / size_of::<AtomicUsize>(),
         };
         mapping.advise(size)?;
         Ok(mapping)
@@ -73,7 +73,7 @@ impl Mapping {
 
     pub(super) fn words(&self) -> &[AtomicUsize] {
         // SAFETY: mapped, aligned to a page at least, zeroed, and living as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.first_word.as_ptr(), self.word_count) }
     }
 
     fn advise(&self, size: PageSize) -> Result<(), Error> {
@@ -82,7 +82,7 @@ impl Mapping {
             PageSize::Huge => libc::MADV_HUGEPAGE,
         };
         // SAFETY: advice about a mapping of our own, which changes no contents.
-        let advised = unsafe { libc::madvise(self.mapped.as_ptr(), self.mapped_bytes, advice) };
+        let advised = unsafe { libc::madvise(self.base.as_ptr(), self.base_bytes, advice) };
         match (size, checked("madvise", advised)) {
             // A kernel without transparent huge pages knows neither advice.
             (PageSize::Huge, Err(error)) => Err(Error::NotHere(format!("huge pages: {error}"))),
@@ -93,8 +93,8 @@ impl Mapping {
     /// Fails if the kernel's entry for this memory (`/proc/self/smaps`, which may hold neighbouring
     /// mappings too) has fewer bytes in huge pages than it needs. It must have been written to.
     pub(super) fn check_huge(&self) -> Result<(), Error> {
-        let bytes = self.count * size_of::<AtomicUsize>();
-        let huge = anonymous_huge_bytes(self.words.as_ptr().addr())?;
+        let bytes = self.word_count * size_of::<AtomicUsize>();
+        let huge = anonymous_huge_bytes(self.first_word.as_ptr().addr())?;
         if huge < bytes {
             return Err(Error::NotHere(format!(
                 "the kernel gave {huge} bytes in huge pages of {bytes} asked for (AnonHugePages)"
@@ -107,14 +107,14 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: unmaps what `new` mapped; `self` is the only owner and all borrows have ended.
-        unsafe { libc::munmap(self.mapped.as_ptr(), self.mapped_bytes) };
+        unsafe { libc::munmap(self.base.as_ptr(), self.base_bytes) };
     }
 }
 
-fn map(bytes: usize, backing: Backing) -> Result<NonNull<libc::c_void>, Error> {
-    let kind = match backing {
-        Backing::Anonymous => libc::MAP_PRIVATE,
-        Backing::Shared => libc::MAP_SHARED,
+fn map(bytes: usize, visibility: Visibility) -> Result<NonNull<libc::c_void>, Error> {
+    let kind = match visibility {
+        Visibility::Private => libc::MAP_PRIVATE,
+        Visibility::Shared => libc::MAP_SHARED,
     };
     // SAFETY: asks for fresh memory anywhere, which nothing else uses.
     let address = unsafe {
@@ -142,8 +142,10 @@ fn anonymous_huge_bytes(address: usize) -> Result<usize, Error> {
         if let Some(range) = range_of(&line) {
             is_ours = range.contains(&address);
         } else if is_ours && let Some(rest) = line.strip_prefix("AnonHugePages:") {
-            let kib: usize = rest.trim().trim_end_matches(" kB").parse().unwrap_or(0);
-            return Ok(kib * 1024);
+            let kib = rest.trim().trim_end_matches(" kB").parse::<usize>();
+            return kib.map(|kib| kib * 1024).map_err(|_| {
+                Error::NotHere(format!("huge pages: /proc/self/smaps says {line:?}"))
+            });
         }
     }
     Ok(0)

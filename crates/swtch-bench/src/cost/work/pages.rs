@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::mapping::{Backing, Mapping, PageSize};
-use super::random::SplitMix;
+use super::mapping::{Mapping, PageSize, Visibility};
+use super::random::SplitMix64;
 use super::walk::{LINE, Walk, link};
 use crate::error::Error;
 
@@ -17,8 +17,8 @@ const PAGE: usize = 4096 / size_of::<usize>();
 /// A walk over `pages` pages, in an order of the member's own.
 pub(super) fn walk(pages: u32, size: PageSize, member: usize) -> Result<Walk, Error> {
     let mut places: Vec<_> = (0..pages as usize).map(place).collect();
-    SplitMix::new(member as u64).shuffle(&mut places);
-    let memory = Mapping::new(places.len() * 4096, Backing::Anonymous, size)?;
+    SplitMix64::new(member as u64).shuffle(&mut places);
+    let memory = Mapping::new(places.len() * 4096, Visibility::Private, size)?;
     link(&memory, &places);
     if size == PageSize::Huge {
         memory.check_huge()?;

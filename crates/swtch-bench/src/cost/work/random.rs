@@ -1,9 +1,9 @@
 //! Pseudo-random numbers that are the same in every run.
 
 /// `SplitMix64` (Steele, Lea, Flood, OOPSLA 2014).
-pub(super) struct SplitMix(u64);
+pub(super) struct SplitMix64(u64);
 
-impl SplitMix {
+impl SplitMix64 {
     /// The sequence of numbers that belongs to `seed`.
     pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
@@ -17,14 +17,14 @@ impl SplitMix {
         mixed ^ (mixed >> 31)
     }
 
-    /// Shuffles `items`, with every order equally likely (Fisher and Yates).
+    /// Shuffles `items` (Fisher and Yates).
     pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             // The remainder's bias is below items / 2⁶⁴.
-            let other = self.next() % (last as u64 + 1);
+            let swap_with = self.next() % (last as u64 + 1);
             items.swap(
                 last,
-                usize::try_from(other).expect("invariant: at most `last`"),
+                usize::try_from(swap_with).expect("invariant: at most `last`"),
             );
         }
     }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::mapping::{Backing, Mapping, PageSize};
-use super::random::SplitMix;
+use super::mapping::{Mapping, PageSize, Visibility};
+use super::random::SplitMix64;
 use super::walk::{Walk, link};
 use crate::error::Error;
 
@@ -15,8 +15,8 @@ use crate::error::Error;
 pub(super) fn walk(bytes: u64, stride: u64, member: usize) -> Result<Walk, Error> {
     let mut places = places(bytes, stride)?;
     let length = usize::try_from(bytes).expect("invariant: memory is addressed by usize");
-    let memory = Mapping::new(length, Backing::Shared, PageSize::Small)?;
-    SplitMix::new(member as u64).shuffle(&mut places);
+    let memory = Mapping::new(length, Visibility::Shared, PageSize::Small)?;
+    SplitMix64::new(member as u64).shuffle(&mut places);
     link(&memory, &places);
     let first = places.first().copied().unwrap_or_default();
     Ok(Walk::new(Arc::new(memory), first, places.len()))

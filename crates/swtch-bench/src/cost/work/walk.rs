@@ -61,14 +61,14 @@ impl Work for Walk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mapping::{Backing, PageSize};
+    use super::super::mapping::{PageSize, Visibility};
     use super::*;
 
     /// The end of the walk depends on every step: half a cycle ends elsewhere, a full one at the
     /// start.
     #[test]
     fn no_step_is_left_out() {
-        let memory = Mapping::new(4096, Backing::Anonymous, PageSize::Small).unwrap();
+        let memory = Mapping::new(4096, Visibility::Private, PageSize::Small).unwrap();
         let places = [0, 3 * LINE, LINE, 2 * LINE];
         link(&memory, &places);
         let mut walk = Walk::new(Arc::new(memory), places[0], 2);

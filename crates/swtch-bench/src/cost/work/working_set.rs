@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::mapping::{Backing, Mapping, PageSize};
-use super::random::SplitMix;
+use super::mapping::{Mapping, PageSize, Visibility};
+use super::random::SplitMix64;
 use super::walk::{LINE, Walk, link};
 use crate::error::Error;
 
@@ -59,10 +59,10 @@ fn lines(bytes: u64) -> usize {
 /// kernel allocates anonymous pages from elsewhere than pages that processes can share.
 fn make(bytes: u64, order: Order, seed: usize) -> Result<Arc<Mapping>, Error> {
     let lines = lines(bytes);
-    let memory = Mapping::new(lines * 64, Backing::Shared, PageSize::Small)?;
+    let memory = Mapping::new(lines * 64, Visibility::Shared, PageSize::Small)?;
     let mut places: Vec<_> = (0..lines).map(|line| line * LINE).collect();
     if order == Order::Random {
-        SplitMix::new(seed as u64).shuffle(&mut places);
+        SplitMix64::new(seed as u64).shuffle(&mut places);
     }
     link(&memory, &places);
     Ok(Arc::new(memory))

@@ -43,7 +43,7 @@ pub fn futex_pair() -> io::Result<()> {
     serve("futex hand-off", |operations| {
         let turns = [AtomicU32::new(0), AtomicU32::new(0)];
         let handed = AtomicU64::new(0);
-        let play = |own: usize| {
+        let take_turns = |own: usize| {
             for _ in 0..operations / 2 {
                 wait(&turns[own]);
                 set(&turns[1 - own]);
@@ -52,9 +52,9 @@ pub fn futex_pair() -> io::Result<()> {
         };
         let meter = Meter::start();
         thread::scope(|scope| {
-            scope.spawn(|| play(1));
+            scope.spawn(|| take_turns(1));
             set(&turns[0]);
-            play(0);
+            take_turns(0);
         });
         meter.stop(handed.load(Ordering::Relaxed))
     })

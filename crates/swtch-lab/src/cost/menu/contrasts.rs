@@ -88,7 +88,8 @@ impl Menu {
         self.groups.push(group);
     }
 
-    fn ring(&self, members: Members) -> RingSpec {
+    /// Two members without work that hand over by a shared futex word, under the steady policy.
+    pub fn ring(&self, members: Members) -> RingSpec {
         RingSpec::pair(Primitive::FutexShared, members, self.steady, self.cpu)
     }
 

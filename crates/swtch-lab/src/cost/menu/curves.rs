@@ -1,7 +1,7 @@
 //! The indirect cost of a switch over a size: memory to fetch again, pages to look up again,
 //! branches to predict again.
 
-use swtch_bench::cost::{MemorySharing, Order, PageSize, Patterns, RingSpec, WorkSpec};
+use swtch_bench::cost::{MemorySharing, Order, PageSize, PatternSharing, RingSpec, WorkSpec};
 use swtch_core::cost::{Members, Primitive};
 
 use super::{Arm, ArmGroup, CurveName, CurvePoint, Effort, Menu, Role, Section};
@@ -12,27 +12,48 @@ const MIB: u64 = 1024 * KIB;
 /// Sizes of working sets, in bytes. The longest walk takes a millisecond or so.
 const SETS: [u64; 6] = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB];
 
-/// Walks over a working set, with the end of their curve's name and its label.
-const WALKS: [(Order, MemorySharing, &str, &str); 3] = [
-    (
-        Order::Random,
-        MemorySharing::Private,
-        "random-private",
-        "private, at random",
-    ),
-    (
-        Order::Sequential,
-        MemorySharing::Private,
-        "sequential-private",
-        "private, by address",
-    ),
-    (
-        Order::Random,
-        MemorySharing::Shared,
-        "random-shared",
-        "shared, at random (control)",
-    ),
-];
+/// A way to walk over a working set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkPattern {
+    order: Order,
+    sharing: MemorySharing,
+    /// The curve of its costs over the size of the working set.
+    pub curve: &'static str,
+    label: &'static str,
+}
+
+impl WalkPattern {
+    /// Memory of each member, at random.
+    pub const RANDOM: Self = Self {
+        order: Order::Random,
+        sharing: MemorySharing::Private,
+        curve: "working-set-random-private",
+        label: "private, at random",
+    };
+
+    /// Memory of each member, by address.
+    pub const SEQUENTIAL: Self = Self {
+        order: Order::Sequential,
+        sharing: MemorySharing::Private,
+        curve: "working-set-sequential-private",
+        label: "private, by address",
+    };
+
+    /// Memory that all members share, at random: the control, because the members warm the caches
+    /// for each other.
+    pub const SHARED: Self = Self {
+        order: Order::Random,
+        sharing: MemorySharing::Shared,
+        curve: "working-set-random-shared",
+        label: "shared, at random (control)",
+    };
+
+    /// All of them. A bill uses only the first, to bound what a task loses.
+    pub const ALL: [Self; 3] = [Self::RANDOM, Self::SEQUENTIAL, Self::SHARED];
+}
+
+/// The curve that [`Menu::add_strides`] adds.
+pub const STRIDES: &str = "stride";
 
 /// Sizes of rings: the kernel keeps six address-space identifiers per CPU
 /// (`TLB_NR_DYN_ASIDS`, `arch/x86/mm/tlb.c`, v6.18); a ring of more must do without.
@@ -58,32 +79,52 @@ impl Menu {
         self.groups.append(&mut groups);
     }
 
-    /// Private memory, at random and by address, and shared memory as the control.
     fn working_sets(&self, effort: Effort) -> ArmGroup {
         let mut group = ArmGroup::new("working-set", Section::Curve);
-        for bytes in self.set_sizes(effort) {
-            // A bill uses only the first walk, to bound what a task loses.
-            let wanted = if effort == Effort::Quick {
-                1
-            } else {
-                WALKS.len()
-            };
-            for (order, sharing, name, label) in WALKS.into_iter().take(wanted) {
+        let walks = match effort {
+            Effort::Quick => &WalkPattern::ALL[..1],
+            Effort::Default | Effort::Thorough => &WalkPattern::ALL,
+        };
+        self.add_working_sets(&mut group, &self.set_sizes(effort), walks);
+        group
+    }
+
+    /// Adds a curve for each of the `walks`, over working sets of these sizes in bytes.
+    pub fn add_working_sets(&self, group: &mut ArmGroup, sizes: &[u64], walks: &[WalkPattern]) {
+        for bytes in sizes.iter().copied() {
+            for walk in walks {
                 let work = WorkSpec::WorkingSet {
                     bytes,
-                    order,
-                    sharing,
+                    order: walk.order,
+                    sharing: walk.sharing,
                 };
                 let curve = CurveName {
-                    name: format!("working-set-{name}"),
+                    name: walk.curve.to_owned(),
                     figure: "working-set",
-                    label: label.to_owned(),
+                    label: walk.label.to_owned(),
                     size_is: "working_set_bytes",
                 };
-                self.add_spot(&mut group, work, Members::Processes, 2, curve, bytes);
+                self.add_spot(group, work, Members::Processes, 2, curve, bytes);
             }
         }
-        group
+    }
+
+    /// Adds a curve over the distance from line to line, in bytes, of lines that are spread over
+    /// `reach` bytes. `swtch cost` does not list it; an experiment of the lab asks for it.
+    pub fn add_strides(&self, group: &mut ArmGroup, reach: u64, strides: &[u64]) {
+        for stride in strides.iter().copied() {
+            let work = WorkSpec::Strided {
+                bytes: reach,
+                stride,
+            };
+            let curve = CurveName {
+                name: STRIDES.to_owned(),
+                figure: STRIDES,
+                label: WalkPattern::RANDOM.label.to_owned(),
+                size_is: "stride_bytes",
+            };
+            self.add_spot(group, work, Members::Processes, 2, curve, stride);
+        }
     }
 
     /// Up to four times the last-level cache, when there is time. The size of the private cache is
@@ -168,8 +209,8 @@ impl Menu {
         }
         for count in counts {
             for (patterns, name, label) in [
-                (Patterns::PerMember, "own", "a pattern of its own"),
-                (Patterns::Same, "same", "the same pattern (control)"),
+                (PatternSharing::PerMember, "own", "a pattern of its own"),
+                (PatternSharing::Same, "same", "the same pattern (control)"),
             ] {
                 let work = WorkSpec::Branches { count, patterns };
                 let curve = CurveName {

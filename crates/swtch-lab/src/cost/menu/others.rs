@@ -1,6 +1,8 @@
-//! Switches in user mode, launches, and yardsticks.
+//! Switches in user mode, launches, yardsticks, and locks and channels that nobody else uses.
 
-use swtch_bench::cost::{ArmSpec, Coroutine, LanguageRuntime, LaunchEnd, Launcher, Yardstick};
+use swtch_bench::cost::{
+    ArmSpec, Coroutine, LanguageRuntime, LaunchEnd, Launcher, Uncontended, Yardstick,
+};
 
 use super::{Arm, ArmGroup, Effort, Menu, Role, Section};
 
@@ -33,6 +35,44 @@ impl Menu {
             group.trees = trees;
         }
         self.groups.append(&mut groups);
+    }
+}
+
+impl Arm {
+    /// An arm that starts a task of a parent with `ballast_mib` MiB of memory, and waits.
+    pub fn launch(how: Launcher, until: LaunchEnd, ballast_mib: u32) -> Self {
+        Self {
+            spec: ArmSpec::Launch {
+                how,
+                until,
+                ballast_mib,
+            },
+            kind: launch_name(how, until, ballast_mib),
+            role: Role::Price,
+        }
+    }
+
+    /// An arm for an operation to compare a switch with.
+    pub fn yardstick(yardstick: Yardstick) -> Self {
+        let kind = match yardstick {
+            Yardstick::SystemCall => "system-call",
+            Yardstick::EmptyCall => "empty call",
+            Yardstick::ClockRead => "clock read",
+            _ => "copy of 64 KiB",
+        };
+        Self {
+            spec: ArmSpec::Yardstick { yardstick },
+            kind: kind.to_owned(),
+            role: Role::Price,
+        }
+    }
+
+    /// An arm for the empty system call that prices are set against.
+    pub fn reference() -> Self {
+        Self {
+            role: Role::Reference,
+            ..Self::yardstick(Yardstick::SystemCall)
+        }
     }
 }
 
@@ -81,17 +121,7 @@ fn runtimes() -> ArmGroup {
 
 fn launches(effort: Effort) -> ArmGroup {
     let mut group = ArmGroup::new("launch", Section::Launch);
-    let mut add = |how, until, ballast_mib| {
-        group.add(Arm {
-            spec: ArmSpec::Launch {
-                how,
-                until,
-                ballast_mib,
-            },
-            kind: launch_name(how, until, ballast_mib),
-            role: Role::Price,
-        });
-    };
+    let mut add = |how, until, ballast_mib| group.add(Arm::launch(how, until, ballast_mib));
     for how in Launcher::ALL {
         if *how != Launcher::PosixSpawn {
             add(*how, LaunchEnd::FirstInstruction, 0);
@@ -132,20 +162,43 @@ fn launch_name(how: Launcher, until: LaunchEnd, ballast_mib: u32) -> String {
 fn yardsticks() -> ArmGroup {
     let mut group = ArmGroup::new("yardstick", Section::Yardstick);
     for yardstick in Yardstick::ALL {
-        let kind = match yardstick {
-            Yardstick::SystemCall => continue,
-            Yardstick::EmptyCall => "empty call",
-            Yardstick::ClockRead => "clock read",
-            _ => "copy of 64 KiB",
-        };
+        if *yardstick != Yardstick::SystemCall {
+            group.add(Arm::yardstick(*yardstick));
+        }
+    }
+    group.add(Arm::reference());
+    group
+}
+
+/// Every lock and channel, used by one thread alone. `swtch cost` does not list them; an experiment
+/// of the lab asks for them.
+pub fn uncontended() -> ArmGroup {
+    let mut group = ArmGroup::new("uncontended", Section::Yardstick);
+    for what in Uncontended::ALL {
         group.add(Arm {
-            spec: ArmSpec::Yardstick {
-                yardstick: *yardstick,
-            },
-            kind: kind.to_owned(),
+            spec: ArmSpec::Uncontended { what: *what },
+            kind: uncontended_name(*what).to_owned(),
             role: Role::Price,
         });
     }
     group.add(Arm::reference());
     group
+}
+
+/// The name of a lock or channel that nobody else uses.
+pub const fn uncontended_name(what: Uncontended) -> &'static str {
+    match what {
+        Uncontended::SpinLock => "spin lock",
+        Uncontended::FutexLock => "futex word lock",
+        Uncontended::PthreadMutex => "pthread mutex",
+        Uncontended::StdMutex => "Rust mutex",
+        Uncontended::ReadLock => "read lock",
+        Uncontended::WriteLock => "write lock",
+        Uncontended::CondvarSignal => "condvar signal",
+        Uncontended::PosixSemaphore => "POSIX semaphore",
+        Uncontended::SysvSemaphore => "System V semaphore",
+        Uncontended::Eventfd => "eventfd",
+        Uncontended::FutexWake => "futex wake",
+        _ => "pipe",
+    }
 }

@@ -9,7 +9,7 @@ use swtch_host::Fact;
 use swtch_report::html::{self, notes, shown, table};
 
 use super::super::findings::Findings;
-use super::super::outcome::{Outcome, first_paragraph};
+use super::super::outcome::{Outcome, first_paragraph, machine_words};
 use super::review::{Attempt, AttemptEnding, ClaimRow, ClaimState, Review};
 use super::table::summary;
 
@@ -24,7 +24,7 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
     let body = html! {
         header {
             h1 { "What the textbooks say about context switches, and what this machine says" }
-            p.machine { (machine(review)) }
+            p.machine { (machine_words(&review.origin)) }
             @if review.was_interrupted() {
                 p.warning { strong { "Ended early: " } "what is missing was not measured." }
             }
@@ -49,19 +49,6 @@ pub fn page(review: &Review, facts: &[Fact]) -> Result<String> {
             origin.hostname
         ),
         &body,
-    ))
-}
-
-fn machine(review: &Review) -> String {
-    let origin = &review.origin;
-    shown(&format!(
-        "{} · Linux {} {} · {} · {} · {}",
-        origin.hostname,
-        origin.kernel_release,
-        origin.machine,
-        origin.cpu_model,
-        swtch_output::text::counted(origin.cpus as u64, "CPU"),
-        origin.measured_at
     ))
 }
 
@@ -114,7 +101,7 @@ fn claims(review: &Review) -> Markup {
 }
 
 fn claim(row: &ClaimRow<'_>) -> Markup {
-    let answers = row.standing.answers();
+    let answers = row.state.answers();
     html! {
         tr {
             th scope="row" { (row.claim.id) }
@@ -136,14 +123,14 @@ fn claim(row: &ClaimRow<'_>) -> Markup {
                     p.aside { a href={ "#" (name) } { (name) } }
                 }
             }
-            td { (verdict(&row.standing)) }
+            td { (verdict(&row.state)) }
         }
     }
 }
 
 /// The verdict: a sign, a word and a colour say the same.
-fn verdict(standing: &ClaimState) -> Markup {
-    let word = standing.word();
+fn verdict(state: &ClaimState) -> Markup {
+    let word = state.word();
     let (class, sign) = match word {
         "holds" => ("holds", "✓"),
         "does not hold here" => ("fails", "✗"),
@@ -151,7 +138,7 @@ fn verdict(standing: &ClaimState) -> Markup {
         "cannot be tested here" => ("untested", "–"),
         _ => ("missing", "!"),
     };
-    let sentence = standing.sentence();
+    let sentence = state.sentence();
     let rest = sentence.strip_prefix(word).unwrap_or_default();
     html! {
         span class={ "verdict " (class) } { span aria-hidden="true" { (sign) " " } (word) }

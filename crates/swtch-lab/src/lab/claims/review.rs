@@ -8,16 +8,18 @@ use std::io::stdout;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value as Json, json};
 use swtch_core::cost::Origin;
-use swtch_output::format::{Format, write_answer};
+use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::csv;
+use swtch_output::format::Format;
 use swtch_output::message;
-use swtch_output::text::{self, escaped, page_width};
+use swtch_output::text::page_width;
 
 use super::super::claim::{Answer, Verdict};
 use super::super::command::ClaimsWords;
-use super::super::outcome::{OPEN, Outcome, OutcomeFileFormat, to_json_text, write_file};
+use super::super::outcome::{OPEN, Outcome, OutcomeFileFormat, write_file};
 use super::list::{Article, Claim};
 use super::{page, table};
 
@@ -71,7 +73,7 @@ pub struct ClaimRow<'a> {
     /// The article that makes the claim.
     pub article: &'a Article,
     pub claim: &'a Claim,
-    pub standing: ClaimState,
+    pub state: ClaimState,
 }
 
 impl ClaimState {
@@ -133,11 +135,11 @@ impl Review {
         let mut rows = Vec::new();
         for article in &self.articles {
             for claim in &article.claims {
-                if let Some(standing) = self.standing(claim) {
+                if let Some(state) = self.state_of(claim) {
                     rows.push(ClaimRow {
                         article,
                         claim,
-                        standing,
+                        state,
                     });
                 }
             }
@@ -156,7 +158,7 @@ impl Review {
     }
 
     /// The state of a claim; `None` when it was not asked for.
-    fn standing(&self, claim: &Claim) -> Option<ClaimState> {
+    fn state_of(&self, claim: &Claim) -> Option<ClaimState> {
         let all = self
             .outcomes()
             .flat_map(|outcome| &outcome.findings.answers);
@@ -169,13 +171,13 @@ impl Review {
         }
         match (&claim.untestable, &claim.experiment) {
             (Some(why), _) => self.is_whole.then(|| ClaimState::Untestable(why.clone())),
-            (None, Some(name)) => self.silence_of(name).map(ClaimState::NotAnswered),
+            (None, Some(name)) => self.why_unanswered(name).map(ClaimState::NotAnswered),
             (None, None) => Some(ClaimState::NotAnswered("no experiment asks".to_owned())),
         }
     }
 
     /// Why an experiment gave no answer; `None` when it was not chosen.
-    fn silence_of(&self, name: &str) -> Option<String> {
+    fn why_unanswered(&self, name: &str) -> Option<String> {
         let attempt = self.attempts.iter().find(|one| one.experiment == name);
         Some(match attempt.map(|attempt| &attempt.ending) {
             None if self.is_whole => format!("there is no experiment {name}"),
@@ -209,11 +211,7 @@ impl Review {
             "not answered",
         ];
         let rows = self.rows();
-        let count = |word: &str| {
-            rows.iter()
-                .filter(|row| row.standing.word() == word)
-                .count()
-        };
+        let count = |word: &str| rows.iter().filter(|row| row.state.word() == word).count();
         let counts = WORDS.map(|word| (word, count(word)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()
     }
@@ -236,11 +234,11 @@ impl Review {
                 [name] => format!("{name}: {note}"),
                 _ => note,
             });
-        lines.chain(self.strangers()).collect()
+        lines.chain(self.notes_on_unlisted_answers()).collect()
     }
 
     /// Notes on answers to claims that are not in the list: an error in swtch, which is not hidden.
-    fn strangers(&self) -> Vec<String> {
+    fn notes_on_unlisted_answers(&self) -> Vec<String> {
         let claims: Vec<&str> = self
             .articles
             .iter()
@@ -265,12 +263,7 @@ impl Review {
     /// # Errors
     /// One of the places cannot be written.
     pub fn write(&self, words: &ClaimsWords) -> Result<u8> {
-        let answer = match words.format {
-            Format::Table => table::table(self, page_width()),
-            Format::Json => to_json_text(&self.to_json()),
-            Format::Csv => self.to_csv(),
-        };
-        let told = write_answer(&mut stdout(), answer.as_bytes()).context("writing the answer");
+        let told = answer::write(self, words.format, &mut stdout());
         let file = words.output.as_deref();
         let written = file.map_or(Ok(()), |path| self.write_file(path));
         let file = words.html.as_deref();
@@ -281,8 +274,8 @@ impl Review {
 
     fn write_file(&self, path: &Path) -> Result<()> {
         match OutcomeFileFormat::of(path)? {
-            OutcomeFileFormat::Json => write_file(path, &to_json_text(&self.to_json())),
-            OutcomeFileFormat::Csv => write_file(path, &self.to_csv()),
+            OutcomeFileFormat::Json => write_file(path, &answer::written(self, Format::Json)?),
+            OutcomeFileFormat::Csv => write_file(path, &self.to_csv()?),
         }
     }
 
@@ -299,7 +292,7 @@ impl Review {
         let rows = self.rows();
         let open: Vec<&str> = rows
             .iter()
-            .filter(|row| matches!(row.standing.word(), "undecided" | "not answered"))
+            .filter(|row| matches!(row.state.word(), "undecided" | "not answered"))
             .map(|row| row.claim.id.as_str())
             .collect();
         if open.is_empty() {
@@ -311,9 +304,14 @@ impl Review {
         );
         OPEN
     }
+}
 
-    /// Everything but the figures, as one JSON object.
-    pub fn to_json(&self) -> Json {
+impl VerbAnswer for Review {
+    fn to_table(&self) -> String {
+        table::table(self, page_width())
+    }
+
+    fn to_json(&self) -> Json {
         let attempts = self.attempts.iter();
         let experiments = attempts.map(|attempt| match &attempt.ending {
             AttemptEnding::Made(outcome) => outcome.to_json(),
@@ -333,19 +331,32 @@ impl Review {
         })
     }
 
-    /// The claims as CSV, one row each.
-    fn to_csv(&self) -> String {
-        let mut csv =
-            "claim,source,says,theirs,doubt,holds_when,experiment,ours,verdict,why\r\n".to_owned();
-        for row in self.rows() {
-            let fields = row.csv_fields();
-            let fields: Vec<_> = fields.iter().map(|field| text::csv_field(field)).collect();
-            csv.push_str(&fields.join(","));
-            csv.push_str("\r\n");
-        }
-        csv
+    fn to_csv(&self) -> Result<String> {
+        Ok(csv::text_of(|csv| {
+            csv.record(&CLAIM_COLUMNS)?;
+            for row in self.rows() {
+                let fields = row.csv_fields();
+                fields.iter().try_for_each(|field| csv.words(field))?;
+                csv.end_record()?;
+            }
+            Ok(())
+        }))
     }
 }
+
+/// Columns of the claims as CSV, one row each.
+const CLAIM_COLUMNS: [&str; 10] = [
+    "claim",
+    "source",
+    "says",
+    "theirs",
+    "doubt",
+    "holds_when",
+    "experiment",
+    "ours",
+    "verdict",
+    "why",
+];
 
 impl ClaimRow<'_> {
     fn to_json(&self) -> Json {
@@ -367,14 +378,14 @@ impl ClaimRow<'_> {
             "doubt": doubt,
             "holds_when": holds_when,
             "experiment": experiment,
-            "verdict": self.standing.word(),
-            "why": self.standing.why(),
-            "answers": self.standing.answers(),
+            "verdict": self.state.word(),
+            "why": self.state.why(),
+            "answers": self.state.answers(),
         })
     }
 
     fn csv_fields(&self) -> [String; 10] {
-        let answers = self.standing.answers().iter();
+        let answers = self.state.answers().iter();
         let ours: Vec<&str> = answers.map(|answer| answer.ours.as_str()).collect();
         let known = |field: &Option<String>| field.clone().unwrap_or_default();
         let claim = self.claim;
@@ -387,10 +398,9 @@ impl ClaimRow<'_> {
             known(&claim.holds_when),
             known(&claim.experiment),
             ours.join("; "),
-            self.standing.word().to_owned(),
-            self.standing.why().unwrap_or_default(),
+            self.state.word().to_owned(),
+            self.state.why().unwrap_or_default(),
         ]
-        .map(|field| escaped(&field).into_owned())
     }
 }
 
@@ -425,32 +435,32 @@ pub mod tests {
         }
     }
 
-    fn standing(review: &Review, id: &str) -> String {
+    fn state(review: &Review, id: &str) -> String {
         let rows = review.rows();
         let row = rows.iter().find(|row| row.claim.id == id).unwrap();
-        row.standing.sentence()
+        row.state.sentence()
     }
 
     #[test]
     fn every_claim_has_a_row_whatever_came_of_its_experiment() {
         let review = review();
         assert_eq!(review.rows().len(), 35);
-        let standing = |id| standing(&review, id);
-        assert_eq!(standing("A1"), "holds");
-        assert_eq!(standing("A2"), "undecided: the interval holds 1");
+        let state = |id| state(&review, id);
+        assert_eq!(state("A1"), "holds");
+        assert_eq!(state("A2"), "undecided: the interval holds 1");
         assert_eq!(
-            standing("A3"),
+            state("A3"),
             "not answered (the experiment oversubscribe says nothing of it)"
         );
         assert_eq!(
-            standing("C1"),
+            state("C1"),
             "not answered (experiment failed: no CPU <is> free)"
         );
         assert_eq!(
-            standing("D1"),
+            state("D1"),
             "not answered (ended before the experiment turnaround began)"
         );
-        assert!(standing("E6").starts_with("cannot be tested here because this is one machine"));
+        assert!(state("E6").starts_with("cannot be tested here because this is one machine"));
     }
 
     #[test]
@@ -498,7 +508,7 @@ pub mod tests {
         assert_eq!(json["claims"][0]["answers"][0]["verdict"], "holds");
         assert_eq!(json["experiments"][1]["error"], "no CPU <is> free");
         assert_eq!(json["was_interrupted"], true);
-        let csv = review.to_csv();
+        let csv = review.to_csv().unwrap();
         assert_eq!(csv.matches("\r\n").count(), 36);
         assert!(csv.contains("A1,"));
     }

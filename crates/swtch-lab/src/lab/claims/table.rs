@@ -71,7 +71,7 @@ fn push_row(row: &ClaimRow<'_>, width: usize, lines: &mut Vec<String>) {
     if let Some(border) = &row.claim.holds_when {
         lines.extend(hung("    holds if ", border, width));
     }
-    let answers = row.standing.answers();
+    let answers = row.state.answers();
     for answer in answers {
         // With several answers, each shows its own verdict.
         let words = match answers {
@@ -80,7 +80,7 @@ fn push_row(row: &ClaimRow<'_>, width: usize, lines: &mut Vec<String>) {
         };
         lines.extend(hung("    ours     ", &words, width));
     }
-    lines.extend(hung("    verdict  ", &row.standing.sentence(), width));
+    lines.extend(hung("    verdict  ", &row.state.sentence(), width));
     lines.push(String::new());
 }
 
@@ -120,7 +120,7 @@ fn by_verdict(review: &Review) -> Vec<(&'static str, Vec<String>)> {
     let of = |word| {
         let of_word = rows
             .iter()
-            .filter(|row| ClaimState::word(&row.standing) == word);
+            .filter(|row| ClaimState::word(&row.state) == word);
         of_word.map(|row| row.claim.id.clone()).collect()
     };
     words.map(|word| (word, of(word))).collect()

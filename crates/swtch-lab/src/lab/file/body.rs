@@ -1,6 +1,6 @@
 //! The body of a group: its steps, and where each is in the text.
 
-use swtch_bench::load::{Kernel, Step};
+use swtch_bench::load::{ChainOperation, Step};
 use swtch_core::Nanos;
 use toml::de::DeValue;
 
@@ -125,11 +125,14 @@ fn plain_step(
     })
 }
 
-fn kernel(entries: &mut Entries<'_>) -> Result<Kernel, LoadFileError> {
-    let known: Vec<_> = Kernel::ALL.iter().map(|one| (one.as_str(), *one)).collect();
+fn kernel(entries: &mut Entries<'_>) -> Result<ChainOperation, LoadFileError> {
+    let known: Vec<_> = ChainOperation::ALL
+        .iter()
+        .map(|one| (one.as_str(), *one))
+        .collect();
     match entries.find("kernel") {
         Some(word) => word.one_of(&known),
-        None => Ok(Kernel::Add),
+        None => Ok(ChainOperation::Add),
     }
 }
 

@@ -10,7 +10,7 @@ use super::source::{LoadFileError, SourceText, Span};
 use crate::lab::parameters::{ParameterValue, Parameters};
 
 /// The longest name of a group, a variant, a lock, an event or a ring.
-pub const MOST_NAME_CHARACTERS: usize = 100;
+pub const MAX_NAME_CHARACTERS: usize = 100;
 
 /// The text and the parameters that entries are read with.
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +182,9 @@ impl<'a> Item<'a> {
     /// It is too long.
     pub fn check_name(&self, name: &str) -> Result<(), LoadFileError> {
         match name.chars().count() {
-            0..=MOST_NAME_CHARACTERS => Ok(()),
+            0..=MAX_NAME_CHARACTERS => Ok(()),
             characters => Err(self.mistake(format!(
-                "this name has {characters} characters, and {MOST_NAME_CHARACTERS} is the limit"
+                "this name has {characters} characters, and {MAX_NAME_CHARACTERS} is the limit"
             ))),
         }
     }

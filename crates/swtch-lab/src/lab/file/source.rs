@@ -13,7 +13,7 @@ pub struct SourceText {
 }
 
 /// Characters of a line that are shown with a mistake in it.
-const MOST_SHOWN: usize = 160;
+const MAX_SHOWN: usize = 160;
 
 /// A range of bytes of the text.
 pub type Span = Range<usize>;
@@ -56,7 +56,7 @@ impl SourceText {
             line: before.matches('\n').count() + 1,
             column: column + 1,
             indent: part.column,
-            width: width.min(MOST_SHOWN),
+            width: width.min(MAX_SHOWN),
             text: part.text,
             why: why.into(),
         }
@@ -84,14 +84,14 @@ impl LinePart {
     /// left out.
     fn around(line: &str, column: usize) -> Self {
         let characters = line.chars().count();
-        if characters <= MOST_SHOWN {
+        if characters <= MAX_SHOWN {
             let text = line.to_owned();
             return Self { text, column };
         }
-        let first = column.saturating_sub(MOST_SHOWN / 4);
-        let part: String = line.chars().skip(first).take(MOST_SHOWN).collect();
+        let first = column.saturating_sub(MAX_SHOWN / 4);
+        let part: String = line.chars().skip(first).take(MAX_SHOWN).collect();
         let dots = |is_cut: bool| if is_cut { "…" } else { "" };
-        let (before, after) = (dots(first > 0), dots(first + MOST_SHOWN < characters));
+        let (before, after) = (dots(first > 0), dots(first + MAX_SHOWN < characters));
         Self {
             text: format!("{before}{part}{after}"),
             column: column - first + before.chars().count(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use swtch_bench::load::{Class, Cpus, Kernel, Step};
+use swtch_bench::load::{ChainOperation, Class, Cpus, Step};
 use swtch_core::Nanos;
 use swtch_core::cost::Members;
 
@@ -59,7 +59,7 @@ fn examples_of_the_page_can_be_played() {
 
 #[test]
 fn the_page_names_every_word() {
-    let kernels = Kernel::ALL.iter().map(|one| one.as_str());
+    let kernels = ChainOperation::ALL.iter().map(|one| one.as_str());
     let locks = LoadLockKind::ALL.into_iter().map(|(word, _)| word);
     let events = EventKind::ALL.into_iter().map(|(word, _)| word);
     for word in kernels.chain(locks).chain(events).chain(group::WORDS) {
@@ -83,7 +83,7 @@ fn a_group_is_read_with_all_its_words() {
     assert_eq!(group.class, Class::Batch { nice: -3 });
     assert_eq!(group.slice, Some(Nanos::from_ns(3_000_000)));
     let spin = Step::Spin {
-        kernel: Kernel::Divide,
+        kernel: ChainOperation::Divide,
         iterations: 1_000_000,
     };
     let repeat = Step::Repeat {
@@ -102,7 +102,7 @@ fn parameters_stand_for_their_values() {
     let group = &load.unwrap().groups[0];
     assert_eq!(group.count, 3);
     assert!(matches!(&group.cpus, Cpus::Dealt(cpus) if cpus.len() == 1));
-    let kernel = Kernel::Add;
+    let kernel = ChainOperation::Add;
     let iterations = 3;
     assert_eq!(group.body, [Step::Spin { kernel, iterations }]);
 }

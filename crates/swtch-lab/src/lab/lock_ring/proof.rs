@@ -13,8 +13,8 @@ use swtch_report::report::{Cell, Sheet};
 
 use super::{CpuChoice, RingParameters, RingSize};
 use crate::lab::claim::{Answer, Verdict};
+use crate::lab::context::ExperimentContext;
 use crate::lab::findings::{Findings, FindingsTable};
-use crate::lab::room::ExperimentContext;
 
 /// Runs of each ring; six values have an interval.
 const RUNS: usize = 6;
@@ -50,7 +50,7 @@ impl Proof {
 }
 
 /// Watches a ring; `None` when it was told to stop before the first run was done.
-fn prove(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option<Proof>> {
+fn prove(ring: &LockRingSpec, context: &ExperimentContext) -> Result<Option<Proof>> {
     let mut proof = Proof {
         ring: ring.clone(),
         hand_overs: 0,
@@ -61,7 +61,7 @@ fn prove(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option<Proof>>
     };
     let [mut counted, mut over] = [0, 0];
     for run in 0..RUNS {
-        if room.must_stop() {
+        if context.must_stop() {
             break;
         }
         let observed = watched(ring, TURNS)?;
@@ -92,23 +92,20 @@ fn watched(ring: &LockRingSpec, turns: u64) -> Result<Observed> {
 
 /// The rings that are watched after the timing. For every lock and each number of spare locks: the
 /// one of the most threads that were timed, up to 1024. And the largest ring of all.
-pub fn rings_to_prove(asked: &RingParameters) -> Vec<LockRingSpec> {
-    const MOST: u32 = 1024;
-    let small = asked.threads.iter().rfind(|one| **one <= MOST);
-    let setting = asked.settings[0];
+pub fn rings_to_prove(parameters: &RingParameters) -> Vec<LockRingSpec> {
+    const MAX_WATCHED: u32 = 1024;
+    let largest_watched = parameters.threads.iter().rfind(|one| **one <= MAX_WATCHED);
+    let setting = parameters.settings[0];
     let mut rings = Vec::new();
-    if let Some(threads) = small.or(asked.threads.first()).copied() {
-        for lock in &asked.locks {
-            let of_spare = |spare: &u32| RingSize {
-                threads,
-                spare: *spare,
-            };
-            let shapes = asked.spare.iter().map(of_spare);
-            rings.extend(shapes.map(|shape| asked.ring(*lock, setting, shape)));
+    if let Some(threads) = largest_watched.or(parameters.threads.first()).copied() {
+        for lock in &parameters.locks {
+            for spare in parameters.spare.iter().copied() {
+                rings.push(parameters.ring(*lock, setting, RingSize { threads, spare }));
+            }
         }
     }
-    if let (Some(lock), 2..) = (asked.locks.first(), asked.most) {
-        rings.push(asked.ring(*lock, setting, asked.most_shape()));
+    if let (Some(lock), 1..) = (parameters.locks.first(), parameters.largest_ring) {
+        rings.push(parameters.ring(*lock, setting, parameters.largest_ring_size()));
     }
     rings
 }
@@ -116,13 +113,13 @@ pub fn rings_to_prove(asked: &RingParameters) -> Vec<LockRingSpec> {
 /// Watches each ring. One that cannot be started (there is a limit to threads) adds a note.
 pub fn prove_all(
     rings: &[LockRingSpec],
-    room: &ExperimentContext,
+    context: &ExperimentContext,
     notes: &mut Vec<String>,
 ) -> Vec<Proof> {
     let mut proofs = Vec::new();
     for ring in rings {
-        room.progress(&format!("watching a ring of {} threads", ring.count));
-        match prove(ring, room) {
+        context.progress(&format!("watching a ring of {} threads", ring.count));
+        match prove(ring, context) {
             Ok(proof) => proofs.extend(proof),
             Err(why) => notes.push(format!("{why:#}")),
         }
@@ -142,24 +139,24 @@ pub fn sentence(proofs: &[Proof]) -> Option<String> {
         ));
     }
     let hand_overs: u64 = proofs.iter().map(|proof| proof.hand_overs).sum();
-    let most = proofs.iter().map(|proof| proof.ring.count).max()?;
+    let threads = proofs.iter().map(|proof| proof.ring.count).max()?;
     Some(format!(
         "Order proved over {} hand-overs of {}, of up to {} threads: every lock was handed to the thread \
          behind, and with one spare lock all hand-overs came in the one order that the ring allows.",
         text::grouped(hand_overs),
         text::counted(proofs.len() as u64, "ring"),
-        text::grouped(u64::from(most))
+        text::grouped(u64::from(threads))
     ))
 }
 
 /// How many CPUs a watched ring keeps busy: CPU time over wall time. `None` when told to stop.
-pub fn busy_cpus(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option<Estimate>> {
+pub fn busy_cpus(ring: &LockRingSpec, context: &ExperimentContext) -> Result<Option<Estimate>> {
     /// Hand-overs in a run: a few hundredths of a second.
     const MOVES: u64 = 50_000;
     let turns = MOVES / (u64::from(ring.count) * u64::from(ring.spare));
     let mut runs = Vec::new();
     for _ in 0..RUNS {
-        if room.must_stop() {
+        if context.must_stop() {
             return Ok(None);
         }
         let observed = watched(ring, turns.max(TURNS))?;
@@ -170,16 +167,16 @@ pub fn busy_cpus(ring: &LockRingSpec, room: &ExperimentContext) -> Result<Option
 }
 
 /// Watches all rings and shows their hand-overs; times nothing.
-pub fn show(asked: &RingParameters, room: &ExperimentContext) -> Findings {
+pub fn show(parameters: &RingParameters, context: &ExperimentContext) -> Findings {
     let mut rings = Vec::new();
-    for lock in &asked.locks {
-        for setting in &asked.settings {
-            let shapes = asked.shapes().into_iter();
-            rings.extend(shapes.map(|shape| asked.ring(*lock, *setting, shape)));
+    for lock in &parameters.locks {
+        for setting in &parameters.settings {
+            let sizes = parameters.sizes().into_iter();
+            rings.extend(sizes.map(|size| parameters.ring(*lock, *setting, size)));
         }
     }
     let mut notes = Vec::new();
-    let proofs = prove_all(&rings, room, &mut notes);
+    let proofs = prove_all(&rings, context, &mut notes);
     let told = sentence(&proofs);
     let is_many = proofs
         .iter()
@@ -198,7 +195,7 @@ pub fn show(asked: &RingParameters, room: &ExperimentContext) -> Findings {
         sentences: told.into_iter().collect(),
         answers: answer.into_iter().collect(),
         notes,
-        was_interrupted: room.must_stop(),
+        was_interrupted: context.must_stop(),
         ..Findings::default()
     }
 }
@@ -234,7 +231,7 @@ fn proofs_table(proofs: &[Proof]) -> FindingsTable {
 
 fn row(proof: &Proof) -> Vec<Cell> {
     let ring = &proof.ring;
-    let place = match ring.cpu {
+    let cpus = match ring.cpu {
         Some(_) => CpuChoice::One,
         None => CpuChoice::All,
     };
@@ -244,7 +241,7 @@ fn row(proof: &Proof) -> Vec<Cell> {
     vec![
         Cell::text(ring.lock.as_str()),
         Cell::text(ring.policy.as_str()),
-        Cell::text(place.as_str()),
+        Cell::text(cpus.as_str()),
         Cell::Count(u64::from(ring.count)),
         Cell::Count(u64::from(ring.spare)),
         Cell::Count(proof.hand_overs),

@@ -7,7 +7,7 @@ use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Chart, Content, Line, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
-use super::{ARTICLE_MOST, CpuChoice, RingResult, group_name};
+use super::{ARTICLE_MAX_THREADS, CpuChoice, RingResult, group_name};
 use crate::lab::findings::FindingsTable;
 use crate::lab::timed::{WHISKERS, cells, dot, subtitle, time};
 
@@ -70,9 +70,9 @@ fn cells_of(row: &RingResult) -> Vec<Cell> {
     let mut all = vec![
         Cell::text(row.lock.as_str()),
         Cell::text(row.policy.as_str()),
-        Cell::text(row.place.as_str()),
-        Cell::Count(u64::from(row.shape.threads)),
-        Cell::Count(u64::from(row.shape.spare)),
+        Cell::text(row.cpus.as_str()),
+        Cell::Count(u64::from(row.size.threads)),
+        Cell::Count(u64::from(row.size.spare)),
     ];
     all.extend(cells(row.hand_over.as_ref()));
     all.extend(cells(row.net.as_ref()));
@@ -92,7 +92,7 @@ pub fn left_out(rows: &[RingResult]) -> Option<String> {
     let empty: Vec<String> = rows
         .iter()
         .filter(|row| row.hand_over.is_none() && row.left_out > 0)
-        .map(|row| format!("{} threads, {} spare", row.shape.threads, row.shape.spare))
+        .map(|row| format!("{} threads, {} spare", row.size.threads, row.size.spare))
         .collect();
     (!empty.is_empty()).then(|| {
         format!(
@@ -121,12 +121,12 @@ pub fn sentences(rows: &[RingResult]) -> Vec<String> {
 fn sentence(rows: &[&RingResult]) -> Option<String> {
     let first = rows.first()?;
     // The largest ring of all has one spare lock only.
-    let spare = rows.iter().map(|row| row.shape.spare).max()?;
-    let with_all = rows.iter().filter(|row| row.shape.spare == spare);
-    let largest = with_all.map(|row| row.shape.threads).max()?;
+    let spare = rows.iter().map(|row| row.size.spare).max()?;
+    let with_all = rows.iter().filter(|row| row.size.spare == spare);
+    let largest = with_all.map(|row| row.size.threads).max()?;
     let of_spare: Vec<String> = rows
         .iter()
-        .filter(|row| row.shape.threads == largest && row.hand_over.is_some())
+        .filter(|row| row.size.threads == largest && row.hand_over.is_some())
         .map(|row| {
             let expected = row
                 .expected()
@@ -137,7 +137,7 @@ fn sentence(rows: &[&RingResult]) -> Option<String> {
                 .map_or_else(String::new, |net| format!(", {} net", time(net)));
             format!(
                 "{} spare: {:.4} switches a hand-over{expected}{net}",
-                row.shape.spare,
+                row.size.spare,
                 row.counted()
             )
         })
@@ -173,8 +173,8 @@ pub fn pictures(rows: &[RingResult]) -> Vec<Picture> {
 /// exact.
 fn by_threads(rows: &[&RingResult], what: &str) -> Vec<Picture> {
     const THREADS: &str = "threads in the ring";
-    let by_spare = |row: &RingResult| text::counted(u64::from(row.shape.spare), "spare lock");
-    let threads = |row: &RingResult| f64::from(row.shape.threads);
+    let by_spare = |row: &RingResult| text::counted(u64::from(row.size.spare), "spare lock");
+    let threads = |row: &RingResult| f64::from(row.size.threads);
     let words = what.to_lowercase().replace(", ", "-").replace(' ', "-");
     let hand_over = picture(
         &format!("lock-ring-{words}"),
@@ -200,14 +200,16 @@ fn by_threads(rows: &[&RingResult], what: &str) -> Vec<Picture> {
 /// The figure by spare locks, of rings of as many threads as the article's largest, or of the next
 /// smaller number that was measured.
 fn by_spare_locks(rows: &[&RingResult], lock: LockKind) -> Picture {
-    let threads = rows.iter().map(|row| row.shape.threads);
-    let largest = threads.filter(|threads| *threads <= ARTICLE_MOST).max();
+    let threads = rows.iter().map(|row| row.size.threads);
+    let largest = threads
+        .filter(|threads| *threads <= ARTICLE_MAX_THREADS)
+        .max();
     let of_size = rows.iter().copied();
     let of_size: Vec<&RingResult> = of_size
-        .filter(|row| Some(row.shape.threads) == largest)
+        .filter(|row| Some(row.size.threads) == largest)
         .collect();
-    let by_setting = |row: &RingResult| format!("{}, {}", row.policy, row.place.as_str());
-    let spare = |row: &RingResult| f64::from(row.shape.spare);
+    let by_setting = |row: &RingResult| format!("{}, {}", row.policy, row.cpus.as_str());
+    let spare = |row: &RingResult| f64::from(row.size.spare);
     picture(
         "lock-ring-spare",
         format!(
@@ -240,7 +242,7 @@ fn lines(
     for row in rows {
         let Some(y) = y(row) else { continue };
         let label = label(row);
-        let place = lines
+        let index = lines
             .iter()
             .position(|line| line.label == label)
             .unwrap_or_else(|| {
@@ -252,7 +254,7 @@ fn lines(
                 });
                 lines.len() - 1
             });
-        lines[place].points.push(dot(x(row), &y));
+        lines[index].points.push(dot(x(row), &y));
     }
     for line in &mut lines {
         line.points.sort_by(|one, other| one.x.total_cmp(&other.x));
@@ -291,8 +293,8 @@ mod tests {
         RingResult {
             lock: LockKind::Mutex,
             policy: Policy::Batch,
-            place: CpuChoice::One,
-            shape: RingSize { threads, spare },
+            cpus: CpuChoice::One,
+            size: RingSize { threads, spare },
             hand_over: Estimate::of_trees(&trees),
             net: Estimate::of_trees(&trees),
             switches: (1.0 / f64::from(spare), 0.0),

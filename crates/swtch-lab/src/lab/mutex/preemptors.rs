@@ -42,11 +42,11 @@ struct ByPreemptor {
 impl PreemptionsByName {
     /// Adds a thread that lived this long. Preemptions by other threads of the load and by the
     /// recorder are left out.
-    pub fn add(&mut self, story: &MemberRuns, life_s: f64) {
+    pub fn add(&mut self, member: &MemberRuns, life_s: f64) {
         self.life_s += life_s;
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
-        for run in story.preemptions() {
-            let Some(name) = name_of(&run.taker) else {
+        for run in member.preemptions() {
+            let Some(name) = name_of(&run.next_task) else {
                 continue;
             };
             let taken = self.by_name.entry(name.to_owned()).or_default();
@@ -58,7 +58,7 @@ impl PreemptionsByName {
     }
 
     /// Both together: counts are added, intervals are joined.
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn plus(mut self, other: Self) -> Self {
         self.life_s += other.life_s;
         for (name, taken) in other.by_name {
             let mine = self.by_name.entry(name).or_default();
@@ -188,8 +188,8 @@ impl ByPreemptor {
 }
 
 /// The name of a preemptor; `None` for a member and for the recorder.
-fn name_of(taker: &NextTask) -> Option<&str> {
-    match taker {
+fn name_of(next_task: &NextTask) -> Option<&str> {
+    match next_task {
         NextTask::Member(_) | NextTask::Recorder => None,
         NextTask::Idle => Some("(idle)"),
         NextTask::Player => Some("swtch (the player)"),
@@ -208,17 +208,17 @@ mod tests {
             from_ns: to_ns - 1,
             to_ns: *to_ns,
             reason: Reason::Wakeup,
-            taker: NextTask::Other((*name).to_owned()),
+            next_task: NextTask::Other((*name).to_owned()),
             in_call: false,
             runnable: None,
         };
-        let story = MemberRuns {
+        let member = MemberRuns {
             began_ns: 0,
             ended_ns: 10_000_000,
             runs: by.iter().map(run).collect(),
         };
         let mut preemptors = PreemptionsByName::default();
-        preemptors.add(&story, 2.0);
+        preemptors.add(&member, 2.0);
         preemptors
     }
 

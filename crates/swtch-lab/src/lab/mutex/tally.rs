@@ -50,14 +50,14 @@ impl PlayTally {
             .zip(ended)
             .map(|(began, ended)| ended.saturating_sub(began));
         tally.plays_ns.extend(took.map(|took| took as f64));
-        for (place, member) in members.iter().enumerate() {
+        for (index, member) in members.iter().enumerate() {
             tally.threads += 1;
             let life_s = member.ended_ns.saturating_sub(member.began_ns) as f64 / 1e9;
             tally.life_s += life_s;
             let before = tally.preemptions;
             tally.cpu_s += member.cpu_time.as_ns() as f64 / 1e9;
             match evidence {
-                Some(evidence) => tally.add(&evidence.stories[place], life_s),
+                Some(evidence) => tally.add(&evidence.members[index], life_s),
                 None => {
                     tally.preemptions += member.involuntary;
                     tally.waits += member.voluntary;
@@ -69,19 +69,19 @@ impl PlayTally {
         tally
     }
 
-    fn add(&mut self, story: &MemberRuns, life_s: f64) {
-        for run in story.preemptions() {
-            match run.taker {
+    fn add(&mut self, member: &MemberRuns, life_s: f64) {
+        for run in member.preemptions() {
+            match run.next_task {
                 NextTask::Member(_) => self.by_members += 1,
                 NextTask::Recorder => self.by_recorder += 1,
                 _ => self.preemptions += 1,
             }
         }
-        let waits = story.outs();
+        let waits = member.switch_outs();
         let waits = waits.filter(|run| run.reason.category() == Category::Synchronization);
         self.waits += waits.count() as u64;
-        let starts: Vec<Reason> = story
-            .outs_before()
+        let starts: Vec<Reason> = member
+            .switch_outs_before()
             .map(|run| run.reason)
             .filter(|reason| reason.category() == Category::Preemption)
             .collect();
@@ -89,11 +89,11 @@ impl PlayTally {
         for reason in starts {
             *self.start_reasons.entry(reason).or_default() += 1;
         }
-        self.preemptors.add(story, life_s);
+        self.preemptors.add(member, life_s);
     }
 
     /// Both together: counts and times are added.
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn plus(mut self, other: Self) -> Self {
         self.threads += other.threads;
         self.life_s += other.life_s;
         self.cpu_s += other.cpu_s;
@@ -105,7 +105,7 @@ impl PlayTally {
         for (reason, count) in other.start_reasons {
             *self.start_reasons.entry(reason).or_default() += count;
         }
-        self.preemptors = self.preemptors.and(other.preemptors);
+        self.preemptors = self.preemptors.plus(other.preemptors);
         self.plays_ns.extend(other.plays_ns);
         self.by_thread.extend(other.by_thread);
         self
@@ -157,12 +157,12 @@ mod tests {
     use super::*;
     use crate::lab::evidence::Run;
 
-    fn run(to_ns: u64, reason: Reason, taker: NextTask) -> Run {
+    fn run(to_ns: u64, reason: Reason, next_task: NextTask) -> Run {
         Run {
             from_ns: to_ns - 5,
             to_ns,
             reason,
-            taker,
+            next_task,
             in_call: false,
             runnable: None,
         }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn switches_are_told_apart_by_when_and_by_whom() {
         let other = || NextTask::Other("kworker".to_owned());
-        let story = MemberRuns {
+        let member = MemberRuns {
             began_ns: 100,
             ended_ns: 200,
             runs: vec![
@@ -185,7 +185,7 @@ mod tests {
             ],
         };
         let mut tally = PlayTally::default();
-        tally.add(&story, 1.0);
+        tally.add(&member, 1.0);
         let by = (tally.preemptions, tally.by_members, tally.by_recorder);
         assert_eq!((by, tally.waits), ((1, 1, 1), 1));
         assert_eq!(tally.starts, [1.0]);

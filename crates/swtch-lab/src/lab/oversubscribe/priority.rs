@@ -8,24 +8,24 @@ use swtch_output::text;
 use swtch_report::report::{Cell, Sheet};
 
 use super::ThreadCount;
+use crate::lab::context::RecordingChoice;
 use crate::lab::evidence::{LoadRuns, NextTask};
 use crate::lab::findings::{Findings, FindingsTable};
-use crate::lab::room::RecordingChoice;
-use crate::lab::stage::{LoadExperiment, PlayResult};
+use crate::lab::load_experiment::{LoadExperiment, PlayResult};
 
 /// The group that preempts, by its place in the file.
 const URGENT: usize = 1;
 
 /// Plays the variant and adds its table, or a note where it cannot be recorded.
 pub fn add(
-    stage: &mut LoadExperiment<'_>,
+    experiment: &mut LoadExperiment<'_>,
     threads: ThreadCount,
     findings: &mut Findings,
 ) -> Result<()> {
-    if stage.was_interrupted() {
+    if experiment.was_interrupted() {
         return Ok(());
     }
-    let Some(act) = stage.play(
+    let Some(result) = experiment.play(
         "with-priority",
         &threads.parameter(),
         RecordingChoice::Wanted,
@@ -33,13 +33,13 @@ pub fn add(
     else {
         return Ok(());
     };
-    let Some(evidence) = &act.evidence else {
+    let Some(evidence) = &result.evidence else {
         findings
             .notes
             .push("what a real-time thread does to the others can only be recorded".to_owned());
         return Ok(());
     };
-    let seen = PreemptionCounts::of(&act, evidence);
+    let seen = PreemptionCounts::of(&result, evidence);
     findings.sentences.push(seen.sentence());
     findings.tables.push(seen.table());
     Ok(())
@@ -50,15 +50,15 @@ pub fn add(
 struct PreemptionCounts(BTreeMap<Reason, [u64; 3]>);
 
 impl PreemptionCounts {
-    fn of(act: &PlayResult, evidence: &LoadRuns) -> Self {
+    fn of(result: &PlayResult, evidence: &LoadRuns) -> Self {
         let mut seen = Self::default();
-        let members = &act.played.members;
-        for (member, story) in members.iter().zip(&evidence.stories) {
+        let members = &result.played.members;
+        for (member, member_runs) in members.iter().zip(&evidence.members) {
             if member.group == URGENT {
                 continue;
             }
-            for run in story.preemptions() {
-                let column = match &run.taker {
+            for run in member_runs.preemptions() {
+                let column = match &run.next_task {
                     NextTask::Member(place) if members[*place].group == URGENT => 1,
                     NextTask::Member(_) => 0,
                     _ => 2,

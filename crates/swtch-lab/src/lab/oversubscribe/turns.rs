@@ -47,10 +47,10 @@ impl Turns {
     }
 
     fn add(&mut self, evidence: &LoadRuns, sharers: &[usize]) {
-        let stories = || sharers.iter().map(|place| &evidence.stories[*place]);
-        let from = stories().map(|story| story.began_ns).max().unwrap_or(0);
-        let to = stories().map(|story| story.ended_ns).min().unwrap_or(0);
-        for run in stories().flat_map(|story| &story.runs) {
+        let shared = || sharers.iter().map(|place| &evidence.members[*place]);
+        let from = shared().map(|member| member.began_ns).max().unwrap_or(0);
+        let to = shared().map(|member| member.ended_ns).min().unwrap_or(0);
+        for run in shared().flat_map(|member| &member.runs) {
             // Spinning makes no calls. Reading the clock of CPU time before and after it does, and
             // there the kernel may find the slice used up (`update_curr`, seen on 6.18): that is no
             // turn.
@@ -58,7 +58,7 @@ impl Turns {
                 continue;
             }
             let is_mutual =
-                matches!(&run.taker, NextTask::Member(place) if sharers.contains(place));
+                matches!(&run.next_task, NextTask::Member(place) if sharers.contains(place));
             let counts = if is_mutual {
                 &mut self.mutual
             } else {
@@ -67,13 +67,13 @@ impl Turns {
             *counts.entry(run.reason).or_default() += 1;
         }
         if let [first, second] = sharers {
-            let ran = |place: usize| evidence.stories[place].ran_between(from, to).as_ns();
+            let ran = |place: usize| evidence.members[place].ran_between(from, to).as_ns();
             self.first_and_both_ns = Some((ran(*first), ran(*first) + ran(*second)));
         }
     }
 
     /// The turns of two plays together.
-    pub fn and(mut self, other: Self) -> Self {
+    pub fn plus(mut self, other: Self) -> Self {
         for (reason, count) in other.mutual {
             *self.mutual.entry(reason).or_default() += count;
         }
@@ -172,12 +172,12 @@ mod tests {
         }
     }
 
-    fn run(from_ns: u64, to_ns: u64, reason: Reason, taker: NextTask) -> Run {
+    fn run(from_ns: u64, to_ns: u64, reason: Reason, next_task: NextTask) -> Run {
         Run {
             from_ns,
             to_ns,
             reason,
-            taker,
+            next_task,
             in_call: false,
             runnable: None,
         }
@@ -217,7 +217,7 @@ mod tests {
             ],
         };
         let evidence = LoadRuns {
-            stories: vec![first, second],
+            members: vec![first, second],
             lost: 0,
         };
         Turns::of(&evidence, &[member(0, 3), member(1, 3)])
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn threads_on_cpus_of_their_own_take_no_turns() {
         let evidence = LoadRuns {
-            stories: vec![MemberRuns::default(), MemberRuns::default()],
+            members: vec![MemberRuns::default(), MemberRuns::default()],
             lost: 0,
         };
         let turns = Turns::of(&evidence, &[member(0, 0), member(1, 1)]);

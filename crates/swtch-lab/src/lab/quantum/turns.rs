@@ -4,8 +4,8 @@ use swtch_core::Nanos;
 use swtch_core::cost::quantile;
 
 use crate::lab::evidence::MemberRuns;
+use crate::lab::load_experiment::PlayResult;
 use crate::lab::measured::{Rate, RoundMedian};
-use crate::lab::stage::PlayResult;
 
 /// The time in which both wanted the CPU is cut into this many parts of equal length, and switches
 /// are counted in each: their spread gives the interval of the rate.
@@ -42,31 +42,31 @@ pub struct Hog {
 
 impl HogTurns {
     /// Reads the turns of a play.
-    pub fn of(act: &PlayResult) -> Self {
-        let members = &act.played.members;
+    pub fn of(result: &PlayResult) -> Self {
+        let members = &result.played.members;
         // Under fifo the second begins when the first is done; it wanted the CPU from the start.
-        let from = act.played.started_ns;
+        let from = result.played.started_ns;
         let to = members
             .iter()
             .map(|member| member.ended_ns)
             .min()
             .unwrap_or(from);
         let mut turns = Self {
-            apart_ns: apart(act),
+            apart_ns: apart(result),
             ..Self::default()
         };
         for (place, member) in members.iter().enumerate() {
             let counted = member.voluntary + member.involuntary;
             turns.switches += counted;
             turns.hogs.push(Hog {
-                name: act.names[place].clone(),
+                name: result.names[place].clone(),
                 counted_mean_ns: (counted > 0)
                     .then(|| member.cpu_time.as_ns() as f64 / counted as f64),
                 ..Hog::default()
             });
         }
-        match &act.evidence {
-            Some(evidence) => turns.take(&evidence.stories, from, to),
+        match &result.evidence {
+            Some(evidence) => turns.read_trace(&evidence.members, from, to),
             // The kernel's counts are of their whole lives.
             None => {
                 let ran = members.iter().map(|member| member.cpu_time.as_ns());
@@ -77,18 +77,18 @@ impl HogTurns {
     }
 
     /// Takes turns and hand-overs from what was recorded.
-    fn take(&mut self, stories: &[MemberRuns], from: u64, to: u64) {
-        let turns = turns(stories, from, to);
-        for (place, (hog, story)) in self.hogs.iter_mut().zip(stories).enumerate() {
-            let own = turns.iter().filter(|turn| turn.whose == place);
+    fn read_trace(&mut self, members: &[MemberRuns], from: u64, to: u64) {
+        let turns = turns(members, from, to);
+        for (place, (hog, member)) in self.hogs.iter_mut().zip(members).enumerate() {
+            let own = turns.iter().filter(|turn| turn.hog == place);
             hog.runs_ns = own.map(|turn| turn.ran_ns as f64).collect();
-            let ran = story.ran_between(from, to).as_ns();
+            let ran = member.ran_between(from, to).as_ns();
             hog.share = (to > from).then(|| ran as f64 / (to - from) as f64);
         }
         let ends: Vec<u64> = turns.iter().map(|turn| turn.end_ns).collect();
         self.switches = ends.len() as u64;
-        self.ran_s = ran_s(stories, from, to);
-        self.by_part = by_part(&ends, from, to, |from, to| ran_s(stories, from, to));
+        self.ran_s = ran_s(members, from, to);
+        self.by_part = by_part(&ends, from, to, |from, to| ran_s(members, from, to));
     }
 
     /// Switches from one to the other over the CPU time that they had.
@@ -165,8 +165,8 @@ impl Hog {
 }
 
 /// From the first end of all to the last begin, in ns.
-fn apart(act: &PlayResult) -> f64 {
-    let members = &act.played.members;
+fn apart(result: &PlayResult) -> f64 {
+    let members = &result.played.members;
     let ended = members
         .iter()
         .map(|member| member.ended_ns)
@@ -183,7 +183,7 @@ fn apart(act: &PlayResult) -> f64 {
 /// A turn of one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turn {
-    whose: usize,
+    hog: usize,
     /// CPU time that it had, in ns.
     ran_ns: u64,
     /// When it had the CPU last: ns of the trace clock.
@@ -192,23 +192,23 @@ struct Turn {
 
 /// The turns that end between two moments, without the first, which may have begun before, and the
 /// last, which may go on. Runs of one task with only other tasks between are one turn.
-fn turns(stories: &[MemberRuns], from: u64, to: u64) -> Vec<Turn> {
-    let runs = stories.iter().enumerate();
-    let runs = runs.flat_map(|(whose, story)| story.runs.iter().map(move |run| (whose, run)));
+fn turns(members: &[MemberRuns], from: u64, to: u64) -> Vec<Turn> {
+    let runs = members.iter().enumerate();
+    let runs = runs.flat_map(|(hog, member)| member.runs.iter().map(move |run| (hog, run)));
     let mut runs: Vec<_> = runs
         .filter(|(_, run)| from <= run.from_ns && run.to_ns <= to)
         .collect();
     runs.sort_by_key(|(_, run)| run.from_ns);
     let mut turns: Vec<Turn> = Vec::new();
-    for (whose, run) in runs {
+    for (hog, run) in runs {
         let ran_ns = run.to_ns - run.from_ns;
-        match turns.last_mut().filter(|turn| turn.whose == whose) {
+        match turns.last_mut().filter(|turn| turn.hog == hog) {
             Some(turn) => {
                 turn.ran_ns += ran_ns;
                 turn.end_ns = run.to_ns;
             }
             None => turns.push(Turn {
-                whose,
+                hog,
                 ran_ns,
                 end_ns: run.to_ns,
             }),
@@ -223,10 +223,10 @@ fn turns(stories: &[MemberRuns], from: u64, to: u64) -> Vec<Turn> {
 }
 
 /// Seconds of CPU time that they had between two moments, together.
-fn ran_s(stories: &[MemberRuns], from: u64, to: u64) -> f64 {
-    let ran = stories
+fn ran_s(members: &[MemberRuns], from: u64, to: u64) -> f64 {
+    let ran = members
         .iter()
-        .map(|story| story.ran_between(from, to).as_ns());
+        .map(|member| member.ran_between(from, to).as_ns());
     ran.sum::<u64>() as f64 / 1e9
 }
 
@@ -276,21 +276,21 @@ mod tests {
             from_ns,
             to_ns,
             reason: Reason::Slice,
-            taker: NextTask::Idle,
+            next_task: NextTask::Idle,
             in_call: false,
             runnable: None,
         };
-        let story = |runs: &[(u64, u64)]| MemberRuns {
+        let member = |runs: &[(u64, u64)]| MemberRuns {
             runs: runs.iter().copied().map(run).collect(),
             ..MemberRuns::default()
         };
-        let stories = [
-            story(&[(0, 10), (20, 24), (26, 30), (40, 50)]),
-            story(&[(10, 20), (30, 40)]),
+        let members = [
+            member(&[(0, 10), (20, 24), (26, 30), (40, 50)]),
+            member(&[(10, 20), (30, 40)]),
         ];
-        let lengths: Vec<(usize, u64)> = turns(&stories, 0, 50)
+        let lengths: Vec<(usize, u64)> = turns(&members, 0, 50)
             .iter()
-            .map(|turn| (turn.whose, turn.ran_ns))
+            .map(|turn| (turn.hog, turn.ran_ns))
             .collect();
         assert_eq!(lengths, [(1, 10), (0, 8), (1, 10)]);
     }

@@ -64,7 +64,7 @@ impl Members {
                     Cell::Count(member.voluntary),
                     Cell::Count(member.involuntary),
                 ],
-                reasons: evidence.map(|evidence| reasons(&evidence.stories[number])),
+                reasons: evidence.map(|evidence| reasons(&evidence.members[number])),
             });
         }
     }
@@ -92,9 +92,9 @@ impl Members {
 }
 
 /// Counts by reason the switch-outs of a member during its body.
-fn reasons(story: &MemberRuns) -> Counts {
+fn reasons(runs: &MemberRuns) -> Counts {
     let mut counts = [0; Reason::ALL.len()];
-    for run in story.outs() {
+    for run in runs.switch_outs() {
         counts[run.reason.index()] += 1;
     }
     counts

@@ -8,7 +8,7 @@ use crate::lab::evidence::LoadRuns;
 use crate::lab::outcome::host_line;
 
 /// The most lanes that fit on a page.
-const MOST_LANES: usize = 24;
+const MAX_LANES: usize = 24;
 
 /// The picture of a variant.
 pub fn timeline(variant: &str, load: &Load, played: &LoadResults, evidence: &LoadRuns) -> Picture {
@@ -21,7 +21,7 @@ pub fn timeline(variant: &str, load: &Load, played: &LoadResults, evidence: &Loa
         (place, label)
     };
     let members = played.members.iter().enumerate().map(label);
-    let labels: Vec<_> = members.take(MOST_LANES).collect();
+    let labels: Vec<_> = members.take(MAX_LANES).collect();
     let more = played.members.len().saturating_sub(labels.len());
     let (name, title) = match variant {
         "" => ("timeline".to_owned(), "members over time".to_owned()),

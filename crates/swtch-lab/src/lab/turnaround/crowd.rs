@@ -7,13 +7,13 @@ use anyhow::Result;
 use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
-use super::shift::Shift;
+use super::jobs_result::JobsResult;
 use crate::lab::claim::{Answer, Verdict};
+use crate::lab::context::RecordingChoice;
 use crate::lab::findings::{Findings, FindingsTable};
-use crate::lab::measured::{RoundMedian, STOPPED, cannot};
+use crate::lab::load_experiment::{LoadExperiment, Rounds};
+use crate::lab::measured::{RoundMedian, STOPPED, cannot_be_tested};
 use crate::lab::parameters::{ParameterValue, Parameters};
-use crate::lab::room::RecordingChoice;
-use crate::lab::stage::{LoadExperiment, Rounds};
 
 /// A number of processes, and the work of each.
 #[derive(Clone, Copy, Debug)]
@@ -33,26 +33,26 @@ impl fmt::Display for ProcessSet {
 /// # Errors
 /// A load cannot be played.
 pub fn add(
-    stage: &mut LoadExperiment<'_>,
+    experiment: &mut LoadExperiment<'_>,
     parameters: &Parameters,
     findings: &mut Findings,
 ) -> Result<()> {
     let (many, each) = (parameters.count("crowd"), parameters.time("crowd-work"));
-    let cpus = stage.cpus()?;
+    let cpus = experiment.cpus()?;
     let few = cpus as u64;
-    if many <= few || stage.was_interrupted() {
+    if many <= few || experiment.was_interrupted() {
         findings.answers.push(Answer {
             claim: "D5",
             ours: "not played".to_owned(),
             verdict: match many <= few {
-                true => cannot("--crowd is no more than the CPUs"),
-                false => cannot(STOPPED),
+                true => cannot_be_tested("--crowd is no more than the CPUs"),
+                false => cannot_be_tested(STOPPED),
             },
         });
         return Ok(());
     }
     let each = Nanos::from_ns(u64::try_from(each.as_nanos())?);
-    let crews = [
+    let sets = [
         ProcessSet {
             processes: few,
             work: Nanos::from_ns(each.as_ns() * many / few),
@@ -62,35 +62,35 @@ pub fn add(
             work: each,
         },
     ];
-    let rounds = stage.rounds(&crews, parameters.count("rounds"), |stage, crew| {
+    let rounds = experiment.rounds(&sets, parameters.count("rounds"), |experiment, set| {
         let changed = [
-            ("processes", ParameterValue::Count(crew.processes)),
+            ("processes", ParameterValue::Count(set.processes)),
             (
                 "work",
-                ParameterValue::Time(std::time::Duration::from_nanos(crew.work.as_ns())),
+                ParameterValue::Time(std::time::Duration::from_nanos(set.work.as_ns())),
             ),
         ];
-        let act = stage.play("all-cpus", &changed, RecordingChoice::Unwanted)?;
-        Ok(act.map(|act| Shift::of(&act.played, cpus)))
+        let result = experiment.play("all-cpus", &changed, RecordingChoice::Unwanted)?;
+        Ok(result.map(|result| JobsResult::of(&result.played, cpus)))
     })?;
     findings.answers.push(answer(&rounds, many, few));
-    findings.tables.push(table(&rounds, crews));
+    findings.tables.push(table(&rounds, sets));
     Ok(())
 }
 
 /// How much throughput very many processes cost. Both do the same work, so the makespans show it.
-fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
-    let ratios = |value: fn(&Shift) -> f64| RoundMedian::of(&rounds.ratios(1, 0, value));
-    let speed = RoundMedian::of(&rounds.ratios(0, 1, Shift::makespan));
-    let cpu = ratios(Shift::cpu);
+fn answer(rounds: &Rounds<JobsResult>, many: u64, few: u64) -> Answer {
+    let ratios = |value: fn(&JobsResult) -> f64| RoundMedian::of(&rounds.ratios(1, 0, value));
+    let speed = RoundMedian::of(&rounds.ratios(0, 1, JobsResult::makespan));
+    let cpu = ratios(JobsResult::cpu);
     let (Some(speed), Some(cpu)) = (speed, cpu) else {
         return Answer {
             claim: "D5",
             ours: "not played".to_owned(),
-            verdict: cannot(STOPPED),
+            verdict: cannot_be_tested(STOPPED),
         };
     };
-    let switches = |setting| RoundMedian::of(&rounds.values(setting, |shift| shift.switches));
+    let switches = |setting| RoundMedian::of(&rounds.values(setting, |jobs| jobs.switches));
     let switches = [1, 0].map(|setting| switches(setting).map_or(0.0, |number| number.point));
     let verdict = match speed.is_within(f64::NEG_INFINITY, 1.0) {
         Verdict::Undecided(_) if speed.interval.is_some() => Verdict::Undecided(
@@ -133,7 +133,7 @@ fn answer(rounds: &Rounds<Shift>, many: u64, few: u64) -> Answer {
     }
 }
 
-fn table(rounds: &Rounds<Shift>, crews: [ProcessSet; 2]) -> FindingsTable {
+fn table(rounds: &Rounds<JobsResult>, sets: [ProcessSet; 2]) -> FindingsTable {
     let mut sheet = Sheet::new(
         "crowd",
         &[
@@ -149,23 +149,24 @@ fn table(rounds: &Rounds<Shift>, crews: [ProcessSet; 2]) -> FindingsTable {
             "rounds",
         ],
     );
-    for (setting, crew) in crews.iter().enumerate() {
-        let of = |value: fn(&Shift) -> f64| RoundMedian::of(&rounds.values(setting, value));
-        let Some(makespan) = of(Shift::makespan) else {
+    for (setting, set) in sets.iter().enumerate() {
+        let of = |value: fn(&JobsResult) -> f64| RoundMedian::of(&rounds.values(setting, value));
+        let Some(makespan) = of(JobsResult::makespan) else {
             continue;
         };
         let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
-        let number = |value: fn(&Shift) -> f64| of(value).map(|number| number.point);
+        let number = |value: fn(&JobsResult) -> f64| of(value).map(|number| number.point);
         sheet.rows.push(vec![
-            Cell::Count(crew.processes),
-            Cell::Time(crew.work),
+            Cell::Count(set.processes),
+            Cell::Time(set.work),
             time(Some(makespan.point)),
             time(makespan.ends().map(|ends| ends.0)),
             time(makespan.ends().map(|ends| ends.1)),
-            time(number(Shift::cpu)),
-            number(|shift| shift.switches).map_or(Cell::Missing, Cell::Ratio),
-            number(Shift::fairness).map_or(Cell::Missing, Cell::Ratio),
-            number(Shift::overhead).map_or(Cell::Missing, |share| Cell::Percent(share * 100.0)),
+            time(number(JobsResult::cpu)),
+            number(|jobs| jobs.switches).map_or(Cell::Missing, Cell::Ratio),
+            number(JobsResult::fairness).map_or(Cell::Missing, Cell::Ratio),
+            number(JobsResult::overhead)
+                .map_or(Cell::Missing, |share| Cell::Percent(share * 100.0)),
             Cell::Count(makespan.rounds as u64),
         ]);
     }
@@ -179,9 +180,9 @@ fn table(rounds: &Rounds<Shift>, crews: [ProcessSet; 2]) -> FindingsTable {
 mod tests {
     use super::*;
 
-    fn rounds(few: [f64; 6], many: [f64; 6]) -> Rounds<Shift> {
-        let shift = |makespan: f64| {
-            Some(Shift {
+    fn rounds(few: [f64; 6], many: [f64; 6]) -> Rounds<JobsResult> {
+        let jobs = |makespan: f64| {
+            Some(JobsResult {
                 turnarounds: vec![makespan],
                 cpu_ns: vec![100.0],
                 switches: 7.0,
@@ -189,8 +190,8 @@ mod tests {
             })
         };
         Rounds::of_plays(vec![
-            few.into_iter().map(shift).collect(),
-            many.into_iter().map(shift).collect(),
+            few.into_iter().map(jobs).collect(),
+            many.into_iter().map(jobs).collect(),
         ])
     }
 

@@ -6,12 +6,12 @@ use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
-use super::shift::Shift;
+use super::jobs_result::JobsResult;
 use super::{CpuChoice, CrowdSetting};
 use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::findings::{Findings, FindingsTable};
-use crate::lab::measured::{RoundMedian, SAME, STOPPED, cannot};
-use crate::lab::stage::Rounds;
+use crate::lab::load_experiment::Rounds;
+use crate::lab::measured::{RoundMedian, SAME, STOPPED, cannot_be_tested};
 
 /// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches and
 /// power, the hypervisor serves all of them, and the kernel's own work needs one of them.
@@ -27,15 +27,15 @@ const RISES: f64 = 0.75;
 pub struct Curves {
     cpus: usize,
     settings: Vec<CrowdSetting>,
-    rounds: Rounds<Shift>,
+    rounds: Rounds<JobsResult>,
 }
 
 /// Reads one number from the results of a play.
-type Value = fn(&Shift) -> f64;
+type Value = fn(&JobsResult) -> f64;
 
 impl Curves {
     /// Curves from the rounds of these settings.
-    pub const fn new(cpus: usize, settings: Vec<CrowdSetting>, rounds: Rounds<Shift>) -> Self {
+    pub const fn new(cpus: usize, settings: Vec<CrowdSetting>, rounds: Rounds<JobsResult>) -> Self {
         Self {
             cpus,
             settings,
@@ -45,20 +45,23 @@ impl Curves {
 
     /// Tables, pictures, and the answers to D1 to D4.
     pub fn findings(&self, subtitle: &str) -> Findings {
-        let places = [CpuChoice::One, CpuChoice::All];
-        let played =
-            |place: &CpuChoice| self.settings.iter().any(|setting| setting.place == *place);
-        let tables = places.into_iter().filter(played);
+        let cpu_choices = [CpuChoice::One, CpuChoice::All];
+        let played = |cpu_choice: &CpuChoice| {
+            self.settings
+                .iter()
+                .any(|setting| setting.cpu_choice == *cpu_choice)
+        };
+        let tables = cpu_choices.into_iter().filter(played);
         let mut findings = Findings {
-            tables: tables.map(|place| self.table(place)).collect(),
+            tables: tables.map(|cpu_choice| self.table(cpu_choice)).collect(),
             pictures: vec![
                 self.picture(&TURNAROUND, subtitle),
                 self.picture(&THROUGHPUT, subtitle),
             ],
             ..Findings::default()
         };
-        let [d1, d2] = self.on_one();
-        let [d3, d4] = self.on_all();
+        let [d1, d2] = self.answers_on_one_cpu();
+        let [d3, d4] = self.answers_on_all_cpus();
         findings.answers.extend([d1, d2, d3, d4]);
         findings.sentences.extend(self.idle_beside_waiting());
         findings
@@ -71,7 +74,7 @@ impl Curves {
         let setting = self
             .index(CpuChoice::All, self.cpus)
             .filter(|_| self.cpus > 1)?;
-        let unused = self.rounds.values(setting, Shift::overhead);
+        let unused = self.rounds.values(setting, JobsResult::overhead);
         let is_much = |share: &&f64| **share > SAME;
         let worst = unused.iter().filter(is_much).copied().reduce(f64::max)?;
         Some(format!(
@@ -83,40 +86,46 @@ impl Curves {
         ))
     }
 
-    fn index(&self, place: CpuChoice, processes: usize) -> Option<usize> {
-        let wanted = CrowdSetting { place, processes };
+    fn index(&self, cpu_choice: CpuChoice, processes: usize) -> Option<usize> {
+        let wanted = CrowdSetting {
+            cpu_choice,
+            processes,
+        };
         self.settings.iter().position(|setting| *setting == wanted)
     }
 
-    fn numbers(&self, place: CpuChoice) -> impl Iterator<Item = usize> {
+    fn numbers_of_processes(&self, cpu_choice: CpuChoice) -> impl Iterator<Item = usize> {
         let settings = self.settings.iter();
-        let of_place = settings.filter(move |setting| setting.place == place);
-        of_place.map(|setting| setting.processes)
+        let of_choice = settings.filter(move |setting| setting.cpu_choice == cpu_choice);
+        of_choice.map(|setting| setting.processes)
     }
 
     /// `value` at `processes` over that at `over` processes, for the same CPUs and round.
     fn ratio(
         &self,
-        place: CpuChoice,
+        cpu_choice: CpuChoice,
         processes: usize,
         over: usize,
         value: Value,
     ) -> Option<RoundMedian> {
-        let (one, over) = (self.index(place, processes)?, self.index(place, over)?);
+        let (one, over) = (
+            self.index(cpu_choice, processes)?,
+            self.index(cpu_choice, over)?,
+        );
         RoundMedian::of(&self.rounds.ratios(one, over, value))
     }
 
     /// The answers to D1 and D2, on one CPU.
-    fn on_one(&self) -> [Answer; 2] {
+    fn answers_on_one_cpu(&self) -> [Answer; 2] {
         let ratios = |value: Value| -> Vec<(usize, RoundMedian)> {
             let more = self
-                .numbers(CpuChoice::One)
+                .numbers_of_processes(CpuChoice::One)
                 .filter(|processes| *processes > 1);
             more.filter_map(|n| Some((n, self.ratio(CpuChoice::One, n, 1, value)?)))
                 .collect()
         };
-        let turnarounds = ratios(Shift::mean);
-        let throughputs = ratios(Shift::throughput);
+        let turnarounds = ratios(JobsResult::mean);
+        let throughputs = ratios(JobsResult::throughput);
         let in_proportion = turnarounds.iter().map(|(n, ratio)| {
             let n = *n as f64;
             ratio.is_within(n * (1.0 - SAME), n * (1.0 + SAME))
@@ -145,10 +154,10 @@ impl Curves {
     }
 
     /// The answers to D3 and D4, on all CPUs.
-    fn on_all(&self) -> [Answer; 2] {
+    fn answers_on_all_cpus(&self) -> [Answer; 2] {
         let (cpus, twice) = (self.cpus, 2 * self.cpus);
         if cpus == 1 {
-            let why = || cannot("one CPU only may be used");
+            let why = || cannot_be_tested("one CPU only may be used");
             return ["D3", "D4"].map(|claim| Answer {
                 claim,
                 ours: "all CPUs are one CPU here".to_owned(),
@@ -156,9 +165,9 @@ impl Curves {
             });
         }
         let ratio = |to, from, value| self.ratio(CpuChoice::All, to, from, value);
-        let turnaround = ratio(cpus, 1, Shift::mean).zip(ratio(twice, cpus, Shift::mean));
+        let turnaround = ratio(cpus, 1, JobsResult::mean).zip(ratio(twice, cpus, JobsResult::mean));
         let throughput =
-            ratio(cpus, 1, Shift::throughput).zip(ratio(twice, cpus, Shift::throughput));
+            ratio(cpus, 1, JobsResult::throughput).zip(ratio(twice, cpus, JobsResult::throughput));
         let words = |pair: &Option<(RoundMedian, RoundMedian)>| match pair {
             Some((to_cpus, beyond)) => format!(
                 "from 1 to {cpus} processes {} times, from {cpus} to {twice} {} times",
@@ -193,18 +202,19 @@ impl Curves {
         ]
     }
 
-    fn table(&self, place: CpuChoice) -> FindingsTable {
-        let (name, title) = match place {
+    fn table(&self, cpu_choice: CpuChoice) -> FindingsTable {
+        let (name, title) = match cpu_choice {
             CpuChoice::One => ("one_cpu", "on one CPU"),
             CpuChoice::All => ("all_cpus", "on all CPUs"),
         };
         let mut sheet = Sheet::new(name, &COLUMNS);
-        for processes in self.numbers(place) {
-            let Some(index) = self.index(place, processes) else {
+        for processes in self.numbers_of_processes(cpu_choice) {
+            let Some(index) = self.index(cpu_choice, processes) else {
                 continue;
             };
             let of = |value: Value| RoundMedian::of(&self.rounds.values(index, value));
-            let (Some(mean), Some(throughput)) = (of(Shift::mean), of(Shift::throughput)) else {
+            let (Some(mean), Some(throughput)) = (of(JobsResult::mean), of(JobsResult::throughput))
+            else {
                 continue;
             };
             let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
@@ -216,14 +226,14 @@ impl Curves {
                 time(Some(mean.point)),
                 time(mean.ends().map(|ends| ends.0)),
                 time(mean.ends().map(|ends| ends.1)),
-                time(point(Shift::p95)),
-                time(point(Shift::makespan)),
+                time(point(JobsResult::p95)),
+                time(point(JobsResult::makespan)),
                 Cell::Ratio(throughput.point),
                 number(throughput.ends().map(|ends| ends.0)),
                 number(throughput.ends().map(|ends| ends.1)),
-                number(point(Shift::fairness)),
-                number(point(|shift| shift.switches)),
-                point(Shift::overhead).map_or(Cell::Missing, percent),
+                number(point(JobsResult::fairness)),
+                number(point(|jobs| jobs.switches)),
+                point(JobsResult::overhead).map_or(Cell::Missing, percent),
                 Cell::Count(mean.rounds as u64),
             ]);
         }
@@ -235,24 +245,32 @@ impl Curves {
 
     fn picture(&self, what: &CurveOf, subtitle: &str) -> Picture {
         let mut lines = Vec::new();
-        for place in [CpuChoice::One, CpuChoice::All] {
-            let label = place.as_str();
-            let Some(one) = self.index(place, 1) else {
+        for cpu_choice in [CpuChoice::One, CpuChoice::All] {
+            let label = cpu_choice.as_str();
+            let Some(one) = self.index(cpu_choice, 1) else {
                 continue;
             };
             let single = RoundMedian::of(&self.rounds.values(one, what.value));
-            let ideal = self.numbers(place).filter_map(|processes| {
-                let cpus = CrowdSetting { place, processes }.cpus(self.cpus);
-                let y = single?.point * (what.ideal)(processes as f64, cpus as f64);
-                Some(dot(processes, y, None))
-            });
-            let measured = self.numbers(place).filter_map(|processes| {
-                let values = self
-                    .rounds
-                    .values(self.index(place, processes)?, what.value);
-                let measured = RoundMedian::of(&values)?;
-                Some(dot(processes, measured.point, measured.ends()))
-            });
+            let ideal = self
+                .numbers_of_processes(cpu_choice)
+                .filter_map(|processes| {
+                    let cpus = CrowdSetting {
+                        cpu_choice,
+                        processes,
+                    }
+                    .usable_cpus(self.cpus);
+                    let y = single?.point * (what.ideal)(processes as f64, cpus as f64);
+                    Some(dot(processes, y, None))
+                });
+            let measured = self
+                .numbers_of_processes(cpu_choice)
+                .filter_map(|processes| {
+                    let values = self
+                        .rounds
+                        .values(self.index(cpu_choice, processes)?, what.value);
+                    let measured = RoundMedian::of(&values)?;
+                    Some(dot(processes, measured.point, measured.ends()))
+                });
             let line = |label: String, style, points| Line {
                 label,
                 style,
@@ -323,7 +341,7 @@ const TURNAROUND: CurveOf = CurveOf {
     title: "Mean turnaround of N busy processes",
     axis: "mean turnaround",
     measure: Measure::Time,
-    value: Shift::mean,
+    value: JobsResult::mean,
     ideal: |processes, cpus| f64::max(1.0, processes / cpus),
 };
 
@@ -332,7 +350,7 @@ const THROUGHPUT: CurveOf = CurveOf {
     title: "Throughput of N busy processes",
     axis: "jobs per second",
     measure: Measure::Plain,
-    value: Shift::throughput,
+    value: JobsResult::throughput,
     ideal: f64::min,
 };
 
@@ -357,7 +375,7 @@ fn listed(ratios: &[(usize, RoundMedian)]) -> String {
 
 fn answer(claim: &'static str, ours: String, verdicts: Vec<Verdict>) -> Answer {
     let verdict = match verdicts.is_empty() {
-        true => cannot(STOPPED),
+        true => cannot_be_tested(STOPPED),
         false => all_of(verdicts),
     };
     Answer {
@@ -373,18 +391,18 @@ mod tests {
 
     /// Six rounds of equal plays, given the number of jobs and the time that each takes.
     fn rounds(played: &[(CpuChoice, usize, f64)]) -> Curves {
-        let setting = |(place, processes, _): &(CpuChoice, usize, f64)| CrowdSetting {
-            place: *place,
+        let setting = |(cpu_choice, processes, _): &(CpuChoice, usize, f64)| CrowdSetting {
+            cpu_choice: *cpu_choice,
             processes: *processes,
         };
         let plays = |(_, processes, time): &(CpuChoice, usize, f64)| {
-            let shift = Shift {
+            let jobs = JobsResult {
                 turnarounds: vec![*time; *processes],
                 cpu_ns: vec![100.0; *processes],
                 switches: 0.0,
                 used_cpus: 1.0,
             };
-            vec![Some(shift); 6]
+            vec![Some(jobs); 6]
         };
         Curves::new(
             2,

@@ -8,16 +8,16 @@
 //! ```
 
 use anyhow::Result;
-use swtch_bench::load::OffCpuGap;
+use swtch_bench::load::ClockGap;
 use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
 use crate::lab::claim::Answer;
+use crate::lab::context::RecordingChoice;
 use crate::lab::evidence::MemberRuns;
 use crate::lab::findings::{Findings, FindingsTable};
-use crate::lab::measured::{cannot, share};
-use crate::lab::room::RecordingChoice;
-use crate::lab::stage::LoadExperiment;
+use crate::lab::load_experiment::LoadExperiment;
+use crate::lab::measured::{cannot_be_tested, share};
 
 /// Shortest gap that is judged, in ns: interrupts and the hypervisor make shorter ones.
 const LONG_NS: u64 = 1_000_000;
@@ -34,7 +34,7 @@ const SHOWN: usize = 8;
 /// A gap, and what the recorder saw in it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ExplainedGap {
-    gap: OffCpuGap,
+    gap: ClockGap,
     /// How long it was off the CPU in the gap, in ns.
     off_ns: u64,
     switches: u64,
@@ -44,27 +44,28 @@ struct ExplainedGap {
 ///
 /// # Errors
 /// The load cannot be played.
-pub fn add(stage: &mut LoadExperiment<'_>, findings: &mut Findings) -> Result<()> {
-    let act = match stage.was_interrupted() {
+pub fn add(experiment: &mut LoadExperiment<'_>, findings: &mut Findings) -> Result<()> {
+    let result = match experiment.was_interrupted() {
         true => None,
-        false => stage.play("clock-readers", &[], RecordingChoice::Wanted)?,
+        false => experiment.play("clock-readers", &[], RecordingChoice::Wanted)?,
     };
-    let stories = act.as_ref().and_then(|act| act.evidence.as_ref());
-    let (Some(act), Some(evidence)) = (&act, stories) else {
-        let why = match stage.why_unrecorded() {
+    let evidence = result.as_ref().and_then(|result| result.evidence.as_ref());
+    let (Some(result), Some(evidence)) = (&result, evidence) else {
+        let why = match experiment.why_unrecorded() {
             Some(why) => format!("nothing was recorded: {why}"),
             None => crate::lab::measured::STOPPED.to_owned(),
         };
         findings.answers.push(Answer {
             claim: "D6",
             ours: "gaps without a recording have no cause".to_owned(),
-            verdict: cannot(why),
+            verdict: cannot_be_tested(why),
         });
         return Ok(());
     };
-    let members = act.played.members.iter().zip(&evidence.stories);
-    let all =
-        members.flat_map(|(member, story)| member.gaps.iter().map(|gap| explained(*gap, story)));
+    let members = result.played.members.iter().zip(&evidence.members);
+    let all = members.flat_map(|(member, member_runs)| {
+        member.gaps.iter().map(|gap| explained(*gap, member_runs))
+    });
     let mut all: Vec<ExplainedGap> = all.collect();
     all.sort_by_key(|one| std::cmp::Reverse(one.gap.length_ns()));
     findings.answers.push(answer(&all));
@@ -73,8 +74,8 @@ pub fn add(stage: &mut LoadExperiment<'_>, findings: &mut Findings) -> Result<()
 }
 
 /// The off-CPU time and the switches that the recorder saw in a gap.
-fn explained(gap: OffCpuGap, story: &MemberRuns) -> ExplainedGap {
-    let offs = story.runs.windows(2).map(|pair| {
+fn explained(gap: ClockGap, member_runs: &MemberRuns) -> ExplainedGap {
+    let offs = member_runs.runs.windows(2).map(|pair| {
         let (from, to) = (
             pair[0].to_ns.max(gap.from_ns),
             pair[1].from_ns.min(gap.to_ns),
@@ -107,7 +108,7 @@ fn answer(all: &[ExplainedGap]) -> Answer {
         return Answer {
             claim: "D6",
             ours: "no two readings of the clock were a millisecond apart".to_owned(),
-            verdict: cannot("no gap is long enough to be told from an interrupt"),
+            verdict: cannot_be_tested("no gap is long enough to be told from an interrupt"),
         };
     };
     Answer {
@@ -155,12 +156,12 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Off the CPU from 10 to 14 ms and from 20 to 20.1 ms.
-    fn story() -> MemberRuns {
+    fn member_runs() -> MemberRuns {
         let run = |from_ns, to_ns| Run {
             from_ns,
             to_ns,
             reason: Reason::Slice,
-            taker: NextTask::Member(1),
+            next_task: NextTask::Member(1),
             in_call: false,
             runnable: None,
         };
@@ -176,7 +177,7 @@ mod tests {
     }
 
     fn gap(from_ns: u64, to_ns: u64) -> ExplainedGap {
-        explained(OffCpuGap { from_ns, to_ns }, &story())
+        explained(ClockGap { from_ns, to_ns }, &member_runs())
     }
 
     #[test]

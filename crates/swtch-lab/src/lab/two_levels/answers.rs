@@ -5,9 +5,9 @@ use swtch_output::text;
 
 use super::exact::{EventCounts, SchedulerEvent};
 use super::script::{HogPhase, LevelCounts, ScannerKind, WaitTypeTotals};
-use super::{TwoLevelsResults, mode};
+use super::{TwoLevelsResults, mode_name};
 use crate::lab::claim::{Answer, Verdict, all_of};
-use crate::lab::measured::{RoundMedian, STOPPED, cannot};
+use crate::lab::measured::{RoundMedian, STOPPED, cannot_be_tested};
 
 /// How far the median run may be from the quantum, as a share: a thread that sleeps until then
 /// notices the end of a quantum, and the worker acts on it at the next yield point.
@@ -28,7 +28,11 @@ impl TwoLevelsResults {
         let os_grew = os[1].over(&os[0]);
         let user_grew = user[1].over(&user[0]);
         let (Some(each), Some(os_grew), Some(user_grew)) = (each, os_grew, user_grew) else {
-            return answer("A7", "nothing was played".to_owned(), cannot(STOPPED));
+            return answer(
+                "A7",
+                "nothing was run".to_owned(),
+                cannot_be_tested(STOPPED),
+            );
         };
         let ours = format!(
             "alone {} user switches and {} OS switches of the same thread, {} OS switches a user switch; beside a \
@@ -59,14 +63,14 @@ impl TwoLevelsResults {
             format!(
                 "{} of {} alone: {} yields, {} context switches, {} times itself",
                 text::counted(counted.made, "yield"),
-                mode(counted),
-                text::grouped(counted.books.yields),
-                text::grouped(counted.books.switches),
-                text::grouped(counted.books.reselects),
+                mode_name(counted),
+                text::grouped(counted.counts.yields),
+                text::grouped(counted.counts.switches),
+                text::grouped(counted.counts.reselects),
             )
         });
         let verdict = match alone.is_empty() {
-            true => cannot(STOPPED),
+            true => cannot_be_tested(STOPPED),
             false => Verdict::of(alone.iter().all(|counted| counted.is_as_expected())),
         };
         answer("A8", words.collect::<Vec<_>>().join("; "), verdict)
@@ -75,7 +79,11 @@ impl TwoLevelsResults {
     /// A9: the median run is a quantum long, and all waits are for the turn.
     pub fn a9(&self) -> Answer {
         let Some(run) = RoundMedian::of(&self.runs(HogPhase::Alone)) else {
-            return answer("A9", "nothing was played".to_owned(), cannot(STOPPED));
+            return answer(
+                "A9",
+                "nothing was run".to_owned(),
+                cannot_be_tested(STOPPED),
+            );
         };
         let quantum = self.quantum.as_ns() as f64;
         let low = quantum * (1.0 - OFF_QUANTUM);
@@ -86,7 +94,7 @@ impl TwoLevelsResults {
             ),
             verdict => verdict,
         };
-        let waits = self.workers.iter().flat_map(|play| &play.waits);
+        let waits = self.workers.iter().flat_map(|scan| &scan.waits);
         let (turn, other): (Vec<_>, Vec<_>) =
             waits.partition(|waited| waited.wait_type == "SOS_SCHEDULER_YIELD");
         let sum =

@@ -51,7 +51,7 @@ pub struct EventCounts {
     /// How many the worker made.
     pub made: u64,
     /// Growth of its scheduler's counters meanwhile.
-    pub books: SchedulerCounts,
+    pub counts: SchedulerCounts,
     /// Switches of the scheduler's threads by the kernel meanwhile.
     pub os: u64,
 }
@@ -125,7 +125,7 @@ impl EventCounts {
     pub fn is_as_expected(&self) -> bool {
         let counted = SchedulerCounts {
             idle: 0,
-            ..self.books
+            ..self.counts
         };
         counted == self.event.expected(self.made)
     }
@@ -135,7 +135,7 @@ impl EventCounts {
 ///
 /// # Errors
 /// A scheduler cannot be made, or its page not be read.
-pub fn play() -> Result<Vec<EventCounts>> {
+pub fn count_all() -> Result<Vec<EventCounts>> {
     let mut counted = Vec::new();
     for mode in [Mode::Fiber, Mode::Thread] {
         for event in SchedulerEvent::ALL {
@@ -177,16 +177,16 @@ fn count(mode: Mode, event: SchedulerEvent) -> Result<EventCounts> {
         if let Some(peer) = peer {
             peer.join().map_err(|error| anyhow!("the peer: {error}"))?;
         }
-        Ok((between(before.0, after.0), after.1 - before.1))
+        Ok((growth(before.0, after.0), after.1 - before.1))
     };
-    let (books, os) = runtime
+    let (counts, os) = runtime
         .run(worker)
         .map_err(|error| anyhow!("the worker: {error}"))??;
     Ok(EventCounts {
         event,
         in_threads: mode == Mode::Thread,
         made: event.number(),
-        books,
+        counts,
         os,
     })
 }
@@ -205,17 +205,17 @@ fn read(page: &Page) -> Result<(SchedulerCounts, u64)> {
         let counters = read_counters(pid, Tid::new(thread.os_thread_id))?;
         os += counters.map_or(0, |(_, counters)| counters.switches());
     }
-    let books = SchedulerCounts {
+    let counts = SchedulerCounts {
         yields: row.yield_count,
         switches: row.context_switches_count,
         reselects: row.self_reselect_count,
         preemptive: row.preemptive_switches_count,
         idle: row.idle_switches_count,
     };
-    Ok((books, os))
+    Ok((counts, os))
 }
 
-const fn between(before: SchedulerCounts, after: SchedulerCounts) -> SchedulerCounts {
+const fn growth(before: SchedulerCounts, after: SchedulerCounts) -> SchedulerCounts {
     SchedulerCounts {
         yields: after.yields - before.yields,
         switches: after.switches - before.switches,
@@ -232,7 +232,7 @@ mod tests {
     /// The counters have their documented meaning in both modes; none of it depends on the machine.
     #[test]
     fn every_event_is_counted_where_it_should_be() {
-        for counted in play().unwrap() {
+        for counted in count_all().unwrap() {
             assert!(counted.is_as_expected(), "{counted:?}");
         }
     }

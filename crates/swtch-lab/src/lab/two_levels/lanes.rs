@@ -1,4 +1,4 @@
-//! The picture of one recorded play: who runs at each level when the hog comes.
+//! The picture of one recorded scan: who runs at each level when the hog comes.
 
 use anyhow::Result;
 use swtch_bench::load::PlayedMember;
@@ -10,8 +10,8 @@ use swtch_plot::{self, Picture};
 
 use super::VERB;
 use super::script::{HogPhase, Scan, Scanned, ScannerKind, Script, ScriptResult, UserRun};
+use crate::lab::context::{ExperimentContext, RecordingChoice};
 use crate::lab::evidence::{BLOCKED, LoadRuns, RUNNING};
-use crate::lab::room::{ExperimentContext, RecordingChoice};
 
 /// The picture shows this many quanta before the hog comes, and after.
 const BEFORE: u32 = 4;
@@ -27,20 +27,20 @@ const TURN: usize = 0;
 const CPU: usize = 1;
 const WAITS: usize = 2;
 
-/// Plays the scan once more, recorded; `None` when told to stop, or when the play has no hog.
+/// Scans once more, recorded; `None` when told to stop, or when the scan had no hog.
 ///
 /// # Errors
 /// It cannot be played or recorded, or its trace not be read.
-pub fn picture(room: &ExperimentContext, scan: &Scan) -> Result<Option<Picture>> {
+pub fn picture(context: &ExperimentContext, scan: &Scan) -> Result<Option<Picture>> {
     let script = Script::Scan(Scan {
         who: ScannerKind::Workers,
         ..scan.clone()
     });
-    let play = room.perform::<_, ScriptResult>(VERB, &script, RecordingChoice::Wanted)?;
-    let Some(play) = play else {
+    let run = context.run_script::<_, ScriptResult>(VERB, &script, RecordingChoice::Wanted)?;
+    let Some(run) = run else {
         return Ok(None);
     };
-    let (Some(trace), ScriptResult::Scanned(scanned)) = (&play.trace, &play.left) else {
+    let (Some(trace), ScriptResult::Scanned(scanned)) = (&run.trace, &run.result) else {
         return Ok(None);
     };
     let Some(comes_ns) = scanned

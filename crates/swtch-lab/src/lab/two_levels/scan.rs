@@ -39,11 +39,11 @@ const PORTION: usize = 2_048;
 /// lease holds.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Plays all phases of a scan in this process.
+/// Runs all phases of a scan in this process.
 ///
 /// # Errors
 /// A thread or the scheduler cannot be made, or its page not be read.
-pub fn play(scan: &Scan) -> Result<Scanned> {
+pub fn run(scan: &Scan) -> Result<Scanned> {
     let allowed = UsableCpus::here()?.allowed;
     let (home, others) = allowed.split_last().context("there is a CPU")?;
     if !others.is_empty() {
@@ -51,13 +51,13 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
     }
     let table: Arc<[u64]> = (0..u64::from(scan.megabytes) * 131_072).collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let mut cast = Scanners::start(scan, *home, &table, &stop)?;
+    let mut scanners = Scanners::start(scan, *home, &table, &stop)?;
     thread::sleep(WARM_UP);
     let mut scanned = Scanned {
-        threads: cast.threads(),
+        threads: scanners.threads(),
         ..Scanned::default()
     };
-    let waits_before = cast.waits()?;
+    let waits_before = scanners.waits()?;
     for phase in HogPhase::ALL {
         let hog = (phase == HogPhase::Hog)
             .then(|| HogThread::start(*home))
@@ -65,19 +65,19 @@ pub fn play(scan: &Scan) -> Result<Scanned> {
         if let Some(hog) = &hog {
             scanned.hog = (std::process::id(), hog.tid);
         }
-        cast.watch(phase, scan.phase, &mut scanned)?;
+        scanners.watch(phase, scan.phase, &mut scanned)?;
         drop(hog);
     }
-    scanned.waits = waits_between(&waits_before, &cast.waits()?);
+    scanned.waits = waits_between(&waits_before, &scanners.waits()?);
     stop.store(true, Ordering::Relaxed);
-    cast.join()?;
+    scanners.join()?;
     Ok(scanned)
 }
 
 /// The running scanners: workers of a scheduler, or threads.
 enum Scanners {
     Workers {
-        books: Box<ScanBooks>,
+        reader: Box<SchedulerReader>,
         runtime: Runtime,
         tasks: Vec<swtch_fiber::JoinHandle<()>>,
     },
@@ -88,7 +88,7 @@ enum Scanners {
 }
 
 /// The scheduler's page, and the ring in which it records its switches.
-struct ScanBooks {
+struct SchedulerReader {
     page: Page,
     scheduler: usize,
     tid: u32,
@@ -98,7 +98,7 @@ struct ScanBooks {
 
 /// What one scanner scans: the whole table, from the part at which it begins, until `stop` is set.
 #[derive(Clone)]
-struct TablePart {
+struct Scanner {
     number: usize,
     first: usize,
     table: Arc<[u64]>,
@@ -108,7 +108,7 @@ struct TablePart {
 impl Scanners {
     fn start(scan: &Scan, cpu: u32, table: &Arc<[u64]>, stop: &Arc<AtomicBool>) -> Result<Self> {
         let scanners = scan.scanners as usize;
-        let parts = (0..scanners).map(|number| TablePart {
+        let parts = (0..scanners).map(|number| Scanner {
             number,
             first: table.len() / scanners * number,
             table: table.clone(),
@@ -125,11 +125,7 @@ impl Scanners {
         }
     }
 
-    fn start_workers(
-        scan: &Scan,
-        cpu: u32,
-        parts: impl Iterator<Item = TablePart>,
-    ) -> Result<Self> {
+    fn start_workers(scan: &Scan, cpu: u32, parts: impl Iterator<Item = Scanner>) -> Result<Self> {
         let runtime = Runtime::builder()
             .schedulers(1)
             .quantum(scan.quantum)
@@ -137,7 +133,7 @@ impl Scanners {
             // The hog is intended; a report of a stall would disturb.
             .stall_threshold(Duration::ZERO)
             .build()?;
-        let books = Box::new(ScanBooks::open(cpu)?);
+        let reader = Box::new(SchedulerReader::open(cpu)?);
         let tasks = parts.map(|part| {
             let name = TaskBuilder::new().name(&format!("scan {}", part.number));
             runtime.spawn_with(name, move || {
@@ -148,7 +144,7 @@ impl Scanners {
         });
         let tasks = tasks.collect::<Result<_, _>>()?;
         Ok(Self::Workers {
-            books,
+            reader,
             runtime,
             tasks,
         })
@@ -158,7 +154,7 @@ impl Scanners {
     fn threads(&self) -> Vec<(u32, u32)> {
         let pid = std::process::id();
         match self {
-            Self::Workers { books, .. } => vec![(pid, books.tid)],
+            Self::Workers { reader, .. } => vec![(pid, reader.tid)],
             Self::Threads { tids, .. } => tids.iter().map(|tid| (pid, *tid)).collect(),
         }
     }
@@ -166,16 +162,16 @@ impl Scanners {
     /// Reads the counters of a phase, window by window.
     fn watch(&mut self, phase: HogPhase, length: Duration, scanned: &mut Scanned) -> Result<()> {
         let began = Instant::now();
-        let (mut from_ns, mut before) = self.look(scanned)?;
+        let (mut from_ns, mut before) = self.read_levels(scanned)?;
         for window in 1..=WINDOWS {
             let due = began + length * window / WINDOWS;
             thread::sleep(due.saturating_duration_since(Instant::now()));
-            let (to_ns, now) = self.look(scanned)?;
+            let (to_ns, now) = self.read_levels(scanned)?;
             scanned.windows.push(WindowCounts {
                 phase,
                 from_ns,
                 to_ns,
-                grown: now.since(before),
+                growth: now.since(before),
             });
             (from_ns, before) = (to_ns, now);
         }
@@ -183,7 +179,7 @@ impl Scanners {
     }
 
     /// The counters of both levels, with the time of the reading.
-    fn look(&mut self, scanned: &mut Scanned) -> Result<(u64, LevelCounts)> {
+    fn read_levels(&mut self, scanned: &mut Scanned) -> Result<(u64, LevelCounts)> {
         let mut counts = LevelCounts::default();
         for (pid, tid) in self.threads() {
             let counters = read_counters(swtch_core::Pid::new(pid), Tid::new(tid))?;
@@ -192,12 +188,12 @@ impl Scanners {
             counts.involuntary += counters.involuntary;
             counts.cpu_ns += counters.runs.map_or(0, |runs| runs.ran.as_ns());
         }
-        let Self::Workers { books, .. } = self else {
+        let Self::Workers { reader, .. } = self else {
             return Ok((now_ns()?, counts));
         };
-        let snapshot = books.read(scanned)?;
+        let snapshot = reader.read(scanned)?;
         let row = snapshot.schedulers.iter();
-        let mut row = row.filter(|row| row.scheduler == books.scheduler);
+        let mut row = row.filter(|row| row.scheduler == reader.scheduler);
         if let Some(row) = row.next() {
             counts.user = row.context_switches_count;
             counts.running_ns = row.total_running_ns;
@@ -207,10 +203,10 @@ impl Scanners {
     }
 
     fn waits(&self) -> Result<Vec<WaitTypeTotals>> {
-        let Self::Workers { books, .. } = self else {
+        let Self::Workers { reader, .. } = self else {
             return Ok(Vec::new());
         };
-        let rows = books.page.snapshot()?.wait_stats;
+        let rows = reader.page.snapshot()?.wait_stats;
         let waited = rows.into_iter().map(|row| WaitTypeTotals {
             wait_type: row.wait_type,
             count: row.completed_count,
@@ -238,7 +234,7 @@ impl Scanners {
     }
 }
 
-impl ScanBooks {
+impl SchedulerReader {
     /// Opens the page of the only scheduler of this process, and puts its thread on the CPU.
     fn open(cpu: u32) -> Result<Self> {
         let page = Page::of_process(std::process::id())?;
@@ -249,15 +245,15 @@ impl ScanBooks {
             .context("a scheduler has a thread")?;
         bind(thread.os_thread_id, &[cpu])?;
         let scheduler = thread.scheduler.context("the thread has a scheduler")?;
-        let books = Self {
+        let reader = Self {
             ring: page.ring(scheduler).context("the scheduler has a ring")?,
             lease: page.lease()?,
             scheduler,
             tid: thread.os_thread_id,
             page,
         };
-        books.renew()?;
-        Ok(books)
+        reader.renew()?;
+        Ok(reader)
     }
 
     fn renew(&self) -> Result<()> {
@@ -345,7 +341,7 @@ fn bind(tid: u32, cpus: &[u32]) -> Result<()> {
     sched_setaffinity(tid, &set).context("choosing a CPU")
 }
 
-impl TablePart {
+impl Scanner {
     /// Sums up the table over and over, starting at a place of its own.
     fn scan(&self, yield_point: impl Fn()) {
         let (head, tail) = self.table.split_at(self.first);
@@ -369,7 +365,7 @@ fn now_ns() -> Result<u64> {
 
 /// Growth of the waits of each type; types that did not grow are left out.
 fn waits_between(before: &[WaitTypeTotals], after: &[WaitTypeTotals]) -> Vec<WaitTypeTotals> {
-    let grown = after.iter().map(|now| {
+    let growth = after.iter().map(|now| {
         let mut before = before.iter();
         let before = before.find(|before| before.wait_type == now.wait_type);
         let less =
@@ -381,5 +377,5 @@ fn waits_between(before: &[WaitTypeTotals], after: &[WaitTypeTotals]) -> Vec<Wai
             signal_ns: less(now.signal_ns, |waited| waited.signal_ns),
         }
     });
-    grown.filter(|waited| waited.count > 0).collect()
+    growth.filter(|waited| waited.count > 0).collect()
 }

@@ -1,4 +1,4 @@
-//! The messages between the two processes: what the child is to play, and its results.
+//! The messages between the two processes: what the child is to do, and its results.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub enum ScannerKind {
     Threads,
 }
 
-/// What the child is to play.
+/// What the child is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Script {
     /// Scans, alone and beside a hog.
@@ -46,7 +46,7 @@ pub enum ScriptResult {
     Counted(Vec<super::exact::EventCounts>),
 }
 
-/// A stretch of a play with or without the hog.
+/// A part of a scan, with or without the hog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HogPhase {
     /// The hog is not there.
@@ -56,7 +56,7 @@ pub enum HogPhase {
 }
 
 impl HogPhase {
-    /// The phases of a play, in order of time.
+    /// The phases of a scan, in order of time.
     pub const ALL: [Self; 3] = [Self::Alone, Self::Hog, Self::Alone];
 
     pub const fn as_str(self) -> &'static str {
@@ -67,7 +67,7 @@ impl HogPhase {
     }
 }
 
-/// What was observed in one play of scans.
+/// What was observed in one scan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Scanned {
     /// Phases in windows, in order of time.
@@ -94,7 +94,7 @@ pub struct WindowCounts {
     /// End of the window, in ns of `CLOCK_MONOTONIC`.
     pub to_ns: u64,
     /// Growth of the counters in the window.
-    pub grown: LevelCounts,
+    pub growth: LevelCounts,
 }
 
 /// Counters of both levels, or what they grew by.

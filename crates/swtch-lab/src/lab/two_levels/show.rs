@@ -1,4 +1,4 @@
-//! The results of the plays as sentences, tables and the figure over time.
+//! The results of the scans as sentences, tables and the figure over time.
 
 use swtch_core::Nanos;
 use swtch_output::text;
@@ -8,7 +8,7 @@ use swtch_report::report::{Cell, Sheet};
 
 use super::exact::{EventCounts, SchedulerEvent};
 use super::script::{HogPhase, LevelCounts, Scanned, ScannerKind, WindowCounts};
-use super::{TwoLevelsResults, mode};
+use super::{TwoLevelsResults, mode_name};
 use crate::lab::findings::FindingsTable;
 
 const LEVELS: [&str; 9] = [
@@ -68,8 +68,8 @@ impl TwoLevelsResults {
                 format!(
                     "{} of {} came to {} preemptive switches",
                     text::counted(counted.made, "section"),
-                    mode(counted),
-                    counted.books.preemptive
+                    mode_name(counted),
+                    counted.counts.preemptive
                 )
             })
             .collect();
@@ -84,7 +84,7 @@ impl TwoLevelsResults {
 
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let lost: u64 = self.workers.iter().map(|play| play.lost_runs).sum();
+        let lost: u64 = self.workers.iter().map(|scan| scan.lost_runs).sum();
         if lost > 0 {
             let runs = text::counted(lost, "run");
             notes.push(format!(
@@ -100,7 +100,7 @@ impl TwoLevelsResults {
                 "{} × {} of {} were counted otherwise than meant",
                 counted.made,
                 counted.event.as_str(),
-                mode(counted)
+                mode_name(counted)
             )
         }));
         notes
@@ -155,14 +155,14 @@ impl TwoLevelsResults {
         let mut sheet = Sheet::new("counters", &COUNTERS);
         let row = |counted: &EventCounts| {
             vec![
-                Cell::text(mode(counted)),
+                Cell::text(mode_name(counted)),
                 Cell::text(counted.event.as_str()),
                 Cell::Count(counted.made),
-                Cell::Count(counted.books.yields),
-                Cell::Count(counted.books.switches),
-                Cell::Count(counted.books.reselects),
-                Cell::Count(counted.books.preemptive),
-                Cell::Count(counted.books.idle),
+                Cell::Count(counted.counts.yields),
+                Cell::Count(counted.counts.switches),
+                Cell::Count(counted.counts.reselects),
+                Cell::Count(counted.counts.preemptive),
+                Cell::Count(counted.counts.idle),
                 Cell::Count(counted.os),
                 Cell::text(if counted.is_as_expected() {
                     "yes"
@@ -200,7 +200,7 @@ impl TwoLevelsResults {
             label: label.to_owned(),
             style: Style::Measured,
             colour: None,
-            points: series(self.plays(who), count),
+            points: series(self.scans(who), count),
         });
         let lines: Vec<Line> = lines
             .into_iter()
@@ -210,7 +210,8 @@ impl TwoLevelsResults {
             name: "two-levels".to_owned(),
             title: "One thread, two counts: a hog comes and goes".to_owned(),
             subtitle: swtch_plot::subtitle(&swtch_host::origin()),
-            explanation: "switches in each window over its length; medians of all plays".to_owned(),
+            explanation: "switches in each window over its length; medians of all rounds"
+                .to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
                 x: Axis {
@@ -230,14 +231,14 @@ impl TwoLevelsResults {
     }
 
     fn hog_marks(&self) -> Vec<Mark> {
-        let Some(play) = self.workers.first().or_else(|| self.threads.first()) else {
+        let Some(scan) = self.workers.first().or_else(|| self.threads.first()) else {
             return Vec::new();
         };
-        let Some(start) = play.windows.first().map(|window| window.from_ns) else {
+        let Some(start) = scan.windows.first().map(|window| window.from_ns) else {
             return Vec::new();
         };
         let at = |moment: u64| (moment - start) as f64;
-        let hog: Vec<_> = play.of(HogPhase::Hog).collect();
+        let hog: Vec<_> = scan.of(HogPhase::Hog).collect();
         let mark = |at, label: &str| Mark {
             at,
             label: label.to_owned(),
@@ -254,17 +255,17 @@ const fn user(counts: &LevelCounts) -> u64 {
     counts.user
 }
 
-/// The rate in each window, as the median of all plays, at the middle of the window.
-fn series(plays: &[Scanned], count: fn(&LevelCounts) -> u64) -> Vec<Dot> {
-    let Some(first) = plays.first() else {
+/// The rate in each window, as the median of all scans, at the middle of the window.
+fn series(scans: &[Scanned], count: fn(&LevelCounts) -> u64) -> Vec<Dot> {
+    let Some(first) = scans.first() else {
         return Vec::new();
     };
     let start = first.windows.first().map_or(0, |window| window.from_ns);
     let dot = |(place, window): (usize, &WindowCounts)| {
-        let same = plays.iter().filter_map(|play| play.windows.get(place));
+        let same = scans.iter().filter_map(|scan| scan.windows.get(place));
         let rates: Vec<f64> = same
             .filter(|window| window.seconds() > 0.0)
-            .map(|window| count(&window.grown) as f64 / window.seconds())
+            .map(|window| count(&window.growth) as f64 / window.seconds())
             .collect();
         Some(Dot {
             x: (window.from_ns.midpoint(window.to_ns) - start) as f64,

@@ -1,4 +1,4 @@
-//! Plays drawn by hand: a window is a second, and counts are of it.
+//! Made-up scans: every window is a second long, and its counts are those of that second.
 
 use super::exact::{SchedulerCounts, SchedulerEvent};
 use super::script::{UserRun, WaitTypeTotals, WindowCounts};
@@ -17,7 +17,7 @@ fn scanned(counts: [(u64, u64); 3]) -> Scanned {
                 phase,
                 from_ns,
                 to_ns: from_ns + SECOND,
-                grown: LevelCounts {
+                growth: LevelCounts {
                     user,
                     involuntary: os,
                     ..LevelCounts::default()
@@ -62,12 +62,12 @@ fn counts_that_go_together_refute_it() {
     ));
 }
 
-fn counted(books: SchedulerCounts) -> EventCounts {
+fn counted(counts: SchedulerCounts) -> EventCounts {
     EventCounts {
         event: SchedulerEvent::YieldAlone,
         in_threads: false,
         made: 1_000,
-        books,
+        counts,
         os: 0,
     }
 }
@@ -76,9 +76,9 @@ fn counted(books: SchedulerCounts) -> EventCounts {
 #[test]
 fn a_yield_alone_that_counts_a_switch_refutes_it() {
     let right = SchedulerEvent::YieldAlone.expected(1_000);
-    let verdict = |books| {
+    let verdict = |counts| {
         let plays = TwoLevelsResults {
-            counted: vec![counted(right), counted(books)],
+            counted: vec![counted(right), counted(counts)],
             ..TwoLevelsResults::default()
         };
         plays.a8().verdict

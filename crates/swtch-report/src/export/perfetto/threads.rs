@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::TaskKey;
 use swtch_output::text::escaped;
 
-use super::lanes::CpuOccupant;
+use super::cpu_chains::CpuOccupant;
 use super::message::{
     ProcessDescriptor, ProcessTree, ProcessTreeThread, ThreadDescriptor, TrackDescriptor,
     TreeProcess,

@@ -161,13 +161,13 @@ columns! {
     "off_ns" "off-CPU time before this run": |row, _| length(row.wait.off);
     "blocked_ns" "of that, until it was woken": |row, _| length(row.wait.blocked());
     "runq_ns" "of that, runnable": |row, _| length(row.wait.runq);
-    "waker_tid" "who woke it: thread id": |row, known| known.tid(row.wait.waker);
-    "waker" "who woke it: name": |row, known| known.thread(row.wait.waker);
+    "waker_tid" "who woke it: thread id": |row, known| known.tid(row.wait.wakeup.waker);
+    "waker" "who woke it: name": |row, known| known.thread(row.wait.wakeup.waker);
     "waker_kind" "what woke it": |row, _| {
-        CellValue::Text(row.wait.waker_kind.map(|kind| kind.as_str().to_owned()))
+        CellValue::Text(row.wait.wakeup.kind.map(|kind| kind.as_str().to_owned()))
     };
     "wake_cpu" "the CPU whose run queue it was put on":
-        |row, _| count(row.wait.wake_cpu.map(|cpu| u64::from(cpu.get())));
+        |row, _| count(row.wait.wakeup.cpu.map(|cpu| u64::from(cpu.get())));
     "user_task" "the worker of a user-mode scheduler on this thread": |row, _| count(row.user_task);
     "wait_type" "level user: what it waits for now": |row, known| {
         CellValue::Text(row.user.wait_type.map(|number| known.words.wait_type(number)))

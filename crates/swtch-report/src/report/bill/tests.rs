@@ -34,7 +34,7 @@ fn to(next: u32, us: u64, row: Switch) -> Switch {
 /// ```
 fn rows() -> Vec<Switch> {
     let mut back = after(row(1, Reason::Futex), Reason::Pipe, 30_000, 10_000);
-    back.wait.user_stack = Some(7);
+    back.wait.stacks.user = Some(7);
     vec![
         to(3, 100, row(1, Reason::Pipe)),
         to(1, 200, row(3, Reason::Slice)),

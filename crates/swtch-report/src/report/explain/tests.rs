@@ -97,9 +97,7 @@ impl DrawnMachine {
     }
 
     fn verdict(&self) -> String {
-        let mut out = Vec::new();
-        self.explained().write_verdict(&mut out).unwrap();
-        String::from_utf8(out).unwrap()
+        self.explained().verdict_text()
     }
 }
 
@@ -383,16 +381,11 @@ fn the_page_is_the_same_each_time_and_balances() {
         1,
     );
     let page = || {
-        let mut out = Vec::new();
         let rows = ReportedSwitches {
             counted: 2,
             out_of_scope: 0,
         };
-        drawing
-            .explained()
-            .write(&head(), rows, ROWS, &mut out)
-            .unwrap();
-        String::from_utf8(out).unwrap()
+        drawing.explained().to_text(&head(), rows, ROWS)
     };
     assert_eq!(page(), page());
     assert!(
@@ -412,10 +405,8 @@ fn a_finding_says_what_its_change_would_save() {
         drawing.run(on(woken_by(wait, other), 0xf00), 1_000, other);
     }
     let explained = drawing.billed(20);
-    let mut out = Vec::new();
     let rows = ReportedSwitches::default();
-    explained.write(&head(), rows, ROWS, &mut out).unwrap();
-    let page = String::from_utf8(out).unwrap();
+    let page = explained.to_text(&head(), rows, ROWS);
     let worth = "\n   costs: the futex at 0xf00 of server/10: 10,000 switches a second, which take 1.0 % ± \
                  0.1 % of one CPU\n";
     assert!(page.contains(worth), "{page}");
@@ -461,7 +452,7 @@ fn json_holds_findings_with_their_numbers() {
 }
 
 fn named(mut row: Switch, waker: WakerKind) -> Switch {
-    row.wait.waker_kind = Some(waker);
+    row.wait.wakeup.kind = Some(waker);
     row
 }
 

@@ -15,10 +15,10 @@
 use std::cmp::Reverse;
 
 use swtch_core::{Nanos, Reason};
+use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
 use super::super::ends::WaitEnds;
-use super::super::sheet::percent;
 use super::super::tally::Tally;
 use super::super::wait::{Object, ObjectKind, ObjectWaits};
 use super::super::waker::Waker;
@@ -154,8 +154,6 @@ impl VerdictInput<'_> {
         if !self.is_much(sum.switches, sum.blocked, total) {
             return None;
         }
-        let is_queue =
-            percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
         // If there is a lock besides, the list of threads that wait for any futex says nothing
         // about these.
         let who = self.who(Reason::Futex).filter(|_| main.is_none());
@@ -168,8 +166,29 @@ impl VerdictInput<'_> {
             },
             total,
         );
-        let where_ = counted(words, "futex word");
-        let (name, seen, advice) = match is_queue {
+        let (name, seen, advice) = self.parked_words(&sum, &counted(words, "futex word"), &count);
+        Some(self.blamed_on_collector(Finding {
+            name,
+            reason: Some(Reason::Futex),
+            // The saving is for all futex waits, so it is given for one of the two findings only.
+            subject: match main {
+                Some(_) => Subject::Time,
+                None => Subject::Reason(Reason::Futex),
+            },
+            switches: sum.switches,
+            time: Nanos::ZERO,
+            seen,
+            places,
+            advice: Some(advice),
+        }))
+    }
+
+    /// Name, observation and advice for futex waits of which none is that of the main lock. Whether
+    /// the threads queue for something or wait for work is told by who wakes them.
+    fn parked_words(&self, sum: &Sum, where_: &str, count: &str) -> (&'static str, String, String) {
+        let is_queue =
+            percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
+        match is_queue {
             true => (
                 "futex_queue",
                 format!(
@@ -196,21 +215,7 @@ impl VerdictInput<'_> {
                  once, or let fewer threads serve"
                     .to_owned(),
             ),
-        };
-        Some(self.blamed_on_collector(Finding {
-            name,
-            reason: Some(Reason::Futex),
-            // The saving is for all futex waits, so it is given for one of the two findings only.
-            subject: match main {
-                Some(_) => Subject::Time,
-                None => Subject::Reason(Reason::Futex),
-            },
-            switches: sum.switches,
-            time: Nanos::ZERO,
-            seen,
-            places,
-            advice: Some(advice),
-        }))
+        }
     }
 
     /// If most wakeups came from Java's garbage collector, says so, and changes the advice: these

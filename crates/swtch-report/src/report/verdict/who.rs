@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Reason, WakerKind};
+use swtch_core::{Reason, StackKind, WakerKind};
+use swtch_output::sheet::percent;
 use swtch_output::text::{counted, grouped};
-use swtch_store::StackKind;
 
 use super::super::ends::WaitEnds;
 use super::super::group::{GroupKey, RowSyscall};
-use super::super::sheet::percent;
 use super::super::tally::Tally;
 use super::super::waker::Waker;
 use super::super::worth::own_functions;

@@ -1,7 +1,9 @@
 //! Numbers of wait types: each process has numbers of its own, a trace has one list for all.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
-use swtch_core::{Reason, Rule, UserDeparture, classify_user};
+use swtch_core::UserWaitType;
 use swtch_store::WaitTypeRow;
 
 /// Further names get no number: a process that makes names up must not fill a trace.
@@ -10,54 +12,33 @@ const MOST: u16 = 4096;
 /// The wait types of a trace, by name.
 #[derive(Debug, Default)]
 pub(super) struct WaitTypes {
-    numbers: FxHashMap<String, u16>,
+    known: FxHashMap<String, Arc<UserWaitType>>,
     fresh: Vec<WaitTypeRow>,
 }
 
-/// A wait type with its number in the trace.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NumberedWaitType {
-    /// The index in the trace's list; `None` if the list is full.
-    pub(super) number: Option<u16>,
-    /// The rule that gives this wait its reason.
-    pub(super) rule: &'static Rule,
-}
-
 impl WaitTypes {
-    /// Looks a name up, and adds it to the list if it is new.
-    pub(super) fn named(&mut self, name: &str) -> NumberedWaitType {
-        let rule = classify_user(UserDeparture::Wait(name));
-        if let Some(number) = self.numbers.get(name) {
-            return NumberedWaitType {
-                number: Some(*number),
-                rule,
-            };
+    /// Looks a name up, and adds it to the list if it is new and the list is not full.
+    pub(super) fn named(&mut self, name: &str) -> Arc<UserWaitType> {
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
         }
-        let number = u16::try_from(self.numbers.len()).ok().filter(|n| *n < MOST);
-        if let Some(number) = number {
-            self.numbers.insert(name.to_owned(), number);
-            self.fresh.push(WaitTypeRow {
-                wait_type: number,
-                name: name.to_owned(),
-            });
+        let number = u16::try_from(self.known.len()).ok().filter(|n| *n < MOST);
+        let name = name.to_owned();
+        if let Some(wait_type) = number {
+            let name = name.clone();
+            self.fresh.push(WaitTypeRow { wait_type, name });
         }
-        NumberedWaitType { number, rule }
+        let wait_type = Arc::new(UserWaitType { number, name });
+        if number.is_some() {
+            let name = wait_type.name.clone();
+            self.known.insert(name, Arc::clone(&wait_type));
+        }
+        wait_type
     }
 
     /// The wait types that are new since the last call.
     pub(super) fn take_fresh(&mut self) -> Vec<WaitTypeRow> {
         std::mem::take(&mut self.fresh)
-    }
-}
-
-impl NumberedWaitType {
-    /// The rule for a worker that waits for this. Yields and preemptive sections are told by the
-    /// event, so a name cannot claim to be one.
-    pub(super) fn rule_of_a_wait(self) -> &'static Rule {
-        match self.rule.reason {
-            Reason::Yield | Reason::Preemptive => classify_user(UserDeparture::Wait("")),
-            _ => self.rule,
-        }
     }
 }
 

@@ -1,16 +1,17 @@
 //! One process with a user-mode scheduler, while it is recorded.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
-use swtch_capture::{Capture, monotonic_ns};
+use swtch_capture::{Capture, Drained, monotonic_ns};
 use swtch_core::{
     CpuId, Event, Gap, Level, Pid, Tid, Timestamp, UserDeparture, UserSwitchEvent, UserWait,
-    UserWord, classify_user,
+    UserWaitType, UserWord,
 };
 use swtch_observe::{Clock, EventKind, Lease, Page, RingPosition, Tids, UserSwitch};
 use swtch_store::UserCounts;
 
-use super::RingsRead;
-use super::wait_types::{NumberedWaitType, WaitTypes};
+use super::wait_types::WaitTypes;
 
 // A word in the target's memory must have the layout that the rules expect.
 const _: () = assert!(UserWord::RUN_BITS == swtch_observe::RUN_BITS);
@@ -42,8 +43,9 @@ pub(super) struct WatchedProcess {
     were_there: usize,
     tids: Tids,
     words: FxHashMap<Tid, u64>,
-    wait_types: FxHashMap<u8, NumberedWaitType>,
-    /// True if the process had ended before the rings were read last and nothing is left in them.
+    wait_types: FxHashMap<u8, Arc<UserWaitType>>,
+    /// True if the process had ended before the rings were read last, and nothing is left in them;
+    /// false again when a ring is opened after that.
     is_over: bool,
 }
 
@@ -83,12 +85,12 @@ impl WatchedProcess {
         self.is_over
     }
 
-    /// Renews the lease and opens rings of new schedulers, each with a stream of its own.
-    pub(super) fn look(&mut self, mut next_stream: impl FnMut() -> usize) {
+    /// Opens the rings of schedulers that are new, each with a stream of its own.
+    pub(super) fn open_rings(&mut self, mut next_stream: impl FnMut() -> usize) {
         self.clock = self.page.clock().or(self.clock);
-        let Some((clock, lease)) = self.clock.zip(self.lease.as_ref()) else {
+        if self.clock.is_none() || self.lease.is_none() {
             return;
-        };
+        }
         for index in self.rings.len()..self.page.scheduler_count() {
             let ring = match index < self.were_there {
                 true => self.page.ring(index),
@@ -103,12 +105,19 @@ impl WatchedProcess {
                 stream: next_stream(),
                 last: Timestamp::from_ns(monotonic_ns()),
             });
+            self.is_over = false;
         }
         for (index, scheduler) in self.rings.iter_mut().enumerate() {
             let cpu = self.page.scheduler_cpu(index);
             scheduler.cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
         }
-        lease.renew(clock.ticks(monotonic_ns() + LEASE_NS));
+    }
+
+    /// Asks the process to go on writing its switches down.
+    pub(super) fn renew_lease(&self) {
+        if let Some((clock, lease)) = self.clock.zip(self.lease.as_ref()) {
+            lease.renew(clock.ticks(monotonic_ns() + LEASE_NS));
+        }
     }
 
     /// Tells the kernel side which words of the process's memory to read.
@@ -153,15 +162,13 @@ impl WatchedProcess {
         counts: &mut UserCounts,
         gaps: &mut Vec<Gap>,
         sink: &mut impl FnMut(usize, Event),
-    ) -> RingsRead {
-        let mut brought = RingsRead {
-            horizon: Timestamp::from_ns(now.as_ns().saturating_sub(SLACK_NS)),
-            most_in_a_ring: 0,
-        };
+    ) -> Drained {
+        let up_to = Timestamp::from_ns(now.as_ns().saturating_sub(SLACK_NS));
+        let mut drained = Drained::nothing(up_to);
         let has_ended = self.page.has_ended();
         let Some(clock) = self.clock else {
             self.is_over = has_ended;
-            return brought;
+            return drained;
         };
         let (mut events, mut left) = (Vec::new(), 0);
         for index in 0..self.rings.len() {
@@ -186,8 +193,8 @@ impl WatchedProcess {
                     counts.idle += 1;
                     continue;
                 }
-                match self.row_of(event, cpu, clock, names) {
-                    Some(row) => sink(stream, Event::User(row)),
+                match self.evidence_of(event, cpu, clock, names) {
+                    Some(event) => sink(stream, Event::User(event)),
                     None => counts.unnamed += 1,
                 }
             }
@@ -201,18 +208,23 @@ impl WatchedProcess {
                     level: Level::User,
                 });
             }
-            brought.most_in_a_ring = brought.most_in_a_ring.max(read.taken + read.left);
             left += read.left;
-            if read.left > 0 {
-                brought.horizon = brought.horizon.min(self.rings[index].last);
-            }
+            drained = drained.and(Drained {
+                switches: read.taken,
+                horizon: match read.left {
+                    0 => up_to,
+                    _ => self.rings[index].last,
+                },
+                most_in_a_ring: read.taken + read.left,
+            });
         }
         self.is_over = has_ended && left == 0;
-        brought
+        drained
     }
 
-    /// Converts an event to a row of the trace; `None` if its thread is not known.
-    fn row_of(
+    /// What an event of the page says, with the ids and the clock of the trace; `None` if its
+    /// thread is not known.
+    fn evidence_of(
         &mut self,
         event: &UserSwitch,
         cpu: Option<CpuId>,
@@ -225,16 +237,11 @@ impl WatchedProcess {
         })?;
         let at = |ticks| Timestamp::from_ns(clock.monotonic_ns(ticks));
         let started = event.ticks.saturating_sub(event.ran_ticks);
-        let wait_type = self.wait_type(event.wait_type, names);
-        let before = self.wait_type(event.wait_type_before, names);
         let departure = match event.kind {
-            EventKind::Yield => classify_user(UserDeparture::Yield),
-            EventKind::Preemptive => classify_user(UserDeparture::Preemptive),
-            EventKind::Done => classify_user(UserDeparture::Done),
-            EventKind::Suspend | EventKind::Idle => match wait_type {
-                Some(wait_type) => wait_type.rule_of_a_wait(),
-                None => classify_user(UserDeparture::Wait("")),
-            },
+            EventKind::Yield => UserDeparture::Yield,
+            EventKind::Preemptive => UserDeparture::Preemptive,
+            EventKind::Done => UserDeparture::Done,
+            EventKind::Suspend | EventKind::Idle => UserDeparture::Wait,
         };
         let is_first = event.off_ticks == 0;
         Some(UserSwitchEvent {
@@ -244,20 +251,19 @@ impl WatchedProcess {
             word: UserWord::new(event.task, event.run),
             next_task: (event.next_task != 0).then_some(event.next_task),
             run_start: at(started),
-            rule: departure,
-            wait_type: wait_type.and_then(|wait_type| wait_type.number),
+            departure,
+            wait_type: self.wait_type(event.wait_type, names),
             before: UserWait {
                 out: (!is_first).then(|| at(started.saturating_sub(event.off_ticks))),
                 woken: at(started.saturating_sub(event.queued_ticks)),
-                rule: before.filter(|_| !is_first).map(|before| before.rule),
-                wait_type: before.and_then(|before| before.number),
+                wait_type: self.wait_type(event.wait_type_before, names),
                 waker: (event.waker_task != 0).then_some(event.waker_task),
             },
         })
     }
 
     /// A wait type by its number in the process; `None` for 0, which means "no wait".
-    fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<NumberedWaitType> {
+    fn wait_type(&mut self, number: u8, names: &mut WaitTypes) -> Option<Arc<UserWaitType>> {
         if number == 0 {
             return None;
         }
@@ -266,6 +272,75 @@ impl WatchedProcess {
             let name = page.wait_type_name(number.into());
             names.named(&name.unwrap_or_else(|| format!("WAIT_TYPE_{number}")))
         };
-        Some(*self.wait_types.entry(number).or_insert_with(named))
+        Some(Arc::clone(
+            self.wait_types.entry(number).or_insert_with(named),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use swtch_fiber::{Runtime, yield_now};
+
+    use super::*;
+
+    const YIELDS: u64 = 10;
+
+    /// A runtime whose only scheduler has been given up so many times.
+    fn worked() -> Runtime {
+        let runtime = Runtime::builder().schedulers(1).build().unwrap();
+        runtime
+            .run(|| (0..YIELDS).for_each(|_| yield_now()))
+            .unwrap();
+        runtime
+    }
+
+    fn drained(watched: &mut WatchedProcess) -> UserCounts {
+        let (mut counts, mut gaps) = (UserCounts::default(), Vec::new());
+        let now = Timestamp::from_ns(monotonic_ns());
+        watched.drain(
+            now,
+            &mut WaitTypes::default(),
+            &mut counts,
+            &mut gaps,
+            &mut |_, _| (),
+        );
+        counts
+    }
+
+    /// Rings are opened ten times a second. What a scheduler writes between the last of these times
+    /// and the end of a recording must not be left out of all counts.
+    #[test]
+    fn a_scheduler_that_starts_late_is_read_once_its_ring_is_opened() {
+        let _first = worked();
+        let page = Page::of_process(std::process::id()).unwrap();
+        let (mut watched, refusal) = WatchedProcess::new(page);
+        assert_eq!(refusal, None);
+        let mut streams = 0;
+        let mut next = || {
+            streams += 1;
+            streams
+        };
+        let began = Instant::now();
+        while watched.clock.is_none() {
+            assert!(began.elapsed() < Duration::from_secs(60), "no clock");
+            sleep(Duration::from_millis(10));
+            watched.open_rings(&mut next);
+        }
+        watched.renew_lease();
+        // A runtime may get the ring of one that has ended, such as that of another test.
+        let before = watched.page.scheduler_count();
+        let mut late = Vec::new();
+        while watched.page.scheduler_count() == before {
+            late.push(worked());
+        }
+        drained(&mut watched);
+        watched.is_over = true;
+        watched.open_rings(&mut next);
+        assert!(!watched.is_over(), "its ring was not read yet");
+        assert!(drained(&mut watched).written > 0);
     }
 }

@@ -96,7 +96,8 @@ impl RowColumns {
         self.off.set(number, row.wait.off);
         self.runq.set(number, row.wait.runq);
         self.off_why[number] = reason_byte(row.wait.reason);
-        if let (Some(waker), Some(WakerKind::Task)) = (row.wait.waker, row.wait.waker_kind) {
+        if let (Some(waker), Some(WakerKind::Task)) = (row.wait.wakeup.waker, row.wait.wakeup.kind)
+        {
             self.who[number] = waker.get();
         }
     }

@@ -149,7 +149,7 @@ fn perfettos_own_reader_concludes_no_time_that_the_trace_does_not_tell() {
             if number % 13 == 0 {
                 *row = without_start(row);
             } else if number % 17 == 0 {
-                (row.wait.runq, row.wait.waker_kind) = (None, None);
+                (row.wait.runq, row.wait.wakeup.kind) = (None, None);
             }
         }
     });

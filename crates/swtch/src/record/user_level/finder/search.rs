@@ -36,7 +36,7 @@ pub fn find_schedulers() -> Result<u8> {
     empty_bounding_set();
     let caller = Caller::of_sudo()?;
     if let Some(caller) = &caller {
-        caller.become_it()?;
+        caller.switch_to_user()?;
     }
     let kept = KeptPrivileges {
         look_at_processes: true,

@@ -1,0 +1,92 @@
+//! A wait: what a source of events reports of it, and what a row holds.
+//!
+//! ```text
+//!  switch-out          wakeup             switch-in
+//! ──────┼────────────────┼────────────────────┼──▶
+//!       │◀── blocked ───▶│◀─ run-queue time ─▶│
+//!       └ its stacks     └ waker, its stacks
+//! ```
+//!
+//! A source reports moments ([`WaitEvidence`]), a row holds lengths ([`Wait`]). What needs no
+//! arithmetic is the same in both, and is passed on in one piece: [`Wakeup`], [`StackNumbers`].
+
+use crate::evidence::WakerKind;
+use crate::ids::{CpuId, TaskKey};
+use crate::reason::Reason;
+use crate::stack::{StackKind, StackNumbers};
+use crate::units::{Nanos, Timestamp};
+
+/// What was seen of the wait before a run: moments, not lengths.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WaitEvidence {
+    /// The task's previous switch-out; `None` when this is its first run in the capture.
+    pub out: Option<Timestamp>,
+    /// Whether the task was still runnable at its previous switch-out, so that no wakeup ended its
+    /// wait.
+    pub was_runnable: bool,
+    /// When the last wakeup before the run began (`sched_waking`). It may be older than the
+    /// previous switch-out. `None` when none was seen; [`Self::wakeup`] says nothing then.
+    pub woken: Option<Timestamp>,
+    /// That wakeup.
+    pub wakeup: Wakeup,
+    /// When the waiting task was last moved to another run queue.
+    pub moved: Option<Timestamp>,
+    /// Stacks at the place where the task waited.
+    pub stacks: StackNumbers,
+}
+
+/// What ended a wait. In a row ([`Wait`]) all is `None` if that was not seen; of evidence it counts
+/// only together with [`WaitEvidence::woken`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wakeup {
+    /// The task that made it runnable, or that was interrupted by what did.
+    pub waker: Option<TaskKey>,
+    /// What made the task runnable: a task, or an interrupt.
+    pub kind: Option<WakerKind>,
+    /// The CPU whose run queue the task was put on.
+    pub cpu: Option<CpuId>,
+    /// Stacks of the waker when it ended the wait.
+    pub waker_stacks: StackNumbers,
+}
+
+/// The wait that came before a run. All `None` for the first run that is seen of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Why the task had left; `None` when that switch-out was not recorded.
+    pub reason: Option<Reason>,
+    /// Off-CPU time: blocked time plus run-queue time.
+    pub off: Option<Nanos>,
+    /// Run-queue time: runnable, but not running. Known without `off` for a new task's first wait.
+    pub runq: Option<Nanos>,
+    /// What ended the wait.
+    pub wakeup: Wakeup,
+    /// Time on the run queue of the CPU where it ran, when it was moved there while it waited.
+    pub moved: Option<Nanos>,
+    /// Stacks at the place where the task waited.
+    pub stacks: StackNumbers,
+}
+
+impl Wait {
+    /// The whole wait: off-CPU time, or run-queue time for a new task, which has never left a CPU.
+    /// `None` when it is not known.
+    pub fn length(&self) -> Option<Nanos> {
+        self.off.or(self.runq)
+    }
+
+    /// Blocked time: from leaving the CPU until the wakeup; `None` without both times.
+    pub fn blocked(&self) -> Option<Nanos> {
+        Some(self.off?.saturating_sub(self.runq?))
+    }
+
+    /// Every stack that the wait of `task` names, with the task that it is of: where the task
+    /// waited, and where its waker was. `None` if the waker is not known.
+    pub fn named_stacks(
+        &self,
+        task: TaskKey,
+    ) -> impl Iterator<Item = (StackKind, u32, Option<TaskKey>)> {
+        let of = |task| move |(kind, number)| (kind, number, task);
+        let own = self.stacks.iter().map(of(Some(task)));
+        let wakeup = self.wakeup;
+        own.chain(wakeup.waker_stacks.iter().map(of(wakeup.waker)))
+    }
+}

@@ -1,0 +1,25 @@
+//! How workers run, and how they leave their scheduler.
+
+/// How a runtime runs its workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// As coroutines on the scheduler's thread: a switch costs nanoseconds.
+    #[default]
+    Fiber,
+    /// As OS threads that pass a baton: a switch costs a futex hand-off. Code that depends on its
+    /// thread (thread-local state, foreign libraries) works as usual.
+    Thread,
+}
+
+/// How a worker leaves the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaveKind {
+    /// It goes to the tail of the runnable queue.
+    Yield,
+    /// It waits for what its control block says.
+    Suspend,
+    /// It runs on outside of the scheduler.
+    Preemptive,
+    /// The worker's task has ended.
+    Done,
+}

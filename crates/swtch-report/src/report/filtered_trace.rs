@@ -1,0 +1,309 @@
+//! One trace opened for one question: the names of its tasks, which rows count, and the head of the
+//! report.
+
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
+use rustc_hash::FxHashMap;
+use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
+use swtch_store::{Columns, Completeness, Meta, RecordingState, Trace};
+
+use super::filter::{CountedParts, Filter, Selection};
+use super::group::reason_of_open;
+use super::head::{ReportedSwitches, TraceHead, told_length};
+use super::names::Names;
+use super::stack::Symbols;
+
+/// A trace opened with one filter.
+#[derive(Debug)]
+pub struct FilteredTrace<'t> {
+    trace: &'t Trace,
+    head: TraceHead,
+    names: Rc<Names>,
+    filter: Filter,
+    selection: Rc<Selection>,
+    coverage: Coverage,
+}
+
+/// Called for each row, with the index of its task and what of it counts.
+pub type RowVisitor<'a> = &'a mut dyn FnMut(&Switch, usize, CountedParts);
+
+impl<'t> FilteredTrace<'t> {
+    /// Reads everything but the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`super::EmptySpan`] if no switch can lie in the span that was asked for, or the trace
+    /// cannot be read.
+    pub fn open(trace: &'t Trace, filter: &Filter) -> Result<Self> {
+        let meta = trace.meta();
+        filter.check_span(told_length(meta))?;
+        let mut tasks = trace.tasks().context("reading the tasks of the trace")?;
+        tasks.sort_by_key(|event| event.ts);
+        let commands = trace
+            .commands()
+            .context("reading the command lines of the trace")?;
+        let names = Names::with_commands(&tasks, &commands);
+        let start = Timestamp::from_ns(meta.start_ns);
+        let selection = Selection::new(filter, &names, start);
+        Ok(Self {
+            trace,
+            head: TraceHead {
+                path: trace.path().to_owned(),
+                meta: meta.clone(),
+                rows: trace.row_count(),
+                filter: filter.to_words(),
+                incomplete: incomplete(trace),
+                gaps: trace.gaps().context("reading the gaps of the trace")?,
+                duration: Nanos::ZERO,
+            },
+            names: Rc::new(names),
+            filter: filter.clone(),
+            selection: Rc::new(selection),
+            coverage: coverage(meta, tasks.iter().all(|event| event.in_scope)),
+        })
+    }
+
+    /// What is known of the trace apart from its rows.
+    pub const fn head(&self) -> &TraceHead {
+        &self.head
+    }
+
+    /// The names of the tasks.
+    pub fn names(&self) -> Rc<Names> {
+        Rc::clone(&self.names)
+    }
+
+    /// Which rows count.
+    pub fn selection(&self) -> Rc<Selection> {
+        Rc::clone(&self.selection)
+    }
+
+    /// Whether the runs of all tasks are in the trace.
+    pub const fn coverage(&self) -> Coverage {
+        self.coverage
+    }
+
+    /// The architecture, if the names of its system calls are known.
+    pub fn arch(&self) -> Option<Arch> {
+        Arch::from_machine(&self.head.meta.host.machine)
+    }
+
+    /// Hands out the rows of the kernel's level in the span that was asked for.
+    pub fn scan(&mut self, columns: Columns, each: RowVisitor<'_>) -> Result<ReportedSwitches> {
+        let (from, to) = (self.selection.from(), self.selection.to());
+        let span = self.selection.is_of_a_span().then_some((from, to));
+        self.scan_span(columns, span, &[Level::Os], each)
+    }
+
+    /// As [`Self::scan`], but with the rows of user-mode schedulers, too.
+    pub fn scan_levels(
+        &mut self,
+        columns: Columns,
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
+        let (from, to) = (self.selection.from(), self.selection.to());
+        let span = self.selection.is_of_a_span().then_some((from, to));
+        self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each)
+    }
+
+    /// As [`Self::scan`], but from the first row of the trace: rows before the span do not count,
+    /// but what follows may depend on them.
+    pub fn scan_from_start(
+        &mut self,
+        columns: Columns,
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
+        let to = self.selection.to();
+        let is_cut = to < Timestamp::from_ns(u64::MAX);
+        let span = is_cut.then_some((Timestamp::default(), to));
+        let ts = match self.selection.is_of_a_span() {
+            true => Columns::TS,
+            false => Columns::NONE,
+        };
+        self.scan_span(columns | ts, span, &[Level::Os], each)
+    }
+
+    fn scan_span(
+        &mut self,
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        levels: &[Level],
+        each: RowVisitor<'_>,
+    ) -> Result<ReportedSwitches> {
+        let (names, selection) = (&*self.names, &*self.selection);
+        let mut rows = ReportedSwitches::default();
+        let mut last = Timestamp::default();
+        let ends_untold = told_length(&self.head.meta).is_none();
+        let ts = if ends_untold {
+            Columns::TS
+        } else {
+            Columns::NONE
+        };
+        let columns = columns | Columns::TASK | ts;
+        let mut take = |row: &Switch| {
+            let task = names.index(row.task);
+            let counted = selection.counts(row, task);
+            if row.level == Level::Os {
+                rows.counted += u64::from(counted.switch);
+                rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+            }
+            last = row.ts;
+            each(row, task, counted);
+        };
+        let scanned = match levels {
+            [Level::Os] => self.trace.scan(columns, span, &mut take),
+            _ => self.trace.scan_levels(columns, span, &mut take),
+        };
+        scanned.context("reading the switches of the trace")?;
+        if ends_untold {
+            let start = Timestamp::from_ns(self.head.meta.start_ns);
+            let length = self.last_moment(last)?.since(start);
+            self.head.duration = length.unwrap_or(Nanos::ZERO);
+            self.filter.check_span(Some(self.head.duration))?;
+        }
+        Ok(rows)
+    }
+
+    /// The moment of the last row. After a scan of a span, which saw rows up to `seen`, the rest of
+    /// the trace is read for it.
+    fn last_moment(&self, seen: Timestamp) -> Result<Timestamp> {
+        let mut last = seen;
+        if self.selection.is_of_a_span() {
+            let rest = (seen, Timestamp::from_ns(u64::MAX));
+            let mut take = |row: &Switch| last = row.ts;
+            let scanned = self.trace.scan(Columns::TS, Some(rest), &mut take);
+            scanned.context("reading the switches of the trace")?;
+        }
+        Ok(last)
+    }
+
+    /// Waits that count and were open when the trace ended.
+    pub fn opens(&self) -> Result<Vec<Open>> {
+        let mut opens = self.trace.opens().context("reading the open waits")?;
+        opens.retain(|open| {
+            let task = self.names.index(open.task);
+            let counts = |reason| self.selection.counts_open(reason, task, open.since);
+            reason_of_open(open).is_some_and(counts)
+        });
+        Ok(opens)
+    }
+
+    /// Paths of the cgroups, by id.
+    pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
+        let rows = self.trace.cgroups().context("reading the cgroups")?;
+        Ok(rows.into_iter().map(|row| (row.cgroup, row.path)).collect())
+    }
+
+    /// The functions of the recorded stacks.
+    ///
+    /// # Errors
+    /// When the stacks or their frames cannot be read.
+    pub fn symbols(&self) -> Result<Symbols> {
+        let stacks = self.trace.stacks().context("reading the stacks")?;
+        let frames = self.trace.frames().context("reading the frames")?;
+        Ok(Symbols::new(stacks, &frames))
+    }
+}
+
+/// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
+/// everything is in scope. Of a recording that did not end, this is not known.
+pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
+    let is_all =
+        meta.state != RecordingState::Recording && meta.counts.filtered == 0 && is_all_in_scope;
+    match is_all {
+        true => Coverage::EveryTask,
+        false => Coverage::RecordedTasks,
+    }
+}
+
+/// Why not all of a trace can be read; `None` for a finished one.
+fn incomplete(trace: &Trace) -> Option<String> {
+    match trace.completeness() {
+        Completeness::Finished => None,
+        Completeness::Unfinished {
+            why,
+            unreadable_bytes: 0,
+        } => Some(format!("unfinished: {why}")),
+        Completeness::Unfinished {
+            why,
+            unreadable_bytes,
+        } => {
+            let bytes = swtch_output::text::counted(unreadable_bytes, "byte");
+            Some(format!("unfinished: {why} ({bytes} left out)"))
+        }
+        other => Some(format!("{other:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{head, row};
+    use crate::report::{EmptySpan, Moment};
+    use swtch_core::Reason;
+    use swtch_store::Writer;
+
+    /// A trace of a recorder that was killed: rows at 1, 2 and 3 ms, and no end.
+    fn cut() -> (Trace, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let mut meta = head().meta;
+        (meta.state, meta.end_ns) = (RecordingState::Recording, 0);
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        for ms in 1..=3 {
+            let ts = Timestamp::from_ns(meta.start_ns + ms * 1_000_000);
+            let row = row(1, Reason::Pipe);
+            writer.push_switch(&Switch { ts, ..row }).unwrap();
+        }
+        writer.flush().unwrap();
+        (Trace::open(&path).unwrap(), dir)
+    }
+
+    /// It ends with its last row, whichever span is asked for, and a span after that row is
+    /// refused.
+    #[test]
+    fn a_cut_recording_is_as_long_as_its_rows_reach() {
+        let (trace, _dir) = cut();
+        let scanned = |since: Option<&str>, until: Option<&str>| {
+            let moment = |words: &str| words.parse::<Moment>().unwrap();
+            let filter = Filter {
+                since: since.map(moment),
+                until: until.map(moment),
+                ..Filter::default()
+            };
+            let mut filtered = FilteredTrace::open(&trace, &filter).unwrap();
+            let rows = filtered.scan(Columns::NONE, &mut |_, _, _| ())?;
+            Ok::<_, anyhow::Error>((rows.counted, filtered.head().duration()))
+        };
+        let length = Nanos::from_ns(3_000_000);
+        for (since, until, rows) in [
+            (None, None, 3),
+            (None, Some("1500us"), 1),
+            (Some("1500us"), None, 2),
+            (Some("1500us"), Some("1600us"), 0),
+            (Some("3ms"), None, 1),
+        ] {
+            assert_eq!(
+                scanned(since, until).unwrap(),
+                (rows, length),
+                "{since:?} {until:?}"
+            );
+        }
+        let refusal = scanned(Some("4ms"), None).unwrap_err();
+        assert!(refusal.is::<EmptySpan>(), "{refusal}");
+    }
+
+    /// If runs of other tasks have no row, a CPU that looks idle may have run them.
+    #[test]
+    fn only_a_finished_recording_of_everybody_holds_every_run() {
+        let mut meta = head().meta;
+        meta.counts.filtered = 0;
+        assert_eq!(coverage(&meta, true), Coverage::EveryTask);
+        assert_eq!(coverage(&meta, false), Coverage::RecordedTasks);
+        meta.counts.filtered = 2;
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
+        (meta.counts.filtered, meta.state) = (0, RecordingState::Recording);
+        assert_eq!(coverage(&meta, true), Coverage::RecordedTasks);
+    }
+}
