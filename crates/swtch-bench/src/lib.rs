@@ -51,7 +51,7 @@ mod workload;
 pub use error::Error;
 pub use needs::Needs;
 pub use outcome::{
-    BYSTANDERS, Expect, ExpectedRows, ReasonTally, SwitchCounts, ThreadId, ThreadOutcome,
-    WorkloadOutcome,
+    BYSTANDERS, Expect, ExpectedRows, ReasonTally, SleepCounts, SwitchCounts, ThreadId,
+    ThreadOutcome, WorkloadOutcome,
 };
 pub use workload::{Workload, workload_named, workloads};

@@ -16,6 +16,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::Sum;
+use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 use swtch_core::reason::{Category, Reason};
@@ -116,6 +118,33 @@ impl SwitchCounts {
     }
 }
 
+/// How a thread's sleeps went, as the kernel's counters say before and after each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SleepCounts {
+    /// Sleeps in which the thread blocked. In the others the time was over before it left its CPU.
+    pub blocked: u64,
+    /// Blocks in all sleeps. One sleep has several when the thread is woken before its time: a futex or
+    /// a lock of the kernel that it has just left may send its wakeup late (`wake_up_q()`), and the
+    /// thread then goes back to sleep. A page fault on the way adds one too.
+    pub blocks: u64,
+}
+
+impl AddAssign for SleepCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.blocked += other.blocked;
+        self.blocks += other.blocks;
+    }
+}
+
+impl Sum for SleepCounts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, one| {
+            sum += one;
+            sum
+        })
+    }
+}
+
 /// One statement about the rows of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expect {
@@ -170,17 +199,19 @@ impl Expect {
         Self::between(reason, times.saturating_sub(spared), times, because)
     }
 
-    /// For a task that slept `times` times. The first statement is exact: the task left its CPU in
-    /// `blocked` of these sleeps, as the kernel's counters say before and after each. The second
-    /// says that nearly every sleep did so: all but those that a preemption `spared`, and a few
-    /// more (`UNTOLD_PCT`).
-    pub fn sleeps(times: u64, blocked: u64, spared: u64) -> [Self; 2] {
+    /// For a task that slept `times` times. The first statement is the kernel's: a row for every
+    /// sleep in which the task left its CPU, and no more rows than it blocked in its sleeps. The
+    /// second says that nearly every sleep did so: all but those that a preemption `spared`, and a
+    /// few more (`UNTOLD_PCT`).
+    pub fn sleeps(times: u64, slept: SleepCounts, spared: u64) -> [Self; 2] {
         let because = "the kernel counted a block in that many of its sleeps";
-        let exact = Self::exactly(Reason::Sleep, blocked, because);
+        let counted = Self::between(Reason::Sleep, slept.blocked, slept.blocks, because);
         let untold = UNTOLD.max(times * UNTOLD_PCT / 100);
         let because = "each sleep blocks, less those whose time was used up on the way";
         let least = times.saturating_sub(spared + untold);
-        [exact, Self::between(Reason::Sleep, least, times, because)]
+        let again = slept.blocks - slept.blocked;
+        let mostly = Self::between(Reason::Sleep, least, times + again, because);
+        [counted, mostly]
     }
 
     /// Expects this number of rows or more.
@@ -455,6 +486,23 @@ mod tests {
         };
         assert!(expect.is_met_by(&rows(10)));
         assert!(!expect.is_met_by(&rows(20)));
+    }
+
+    /// A sleep that was disturbed has a row more, and only as many as the kernel counted.
+    #[test]
+    fn sleeps_have_as_many_rows_as_the_kernel_counted_blocks() {
+        let slept = SleepCounts {
+            blocked: 1000,
+            blocks: 1002,
+        };
+        let are_met = |rows| {
+            let rows = tally(&[(Reason::Sleep, rows)]);
+            Expect::sleeps(1000, slept, 0).map(|expect| expect.is_met_by(&rows))
+        };
+        assert_eq!(are_met(999), [false, true]);
+        assert_eq!(are_met(1000), [true, true]);
+        assert_eq!(are_met(1002), [true, true]);
+        assert_eq!(are_met(1003), [false, false]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use swtch_core::reason::Reason;
 
 use crate::error::{Error, checked};
-use crate::outcome::{Expect, SwitchCounts, ThreadId, ThreadOutcome};
+use crate::outcome::{Expect, SleepCounts, SwitchCounts, ThreadId, ThreadOutcome};
 use crate::process::{self, ForkedChild};
 use crate::shared::{Shared, SharedNumbers};
 
@@ -218,17 +218,20 @@ pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64,
     Ok(own_switches()?.since(before).voluntary)
 }
 
-/// 1 if the calling thread blocked in `nap`; 0 if the time was over before the thread had left its
-/// CPU. A preemption may use up the time, and so may an interrupt or a hypervisor, which the
-/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine). A page fault on
-/// the way may add a block, so the result is capped at 1.
-pub(crate) fn left_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
-    blocks_in(nap).map(|blocks| blocks.min(1))
+/// How the calling thread slept in `nap`. It did not block if the time was over before it had left
+/// its CPU. A preemption may use up the time, and so may an interrupt or a hypervisor, which the
+/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine).
+pub(crate) fn slept_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<SleepCounts, Error> {
+    let blocks = blocks_in(nap)?;
+    Ok(SleepCounts {
+        blocked: blocks.min(1),
+        blocks,
+    })
 }
 
-/// Sleeps; 1 if that blocked, as [`left_in`].
-pub(crate) fn sleep(time: Duration) -> Result<u64, Error> {
-    left_in(|| {
+/// Sleeps, and counts as [`slept_in`].
+pub(crate) fn sleep(time: Duration) -> Result<SleepCounts, Error> {
+    slept_in(|| {
         thread::sleep(time);
         Ok(())
     })

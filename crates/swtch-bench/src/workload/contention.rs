@@ -20,7 +20,7 @@ use super::Workload;
 use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
-use crate::outcome::{Expect, ThreadOutcome, WorkloadOutcome};
+use crate::outcome::{Expect, SleepCounts, ThreadOutcome, WorkloadOutcome};
 use crate::scratch::Scratch;
 use crate::workers::{WorkerResult, blocks_in, sleep, start, start_process};
 
@@ -90,23 +90,27 @@ fn file_lock(rounds: u64) -> Result<WorkloadOutcome, Error> {
     ))
 }
 
-/// Acquires and releases the lock `rounds` times; returns how often it blocked in the lock call,
-/// and how often in its sleeps.
+/// What one that contends for the lock counts: blocks in the lock call, sleeps in which it blocked,
+/// and blocks in its sleeps. Numbers only, as a process hands them to its parent.
+type Contended = [u64; 3];
+
+/// Acquires and releases the lock `rounds` times.
 fn contend(
     rounds: u64,
-    mut hold: impl FnMut(&mut u64, &mut u64) -> Result<(), Error>,
-) -> Result<[u64; 2], Error> {
-    let (mut waited, mut slept) = (0, 0);
+    mut hold: impl FnMut(&mut u64, &mut SleepCounts) -> Result<(), Error>,
+) -> Result<Contended, Error> {
+    let (mut waited, mut slept) = (0, SleepCounts::default());
     for _ in 0..rounds {
         hold(&mut waited, &mut slept)?;
         slept += sleep(WITHOUT_LOCK)?;
     }
-    Ok([waited, slept])
+    Ok([waited, slept.blocked, slept.blocks])
 }
 
-fn outcome(workers: [WorkerResult<[u64; 2]>; 2], rounds: u64, reason: Reason) -> WorkloadOutcome {
-    let expecting = |locker: WorkerResult<[u64; 2]>| -> ThreadOutcome {
-        let [waited, slept] = locker.value;
+fn outcome(workers: [WorkerResult<Contended>; 2], rounds: u64, reason: Reason) -> WorkloadOutcome {
+    let expecting = |locker: WorkerResult<Contended>| -> ThreadOutcome {
+        let [waited, blocked, blocks] = locker.value;
+        let slept = SleepCounts { blocked, blocks };
         let because = "the kernel counted that many blocks in the lock call";
         let waits = Expect::exactly(reason, waited, because);
         let because = "the holder sleeps longer than the other stays away";

@@ -14,7 +14,7 @@ use crate::clock::{self, Heartbeat};
 use crate::cpu::{self, CpuPolicyGuard, Policy};
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, WorkloadOutcome};
+use crate::outcome::{Expect, SleepCounts, WorkloadOutcome};
 use crate::workers::{WorkerResult, sleep, start};
 
 const PERIOD: Duration = Duration::from_millis(4);
@@ -85,8 +85,8 @@ pub(super) const FIFO: Workload = Workload {
 struct Periods {
     /// Number of periods at whose end it took the CPU from the hog.
     displaced: u64,
-    /// Number of its sleeps that blocked, as the kernel counted.
-    blocked: u64,
+    /// How its sleeps went.
+    slept: SleepCounts,
 }
 
 struct PeriodicResults {
@@ -126,7 +126,7 @@ impl Periods {
     /// the sleeper runs now.
     fn sleep_through_one(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         let deadline = clock::after(PERIOD);
-        self.blocked += sleep(PERIOD)?;
+        self.slept += sleep(PERIOD)?;
         self.displaced += u64::from(heartbeat.ran_at_timer(deadline));
         Ok(())
     }
@@ -135,9 +135,9 @@ impl Periods {
 impl PeriodicResults {
     fn outcome(self, wakeups: u64, hog_expects: impl FnOnce(u64) -> Expect) -> WorkloadOutcome {
         // A bystander may wake at the same instant and be preferred to the sleeper.
-        let Periods { displaced, blocked } = self.sleeper.value;
+        let Periods { displaced, slept } = self.sleeper.value;
         let certain = displaced - displaced / 20;
-        let sleeps = Expect::sleeps(wakeups, blocked, self.sleeper.counted.involuntary).into();
+        let sleeps = Expect::sleeps(wakeups, slept, self.sleeper.counted.involuntary).into();
         WorkloadOutcome {
             threads: vec![
                 self.hog.expecting(vec![hog_expects(certain)]),

@@ -9,7 +9,7 @@ use swtch_core::reason::Reason;
 use super::Workload;
 use crate::error::Error;
 use crate::needs::Needs;
-use crate::outcome::{Expect, WorkloadOutcome};
+use crate::outcome::{Expect, SleepCounts, WorkloadOutcome};
 use crate::process::set_own_name;
 use crate::workers::{sleep, start};
 
@@ -40,14 +40,14 @@ fn run(rounds: u64) -> Result<WorkloadOutcome, Error> {
     thread::scope(|scope| {
         let renamer = |first: usize| {
             start(scope, format!("renamer-{first}"), move || {
-                let mut blocked = 0;
+                let mut slept = SleepCounts::default();
                 for _ in 0..rounds {
                     for name in HOSTILE.iter().cycle().skip(first).take(HOSTILE.len()) {
                         set_own_name(name);
-                        blocked += sleep(NAP)?;
+                        slept += sleep(NAP)?;
                     }
                 }
-                Ok(blocked)
+                Ok(slept)
             })
         };
         let workers: Vec<_> = (0..HOSTILE.len()).map(renamer).collect::<Result<_, _>>()?;

@@ -11,8 +11,8 @@ use super::Workload;
 use crate::cpu::{CpuPolicyGuard, Policy};
 use crate::error::{Error, checked};
 use crate::needs::Needs;
-use crate::outcome::{Expect, WorkloadOutcome};
-use crate::workers::{left_in, start};
+use crate::outcome::{Expect, SleepCounts, WorkloadOutcome};
+use crate::workers::{slept_in, start};
 
 /// Long enough that a timer rarely expires before its task has blocked.
 const NAP: Duration = Duration::from_millis(1);
@@ -44,8 +44,8 @@ fn run(
     thread::scope(|scope| {
         let sleeper = start(scope, "sleeper", || {
             (0..sleeps)
-                .map(|_| left_in(&mut nap))
-                .sum::<Result<u64, _>>()
+                .map(|_| slept_in(&mut nap))
+                .sum::<Result<SleepCounts, _>>()
         })?;
         let sleeper = sleeper.finish()?;
         let expect = Expect::sleeps(sleeps, sleeper.value, sleeper.counted.involuntary).into();
