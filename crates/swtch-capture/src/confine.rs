@@ -87,8 +87,9 @@ const REFUSED: &[i64] = &[
 ];
 
 /// The commands of `bpf(2)` that are allowed: look-ups and updates of elements in open maps, single
-/// and in batches (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
-const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 21, 24, 25, 26, 27];
+/// and in batches, and `BPF_OBJ_GET_INFO_BY_FD`, which tells how long our own programs ran
+/// (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
+const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 15, 21, 24, 25, 26, 27];
 
 /// Bit of the system calls of the x32 ABI, which a filter takes for other calls
 /// (`arch/x86/include/uapi/asm/unistd.h`).

@@ -19,6 +19,7 @@ mod decode;
 mod drain;
 mod error;
 mod guard;
+mod kernel_cost;
 mod launch;
 mod load;
 mod mapped;
@@ -39,6 +40,7 @@ pub use counters::Counters;
 pub use drain::Drained;
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
+pub use kernel_cost::KernelCost;
 pub use launch::{HeldCommand, LaunchError};
 pub use load::Capture;
 pub use privilege::{

@@ -4,6 +4,7 @@
 //! constants tell the other programs, so that missing features degrade and are named.
 
 use std::fmt;
+use std::io;
 use std::mem::MaybeUninit;
 
 use libbpf_rs::btf::{Btf, types::Typedef};
@@ -15,6 +16,7 @@ use crate::clock::monotonic_ns;
 use crate::counters::{Counters, CpuStates};
 use crate::drain::{CaptureRings, Drained};
 use crate::error::Error;
+use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::probe::{UNKNOWN_VERSION, can_crash, kernel_version};
 use crate::refusal;
 use crate::scope::{
@@ -64,6 +66,7 @@ pub struct Capture {
     hooks: FoundHooks,
     targets: Vec<TargetProcess>,
     tree: Option<RecordedTree>,
+    cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
 }
 
@@ -115,6 +118,7 @@ impl Capture {
         }
         let states = CpuStates::map(&skel.maps.cpus, cpus)?;
         let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
+        let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
         let started = Timestamp::from_ns(monotonic_ns());
@@ -129,6 +133,7 @@ impl Capture {
             hooks,
             targets: plan.targets,
             tree,
+            cost,
             started,
         })
     }
@@ -175,7 +180,20 @@ impl Capture {
     /// Takes the records from the rings and passes each event on with the number of its ring.
     /// Events of one ring come in order of time.
     pub fn drain(&mut self, sink: impl FnMut(usize, Event)) -> Drained {
+        let seen = || self.cpus.totals().seen;
+        keep_error(&mut self.cost, |cost| cost.look(&self.skel, seen));
         self.rings.drain(&self.cpus, sink)
+    }
+
+    /// What a switch costs in the recorder's programs; `None` if too few switches were seen.
+    ///
+    /// # Errors
+    /// When the kernel did not tell.
+    pub const fn kernel_cost(&self) -> Result<Option<KernelCost>, &io::Error> {
+        match &self.cost {
+            Ok(cost) => Ok(cost.found()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Number of records that could not be read, since the start.
@@ -229,7 +247,21 @@ impl Capture {
         // Recording stops first: without the markers of programs that are detached before it,
         // `sched_switch` would name wrong causes.
         set_recording(&mut self.skel, false);
+        let seen = self.cpus.totals().seen;
+        keep_error(&mut self.cost, |cost| cost.end(&self.skel, seen));
         self.skel.links = Default::default();
+    }
+}
+
+/// Goes on with the measurement unless it has failed before.
+fn keep_error(
+    cost: &mut io::Result<KernelCostMeasurement>,
+    go_on: impl FnOnce(&mut KernelCostMeasurement) -> io::Result<()>,
+) {
+    if let Ok(measurement) = cost
+        && let Err(error) = go_on(measurement)
+    {
+        *cost = Err(error);
     }
 }
 

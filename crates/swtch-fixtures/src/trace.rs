@@ -106,6 +106,8 @@ pub fn meta() -> Meta {
             recorder_cpu_ns: 120_000_000,
             recorder_peak_rss_bytes: 45_000_000,
             bytes: 0,
+            kernel_ns_per_switch: Some(171.6),
+            kernel_cost_switches: 20_000,
         },
         ..Meta::default()
     }

@@ -219,6 +219,19 @@ pub struct Overhead {
     pub recorder_peak_rss_bytes: u64,
     /// Bytes written to the trace while recording.
     pub bytes: u64,
+    /// Mean time in ns that a switch of the machine took in the recorder's programs in the kernel;
+    /// `None` if it was not measured.
+    pub kernel_ns_per_switch: Option<f64>,
+    /// Number of switches that this is the mean of.
+    pub kernel_cost_switches: u64,
+}
+
+impl Overhead {
+    /// What the programs in the kernel took, in words; `None` if it was not measured.
+    pub fn in_kernel(&self) -> Option<String> {
+        let cost = self.kernel_ns_per_switch?;
+        Some(format!("{cost:.0} ns a switch in the kernel"))
+    }
 }
 
 /// Hooks of the kernel that a recording had to do without.

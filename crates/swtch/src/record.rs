@@ -135,10 +135,13 @@ impl RecordingResult {
             not_stored => format!("{} switches stored, {not_stored} not stored", self.stored()),
         };
         message!(
-            "swtch: {in_trace}, {} lost; recorder: {} CPU, {:.0} MB memory",
+            "swtch: {in_trace}, {} lost; recorder: {} CPU, {:.0} MB memory{}",
             counts.lost,
             Nanos::from_ns(overhead.recorder_cpu_ns),
             megabytes(overhead.recorder_peak_rss_bytes),
+            overhead
+                .in_kernel()
+                .map_or_else(String::new, |cost| format!(", {cost}")),
         );
         let others = counts.stored.saturating_sub(self.in_scope);
         if others > 0 && self.not_stored() == 0 {

@@ -121,7 +121,9 @@ impl TraceHead {
         }
         let cpu = Nanos::from_ns(overhead.recorder_cpu_ns);
         let megabytes = overhead.recorder_peak_rss_bytes.div_ceil(1_000_000);
-        format!("{cpu} CPU, {megabytes} MB")
+        let in_kernel = overhead.in_kernel();
+        let in_kernel = in_kernel.map_or_else(String::new, |cost| format!(", {cost}"));
+        format!("{cpu} CPU, {megabytes} MB{in_kernel}")
     }
 
     /// What a reader must know before reading the numbers.
@@ -279,6 +281,8 @@ impl TraceHead {
                 "recorder_cpu_ns": meta.overhead.recorder_cpu_ns,
                 "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
                 "bytes": meta.overhead.bytes,
+                "kernel_ns_per_switch": meta.overhead.kernel_ns_per_switch,
+                "kernel_cost_switches": meta.overhead.kernel_cost_switches,
             },
         })
     }

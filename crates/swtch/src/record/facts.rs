@@ -132,7 +132,16 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         ..Counts::default()
     };
     let finder = pipeline.finder();
+    let kernel_cost = capture.kernel_cost().unwrap_or_else(|error| {
+        message!(
+            "swtch: what recording costs in the kernel is not known: {}",
+            escaped(&error.to_string())
+        );
+        None
+    });
     meta.overhead = Overhead {
+        kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
+        kernel_cost_switches: kernel_cost.map_or(0, |cost| cost.switches),
         recorder_cpu_ns: process_cpu_ns() + finder.cpu_time().as_ns(),
         recorder_peak_rss_bytes: peak_memory_bytes("self")
             + peak_memory_bytes(&finder.pid().to_string()),

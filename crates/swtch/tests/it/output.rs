@@ -73,6 +73,46 @@ fn root_every_report_says_the_same_number_of_switches() {
     }
 }
 
+/// What the recorder's programs cost in the kernel is measured at the beginning of each recording. A
+/// switch goes through two to four of them, which take more than a few nanoseconds and, unless the
+/// statistics are wrong by a unit, less than some tens of microseconds on a busy machine.
+#[test]
+#[ignore = "needs root"]
+fn root_a_recording_says_what_it_costs_in_the_kernel() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", SWTCH, "workload", "pipe"]);
+    let overhead = recording.read().meta.overhead;
+    let cost = overhead.kernel_ns_per_switch.unwrap();
+    assert!((10.0..50_000.0).contains(&cost), "{overhead:?}");
+    assert!(overhead.kernel_cost_switches >= 500, "{overhead:?}");
+    let told = stderr(&recording.output);
+    assert!(told.contains("ns a switch in the kernel"), "{told}");
+    let head = stdout(&recording.report(&[]));
+    assert!(head.contains("ns a switch in the kernel"), "{head}");
+    let json: Value =
+        serde_json::from_slice(&recording.report(&["--format", "json"]).stdout).unwrap();
+    assert_eq!(json["trace"]["overhead"]["kernel_ns_per_switch"], cost);
+}
+
+/// A recording of few switches gives no mean, and says nothing of it.
+#[test]
+#[ignore = "needs root"]
+fn root_a_short_recording_does_not_say_what_it_costs_in_the_kernel() {
+    let _machine = alone();
+    let recording = Recording::of(&["--", "true"]);
+    let overhead = recording.read().meta.overhead;
+    let told = stderr(&recording.output);
+    assert_eq!(
+        overhead.kernel_ns_per_switch.is_some(),
+        told.contains("in the kernel"),
+        "{told}"
+    );
+    assert_eq!(
+        overhead.kernel_ns_per_switch.is_some(),
+        overhead.kernel_cost_switches >= 500
+    );
+}
+
 /// Run-queue time is split among the tasks that had the CPU; the parts sum to the whole.
 #[test]
 #[ignore = "needs root"]
