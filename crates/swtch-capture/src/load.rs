@@ -17,7 +17,7 @@ use crate::counters::{Counters, CpuStates};
 use crate::drain::{CaptureRings, Drained};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
-use crate::probe::{UNKNOWN_VERSION, can_crash, kernel_version};
+use crate::probe::{HOOKS, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
 use crate::refusal;
 use crate::scope::{
     CgroupTarget, Children, RecordingScope, TargetProcess, cgroup_target, is_unified,
@@ -57,6 +57,18 @@ const OPTIONAL: &[&str] = &[
     "irq_handler_entry",
     "softirq_entry",
 ];
+
+/// The optional hooks that a kernel of this architecture can have. Others are not missing.
+fn optional_here() -> impl Iterator<Item = &'static str> {
+    let is_of_another = |name: &str| {
+        let mut hooks = HOOKS.iter().filter(|hook| hook.name == name);
+        hooks.any(|hook| !hook.is_of_this_architecture())
+    };
+    OPTIONAL
+        .iter()
+        .copied()
+        .filter(move |name| !is_of_another(name))
+}
 
 /// A running capture. Dropping it detaches all programs.
 pub struct Capture {
@@ -268,6 +280,7 @@ fn keep_error(
 /// The optional hooks, as this kernel has them.
 #[derive(Debug)]
 struct FoundHooks {
+    attached: Vec<String>,
     missing: Vec<String>,
     /// Hooks that are present, but on which eBPF can crash this kernel.
     left_out: Vec<String>,
@@ -294,17 +307,20 @@ impl FoundHooks {
         let is_left_out =
             |hook: &str| can_crash(hook, version, &btf) && !names(&settings.with_hooks, hook);
         let (present, missing): (Vec<&str>, Vec<&str>) =
-            OPTIONAL.iter().partition(|hook| exists(hook));
-        let left_out = present.into_iter().filter(|hook| is_left_out(hook));
+            optional_here().partition(|hook| exists(hook));
+        let (left_out, attached): (Vec<&str>, Vec<&str>) =
+            present.into_iter().partition(|hook| is_left_out(hook));
+        let owned = |hooks: Vec<&str>| hooks.into_iter().map(str::to_owned).collect();
         Ok(Self {
-            missing: missing.into_iter().map(str::to_owned).collect(),
-            left_out: left_out.map(str::to_owned).collect(),
+            attached: owned(attached),
+            missing: owned(missing),
+            left_out: owned(left_out),
             has_state_argument: version >= STATE_ARGUMENT_SINCE,
         })
     }
 
     fn has(&self, hook: &str) -> bool {
-        !names(&self.missing, hook) && !names(&self.left_out, hook)
+        names(&self.attached, hook)
     }
 }
 
@@ -424,6 +440,9 @@ fn set_constants(
     constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
     constants.has_exit_hook = hooks.has("sched_exit_tp");
     constants.has_tick_hook = hooks.has("local_timer_entry");
+    if !constants.has_tick_hook {
+        constants.tick_irq = tick_irq().unwrap_or(-1);
+    }
     constants.has_state_argument = hooks.has_state_argument;
     constants.want_stacks = settings.stacks.is_some();
     constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);

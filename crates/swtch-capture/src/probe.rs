@@ -30,8 +30,8 @@ mod mount;
 mod privilege;
 mod trial;
 
-pub(crate) use hook::can_crash;
 pub use hook::{HOOKS, Hook, HookPresence, Need};
+pub(crate) use hook::{can_crash, tick_irq};
 pub use mount::{Cgroups, CpuController, cgroups};
 pub(crate) use privilege::needed_capabilities;
 pub use privilege::{Capabilities, Capability, NEEDED_CAPABILITIES, Privilege};

@@ -10,7 +10,7 @@
  *   sched_set_need_resched_tp      who asks for the reschedule: read off the markers
  *   sched_switch                   the record; the next task's wait is loaded
  *   sched_exit_tp                  stacks of the wait that ended, in the task's own context
- *   local_timer, irq, softirq      markers, and interrupt time
+ *   local_timer, irq, softirq      markers, and interrupt time; on arm64 the timer is an irq
  *   sched_process_*, task_rename   identity
  *
  * C records evidence, Rust judges it (swtch-core/src/rules.rs).
@@ -43,6 +43,7 @@ const volatile bool with_children = false; /* of the targets: those that live, t
 const volatile bool has_need_resched = true; /* sched_set_need_resched_tp exists */
 const volatile bool has_exit_hook = true; /* sched_exit_tp exists */
 const volatile bool has_tick_hook = true; /* local_timer_entry exists */
+const volatile __s32 tick_irq = -1; /* without that hook: number of the timer interrupt (arm64) */
 const volatile bool has_state_argument = true; /* sched_switch passes prev_state (5.18) */
 const volatile __s32 syscall_clone3 = -1;
 const volatile bool want_stacks = false;
@@ -518,8 +519,15 @@ static __always_inline void note_woken(struct cpu_state *t, __u32 woken)
 		t->last_woken = woken;
 }
 
+/* Both hooks of an interrupt have its number first. */
+static __always_inline __u32 kind_of_irq(void *ctx)
+{
+	return (__s32)*(__u64 *)ctx == tick_irq ? IN_TICK : IN_HARDIRQ;
+}
+
 INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c))
-INTERRUPT(irq_handler, IN_HARDIRQ, HOOK_IRQ_ENTRY, HOOK_IRQ_EXIT, )
+INTERRUPT(irq_handler, kind_of_irq(ctx), HOOK_IRQ_ENTRY, HOOK_IRQ_EXIT,
+	  if (kind_of_irq(ctx) == IN_TICK) note_tick(c))
 INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, )
 
 /* ---- waiters: tasks in scope that are runnable and do not run ---- */
@@ -900,7 +908,7 @@ int BPF_PROG(sched_set_need_resched, struct task_struct *p, int cpu, int tif)
 		return 0;
 	}
 	if ((c->interrupts & IN_TICK) ||
-	    (!has_tick_hook && (c->interrupts & IN_HARDIRQ) && c == t)) {
+	    (!has_tick_hook && tick_irq < 0 && (c->interrupts & IN_HARDIRQ) && c == t)) {
 		cause = CAUSE_TICK;
 		evidence = slice_evidence(p);
 	} else if (is_window_for(c, WINDOW_STARTING, cpu)) {

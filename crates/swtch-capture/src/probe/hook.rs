@@ -38,6 +38,13 @@ pub struct Hook {
     pub arch: Option<&'static str>,
 }
 
+impl Hook {
+    /// Whether a kernel of the architecture that this program was built for can have it.
+    pub(crate) fn is_of_this_architecture(&self) -> bool {
+        self.arch.is_none_or(|arch| arch == std::env::consts::ARCH)
+    }
+}
+
 const fn hook(name: &'static str, need: Need, without: &'static str) -> Hook {
     Hook {
         name,
@@ -181,11 +188,41 @@ pub(super) fn typedef_of(btf: &Btf<'_>, tracepoint: &str) -> Option<u32> {
 pub(super) fn hooks_in(btf: Option<&Btf<'_>>, version: (u32, u32)) -> Vec<HookPresence> {
     HOOKS
         .iter()
-        .filter(|hook| hook.arch.is_none_or(|arch| arch == std::env::consts::ARCH))
+        .filter(|hook| hook.is_of_this_architecture())
         .map(|hook| HookPresence {
             hook,
             present: btf.map(|btf| typedef_of(btf, hook.name).is_some()),
             can_crash: btf.is_some_and(|btf| can_crash(hook.name, version, btf)),
         })
         .collect()
+}
+
+/// Number of the interrupt that the ticks of all CPUs come with, where they come as an interrupt
+/// like any other: arm64's generic timer (`drivers/clocksource/arm_arch_timer.c`, v6.18). `None` on
+/// x86, where they have hooks of their own, and where the table cannot be read: any interrupt that
+/// asks for a reschedule is then taken for the tick.
+pub(crate) fn tick_irq() -> Option<i32> {
+    tick_irq_of(&std::fs::read_to_string("/proc/interrupts").ok()?)
+}
+
+fn tick_irq_of(table: &str) -> Option<i32> {
+    let line = table
+        .lines()
+        .find(|line| line.split_whitespace().next_back() == Some("arch_timer"))?;
+    line.split_once(':')?.0.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen on 6.1.176 for arm64 and on 6.18 for x86-64.
+    #[test]
+    fn the_tick_of_arm64_is_found_by_its_name() {
+        let arm = "           CPU0       CPU1\n 11:        530        681 GIC-0  27 Level     arch_timer\n \
+            13:          0          0 GIC-0  33 Level     uart-pl011\nIPI0:  4  57  Rescheduling interrupts\n";
+        assert_eq!(tick_irq_of(arm), Some(11));
+        let x86 = "           CPU0\n  4:  10  IO-APIC   4-edge      ttyS0\nLOC:  5  Local timer interrupts\n";
+        assert_eq!(tick_irq_of(x86), None);
+    }
 }
