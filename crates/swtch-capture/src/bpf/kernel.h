@@ -64,6 +64,9 @@ enum {
 /* arch/x86/include/asm/thread_info.h: a 32-bit system call is being executed */
 #define TS_COMPAT 0x0002
 
+/* arch/arm64/include/uapi/asm/ptrace.h: the state that user mode has is that of 32-bit code */
+#define PSR_MODE32_BIT 0x10
+
 #define NICE_0_LOAD (1024ULL << 10) /* 64-bit: SCHED_FIXEDPOINT_SHIFT twice */
 
 /* include/uapi/linux/stat.h, include/uapi/linux/magic.h */
@@ -239,6 +242,7 @@ struct pt_regs {
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	__u64 regs[31];
+	__u64 pstate;
 	__u64 orig_x0;
 	__s32 syscallno;
 };

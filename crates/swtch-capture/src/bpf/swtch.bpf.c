@@ -1026,6 +1026,8 @@ static __always_inline void describe_call(struct switch_record *r, struct task_s
 		r->evidence |= EVIDENCE_COMPAT;
 #else
 	number = regs->syscallno;
+	if (regs->pstate & PSR_MODE32_BIT)
+		r->evidence |= EVIDENCE_COMPAT;
 #endif
 	r->syscall = number;
 	if (!blocks || number < 0)
