@@ -72,6 +72,9 @@ fn steal(stat: &str) -> Option<f64> {
 /// makes many itself (`Documentation/filesystems/proc.rst`, v6.18).
 const BETWEEN_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
+/// How arm64 labels the same: `IPI0`, `IPI1` (`arch/arm64/kernel/smp.c`, v6.18).
+const BETWEEN_CPUS_ON_ARM: &str = "IPI";
+
 /// Sum of one CPU's column of `/proc/interrupts`, without those between CPUs.
 fn interrupts(table: &str, cpu: u32) -> Option<u64> {
     let mut lines = table.lines();
@@ -82,7 +85,8 @@ fn interrupts(table: &str, cpu: u32) -> Option<u64> {
         .position(|head| head == name)?;
     let of_cpu = lines.filter_map(|line| {
         let (label, counts) = line.split_once(':')?;
-        let is_counted = !BETWEEN_CPUS.contains(&label.trim());
+        let label = label.trim();
+        let is_counted = !BETWEEN_CPUS.contains(&label) && !label.starts_with(BETWEEN_CPUS_ON_ARM);
         let count: u64 = counts.split_whitespace().nth(column)?.parse().ok()?;
         is_counted.then_some(count)
     });
@@ -106,6 +110,9 @@ mod tests {
         let table = "     CPU0  CPU1\n  4:  10  20  IO-APIC  ttyS0\nLOC:  5  7  Local timer interrupts\n\
             RES:  100  100  Rescheduling interrupts\nERR:  0\n";
         assert_eq!(interrupts(table, 1), Some(27));
+        let arm = "     CPU0  CPU1\n 11:  530  681  GIC-0  27 Level  arch_timer\n\
+            IPI0:  4  57  Rescheduling interrupts\nErr:  0\n";
+        assert_eq!(interrupts(arm, 1), Some(681));
         assert_eq!(interrupts(table, 2), None);
     }
 
