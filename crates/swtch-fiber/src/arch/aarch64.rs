@@ -48,6 +48,20 @@ pub(crate) const STACK_POINTER: usize = 31;
 /// DWARF's number of the register with the return address.
 pub(crate) const RETURN_ADDRESS: u16 = 30;
 
+/// Whose DWARF instructions beyond the common ones the tables have: that which says that a return
+/// address is signed has the number of another one of SPARC.
+pub(crate) const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
+
+/// A return address without the signature that a function compiled with `-mbranch-protection` puts
+/// into its upper bits. The instruction, `xpaclri`, does nothing on a processor that cannot sign.
+pub(crate) fn without_signature(mut address: u64) -> u64 {
+    // SAFETY: changes a register.
+    unsafe {
+        std::arch::asm!("hint #7", inout("x30") address, options(nomem, nostack, preserves_flags));
+    }
+    address
+}
+
 /// Program counter and registers, by DWARF's numbers, from the context of a signal handler.
 pub(crate) fn registers(context: &libc::ucontext_t) -> (u64, [Option<u64>; REGISTERS]) {
     let machine = &context.uc_mcontext;
@@ -90,4 +104,23 @@ pub(crate) fn shadow_stack_status() -> Option<u64> {
         )
     };
     (answer == 0).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The address of a function, signed as its prologue would sign a return address to it. Where
+    /// the processor cannot sign, both are the same, and so is the answer.
+    #[test]
+    fn a_signature_is_taken_off() {
+        let address = registers as *const () as u64;
+        let mut signed = address;
+        // SAFETY: changes a register. This is `paciasp`.
+        unsafe {
+            std::arch::asm!("hint #25", inout("x30") signed, options(nomem, nostack, preserves_flags));
+        }
+        assert_eq!(without_signature(signed), address);
+        assert_eq!(without_signature(address), address);
+    }
 }

@@ -50,6 +50,14 @@ pub(crate) const STACK_POINTER: usize = 7;
 /// DWARF's number for the return address, which is in no register.
 pub(crate) const RETURN_ADDRESS: u16 = 16;
 
+/// Whose DWARF instructions beyond the common ones the tables have: nobody's.
+pub(crate) const VENDOR: gimli::Vendor = gimli::Vendor::Default;
+
+/// A return address as it is: x86-64 does not sign them.
+pub(crate) fn without_signature(address: u64) -> u64 {
+    address
+}
+
 /// Program counter and registers, by DWARF's numbers, from the context of a signal handler.
 pub(crate) fn registers(context: &libc::ucontext_t) -> (u64, [Option<u64>; REGISTERS]) {
     let value = |index: i32| {

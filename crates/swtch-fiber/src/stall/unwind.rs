@@ -205,7 +205,7 @@ fn caller(
         };
     }
     caller.values[STACK_POINTER] = Some(frame);
-    caller.pc = caller.value(Register(RETURN_ADDRESS))?;
+    caller.pc = arch::without_signature(caller.value(Register(RETURN_ADDRESS))?);
     Some(caller)
 }
 
@@ -215,7 +215,7 @@ fn by_frame_pointer(registers: &Registers, stack: StackCopy<'_>) -> Option<Regis
     let frame = registers.values[FRAME_POINTER]?;
     let mut caller = Registers::UNKNOWN;
     caller.values[FRAME_POINTER] = Some(stack.word(frame)?);
-    caller.pc = stack.word(frame.checked_add(8)?)?;
+    caller.pc = arch::without_signature(stack.word(frame.checked_add(8)?)?);
     caller.values[STACK_POINTER] = Some(frame.checked_add(16)?);
     Some(caller)
 }
@@ -243,7 +243,8 @@ impl UnwindTables<'_> {
         };
         // `.eh_frame` follows its index in the same segment; linkers arrange them so.
         let offset = usize::try_from(frames_address.checked_sub(self.index_address)?).ok()?;
-        let frames = EhFrame::new(self.index.get(offset..)?, NativeEndian);
+        let mut frames = EhFrame::new(self.index.get(offset..)?, NativeEndian);
+        frames.set_vendor(arch::VENDOR);
         let bases = bases.set_eh_frame(frames_address);
         let description = header
             .table()?

@@ -79,6 +79,57 @@ fn a_loop_and_its_callers_are_named() {
     assert_eq!(backtrace.missing, None, "{text}");
 }
 
+/// Calls its first argument with its second, as code compiled with `-mbranch-protection` does: the
+/// return address on the stack is signed, and the tables say so.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(naked)]
+unsafe extern "C" fn call_with_signed_return(
+    work: unsafe extern "C" fn(*const AtomicBool),
+    stop: *const AtomicBool,
+) {
+    std::arch::naked_asm!(
+        ".cfi_startproc",
+        "hint #25", // paciasp
+        ".cfi_negate_ra_state",
+        "stp x29, x30, [sp, #-16]!",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset x29, -16",
+        ".cfi_offset x30, -8",
+        "mov x2, x0",
+        "mov x0, x1",
+        "blr x2",
+        "ldp x29, x30, [sp], #16",
+        ".cfi_def_cfa_offset 0",
+        ".cfi_restore x29",
+        ".cfi_restore x30",
+        "hint #29", // autiasp
+        ".cfi_negate_ra_state",
+        "ret",
+        ".cfi_endproc",
+    )
+}
+
+/// Distributions compile their C libraries so, and a stack that ends there does not name its caller.
+#[cfg(target_arch = "aarch64")]
+#[test]
+fn callers_of_code_that_signs_are_named() {
+    unsafe extern "C" fn work(stop: *const AtomicBool) {
+        // SAFETY: the caller of `call_with_signed_return` passes a reference.
+        std::hint::black_box(innermost_loop(unsafe { &*stop }));
+    }
+    #[inline(never)]
+    fn frame_before_the_signed_one(stop: &AtomicBool) -> u64 {
+        // SAFETY: `work` takes what is passed.
+        unsafe { call_with_signed_return(work, stop) };
+        std::hint::black_box(1)
+    }
+    let worker = BusyThread::start(frame_before_the_signed_one);
+    let (backtrace, text) = worker.backtrace(|_, text| text.contains("innermost_loop"));
+    worker.end();
+    assert!(text.contains("frame_before_the_signed_one"), "{text}");
+    assert_eq!(backtrace.missing, None, "{text}");
+}
+
 /// A thread in `sleep` must not be woken, because the call ends early when a signal interrupts it.
 /// Its stack is read from outside.
 #[test]
