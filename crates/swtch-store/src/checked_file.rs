@@ -4,11 +4,12 @@
 //! at any position. Each read fetches whole chunks, compares their checksums, and only then returns
 //! the bytes that were requested.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
@@ -22,6 +23,12 @@ use crate::error::Error;
 /// file have 64 KiB; one of a stream holds at most 8192 rows, and this is 128 KiB for each of them.
 /// No writer makes a larger one, but a sparse file can have any length.
 const MOST_CHUNK_BYTES: usize = 1 << 30;
+
+/// The longest chunk that is kept after it was checked: as long as those of a finished file are.
+const MOST_RECENT_BYTES: u64 = 64 << 10;
+
+/// Chunks that are kept: one for each column of `switch`, and some for the next ones. At most 4 MB.
+const MOST_RECENT: usize = 64;
 
 /// A file and the checksums of its parts. Clones share the file.
 #[derive(Clone, Debug)]
@@ -37,6 +44,10 @@ struct Inner {
     chunks: Vec<Chunk>,
     /// Set when bytes differ from what was written: decoders pass errors on as text only.
     damage: OnceLock<String>,
+    /// Chunks that were checked lately, the latest last. The pages of a column lie in a row, and
+    /// each is read in two steps, header and body, while the pages of the other columns are read in
+    /// between: without this each chunk of a finished file would be read and checked several times.
+    recent: Mutex<VecDeque<(usize, Bytes)>>,
 }
 
 impl CheckedFile {
@@ -70,6 +81,7 @@ impl CheckedFile {
             extent,
             chunks,
             damage: OnceLock::new(),
+            recent: Mutex::default(),
         }))
     }
 
@@ -122,6 +134,33 @@ impl CheckedFile {
     }
 
     fn chunk(&self, index: usize) -> Result<Bytes, Error> {
+        if self.0.chunks[index].length > MOST_RECENT_BYTES {
+            return self.checked_chunk(index);
+        }
+        if let Some(bytes) = self.recent_chunk(index) {
+            return Ok(bytes);
+        }
+        let bytes = self.checked_chunk(index)?;
+        let mut recent = self.recent();
+        if recent.len() >= MOST_RECENT {
+            recent.pop_front();
+        }
+        recent.push_back((index, bytes.clone()));
+        Ok(bytes)
+    }
+
+    fn recent_chunk(&self, index: usize) -> Option<Bytes> {
+        let recent = self.recent();
+        let found = recent.iter().rev().find(|chunk| chunk.0 == index);
+        found.map(|chunk| chunk.1.clone())
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<(usize, Bytes)>> {
+        // The list holds whole chunks only, so one left by a panicking thread is sound.
+        self.0.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn checked_chunk(&self, index: usize) -> Result<Bytes, Error> {
         let chunk = self.0.chunks[index];
         let length = usize::try_from(chunk.length)
             .ok()

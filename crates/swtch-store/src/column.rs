@@ -172,6 +172,12 @@ pub(crate) fn set_maybe_numbers<P: ArrowPrimitiveType, R>(
     set: impl Fn(&mut R, Option<P::Native>),
 ) -> Result<(), Mismatch> {
     let array = typed::<PrimitiveArray<P>>(array)?;
+    if array.null_count() == 0 {
+        for (row, &value) in rows.iter_mut().zip(array.values()) {
+            set(row, Some(value));
+        }
+        return Ok(());
+    }
     for (row, value) in rows.iter_mut().zip(array) {
         set(row, value);
     }

@@ -45,6 +45,7 @@ mod order;
 mod parquet_table;
 mod plain_table;
 mod rows;
+mod scan;
 pub mod schema;
 mod schema_page;
 mod stream_table;
@@ -63,6 +64,7 @@ pub use meta::{
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
+pub use scan::PieceReader;
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
 pub use trace::{Completeness, Trace};

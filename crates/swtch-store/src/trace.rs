@@ -5,8 +5,6 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
-use std::thread;
 
 use arrow_array::RecordBatch;
 use swtch_core::{Frame, Gap, Level, Open, Stack, Switch, TaskEvent, Timestamp};
@@ -19,11 +17,9 @@ use crate::meta::{META, Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
+use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
 use crate::stream_table::StreamTable;
-
-/// Batches that are decoded ahead of the one being processed.
-const BATCHES_AHEAD: usize = 8;
 
 /// How often opening is tried when the recorder finishes the trace at that moment.
 const TRIES: usize = 3;
@@ -68,8 +64,6 @@ enum Files {
         user_rows: u64,
     },
 }
-
-type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Error>> + Send + 'a>;
 
 impl Trace {
     /// Opens the trace at `path`.
@@ -198,14 +192,8 @@ impl Trace {
         span: Option<(Timestamp, Timestamp)>,
         row: &mut dyn FnMut(&Switch),
     ) -> Result<(), Error> {
-        if self.user_row_count() == 0 {
-            return self.scan_levels(columns, span, row);
-        }
-        self.scan_levels(columns | Columns::LEVEL, span, &mut |switch| {
-            if switch.level == Level::Os {
-                row(switch);
-            }
-        })
+        let first = &mut |rows: &[Switch]| rows.iter().for_each(&mut *row);
+        self.scan_together(&[Level::Os], columns, span, first, Vec::new())
     }
 
     /// As [`Self::scan`], with the switches of user-mode schedulers among them. [`Switch::level`],
@@ -220,47 +208,45 @@ impl Trace {
         span: Option<(Timestamp, Timestamp)>,
         row: &mut dyn FnMut(&Switch),
     ) -> Result<(), Error> {
-        let columns = match span {
-            Some(_) => columns | Columns::TS,
-            None => columns,
-        };
+        let first = &mut |rows: &[Switch]| rows.iter().for_each(&mut *row);
+        self.scan_together(Level::ALL, columns, span, first, Vec::new())
+    }
+
+    /// As [`Self::scan`], with the rows of these levels and for several readers: one pass over the
+    /// trace hands every row to each of them, in order of time, many rows at a time. `first` is
+    /// called on this thread, each of `further` on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::scan`].
+    pub fn scan_together(
+        &self,
+        levels: &[Level],
+        columns: Columns,
+        span: Option<(Timestamp, Timestamp)>,
+        first: &mut dyn FnMut(&[Switch]),
+        further: Vec<PieceReader<'_>>,
+    ) -> Result<(), Error> {
+        let mut columns = columns;
+        if span.is_some() {
+            columns = columns | Columns::TS;
+        }
+        let has_others = levels.len() < Level::ALL.len() && self.user_row_count() > 0;
+        if has_others {
+            columns = columns | Columns::LEVEL;
+        }
         let is_in_span = |switch: &Switch| {
             span.is_none_or(|(since, until)| since <= switch.ts && switch.ts <= until)
         };
-        let mut switches = Vec::new();
-        self.for_each_batch(columns, span, |batch| {
-            self.decode(&schema::SWITCH, &batch, &mut switches)?;
-            switches
-                .iter()
-                .filter(|switch| is_in_span(switch))
-                .for_each(&mut *row);
+        let is_of_levels = |switch: &Switch| !has_others || levels.contains(&switch.level);
+        let make = |batch: &RecordBatch, rows: &mut Vec<Switch>| {
+            self.decode(&schema::SWITCH, batch, rows)?;
+            if span.is_some() || has_others {
+                rows.retain(|row| is_in_span(row) && is_of_levels(row));
+            }
             Ok(())
-        })
-    }
-
-    /// Decodes batches on one thread and works on them on another.
-    fn for_each_batch(
-        &self,
-        columns: Columns,
-        span: Option<(Timestamp, Timestamp)>,
-        mut work: impl FnMut(RecordBatch) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        thread::scope(|scope| {
-            let (sender, receiver) = sync_channel(BATCHES_AHEAD);
-            scope.spawn(move || {
-                let batches = match self.switch_batches(columns, span) {
-                    Ok(batches) => batches,
-                    Err(err) => Box::new(std::iter::once(Err(err))),
-                };
-                for batch in batches {
-                    // The receiver is gone when its work failed.
-                    if sender.send(batch).is_err() {
-                        break;
-                    }
-                }
-            });
-            receiver.into_iter().try_for_each(|batch| work(batch?))
-        })
+        };
+        scan::scan(|| self.switch_batches(columns, span), make, first, further)
     }
 
     fn switch_batches(

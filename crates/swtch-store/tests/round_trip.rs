@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
 use swtch_core::{Certainty, Gap, Level, Reason, Rule, Switch, Timestamp, UserSide};
-use swtch_store::{Columns, Completeness, Meta, RecordingState, Trace, Writer};
+use swtch_store::{Columns, Completeness, Meta, PieceReader, RecordingState, Trace, Writer};
 use tempfile::TempDir;
 
 fn place() -> (TempDir, PathBuf) {
@@ -289,6 +289,46 @@ fn levels_are_never_mixed_unless_asked_for() {
         let expected: Vec<_> = written.iter().map(|row| (row.ts, row.level)).collect();
         assert_eq!(both, expected);
     }
+}
+
+/// More rows than the queues between the threads hold, so that fast readers wait for slow ones.
+#[test]
+fn each_of_several_readers_gets_every_row_in_order() {
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let written: Vec<_> = messaging(5).take(40_000).collect();
+        record(&path, &written, 5_000, end);
+        let trace = Trace::open(&path).unwrap();
+        let expected: Vec<_> = rows(&trace).unwrap().iter().map(|row| row.ts).collect();
+        let (mut first, mut second, mut third) = (Vec::new(), Vec::new(), Vec::new());
+        let mut take = |rows: &[Switch]| first.extend(rows.iter().map(|row| row.ts));
+        let further: Vec<PieceReader<'_>> = vec![
+            Box::new(|rows| second.extend(rows.iter().map(|row| row.ts))),
+            Box::new(|rows| {
+                std::thread::yield_now();
+                third.extend(rows.iter().map(|row| row.ts));
+            }),
+        ];
+        trace
+            .scan_together(Level::ALL, Columns::TS, None, &mut take, further)
+            .unwrap();
+        assert_eq!(expected.len(), 40_000);
+        for read in [first, second, third] {
+            assert!(read == expected, "{} of {}", read.len(), expected.len());
+        }
+    }
+}
+
+/// A reader that fails must neither be waited for nor be passed over in silence.
+#[test]
+#[should_panic(expected = "a scoped thread panicked")]
+fn a_panic_of_a_further_reader_is_passed_on() {
+    let (_dir, path) = place();
+    let written: Vec<_> = messaging(5).take(40_000).collect();
+    record(&path, &written, 5_000, End::Finished);
+    let trace = Trace::open(&path).unwrap();
+    let further: Vec<PieceReader<'_>> = vec![Box::new(|_| panic!("this reader cannot"))];
+    let _ = trace.scan_together(Level::ALL, Columns::TS, None, &mut |_| (), further);
 }
 
 /// Records lost in a user-mode scheduler's ring are no gap in the kernel's switches.
