@@ -63,22 +63,65 @@ pub enum Holder {
 }
 
 /// A part of a wait, with one holder of the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitPart {
-    /// What the CPU was used for in this part.
-    pub holder: Holder,
-    /// Length of this part of the wait.
-    pub time: Nanos,
+#[derive(Clone, Copy, Debug)]
+struct WaitPart {
+    holder: Holder,
+    time: Nanos,
 }
 
 /// A wait in a run queue, and what the CPU was used for meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Contended<'a> {
-    /// The row of the run that the wait led to.
-    pub row: &'a Switch,
-    /// What the CPU was used for, latest first; one holder may come more than once. The times sum
-    /// to `row.wait.runq`.
-    pub parts: &'a [WaitPart],
+    /// The task that waited.
+    pub task: TaskKey,
+    /// Why the task had left its CPU before; `None` when that switch-out was not recorded.
+    pub reason: Option<Reason>,
+    /// Length of the wait.
+    pub runq: Nanos,
+    split: WaitSplit<'a>,
+}
+
+impl Contended<'_> {
+    /// Calls `each` with what the CPU was used for and how long, latest first; one holder may come
+    /// more than once. The times sum to `runq`.
+    ///
+    /// On a crowded CPU a wait spans the runs of hundreds of tasks, so they are handed out while
+    /// they are looked at, and not collected before.
+    #[inline(always)]
+    pub fn for_each_part(&self, mut each: impl FnMut(Holder, Nanos)) {
+        match self.split {
+            WaitSplit::Throttled => each(Holder::Throttle, self.runq),
+            WaitSplit::OnOneCpu {
+                history,
+                stretch,
+                coverage,
+                missing,
+            } => {
+                history.walk(stretch, self.task, coverage, &mut each);
+                give(&mut each, Holder::Unaccounted, missing);
+            }
+            WaitSplit::Collected(parts) => {
+                parts.iter().for_each(|part| each(part.holder, part.time))
+            }
+        }
+    }
+}
+
+/// How a wait is split.
+#[derive(Clone, Copy, Debug)]
+enum WaitSplit<'a> {
+    /// All of it is the throttle's.
+    Throttled,
+    /// All of it was spent in the queue of one CPU.
+    OnOneCpu {
+        history: &'a CpuHistory,
+        stretch: Stretch,
+        coverage: Coverage,
+        /// Length of the wait beyond the stretch.
+        missing: Nanos,
+    },
+    /// The parts are known: those of a wait that was kept back.
+    Collected(&'a [WaitPart]),
 }
 
 /// Which tasks' runs the trace holds.
@@ -98,7 +141,9 @@ struct CpuRun {
     end: Timestamp,
     task: Option<TaskKey>,
     next: Option<TaskKey>,
+    /// Time that interrupts took out of the run: at most all of it.
     irq: Nanos,
+    /// Time that the hypervisor took out of the run: at most what interrupts left.
     stolen: Nanos,
 }
 
@@ -115,9 +160,28 @@ struct Stretch {
 /// A wait whose first part lies on a CPU of which no later row has come yet.
 #[derive(Debug)]
 struct KeptBack {
-    row: Switch,
+    wait: RunQueueWait,
     stretch: Stretch,
     parts: Vec<WaitPart>,
+}
+
+/// A wait in a run queue, before it is split.
+#[derive(Clone, Copy, Debug)]
+struct RunQueueWait {
+    task: TaskKey,
+    reason: Option<Reason>,
+    runq: Nanos,
+}
+
+impl RunQueueWait {
+    const fn with<'a>(&self, split: WaitSplit<'a>) -> Contended<'a> {
+        Contended {
+            task: self.task,
+            reason: self.reason,
+            runq: self.runq,
+            split,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -136,7 +200,6 @@ pub struct Contention {
     runs_per_cpu: usize,
     cpus: Vec<CpuHistory>,
     last_cpu: Vec<Option<CpuId>>,
-    parts: Vec<WaitPart>,
     beyond_memory: u64,
 }
 
@@ -153,7 +216,6 @@ impl Contention {
             runs_per_cpu,
             cpus: Vec::new(),
             last_cpu: Vec::new(),
-            parts: Vec::new(),
             beyond_memory: 0,
         };
         for gap in gaps {
@@ -197,24 +259,43 @@ impl Contention {
         if runq == Nanos::ZERO {
             return;
         }
-        self.parts.clear();
+        let wait = RunQueueWait {
+            task: row.task,
+            reason: row.wait.reason,
+            runq,
+        };
         if row.wait.reason == Some(Reason::Throttle) {
-            self.parts.push(WaitPart {
-                holder: Holder::Throttle,
-                time: runq,
-            });
-        } else if let Some(elsewhere) = self.split_where_it_ran(row, ran, runq) {
-            self.keep_back(row, elsewhere, sink);
+            sink(wait.with(WaitSplit::Throttled));
             return;
         }
-        sink(Contended {
-            row,
-            parts: &self.parts,
+        let (stretch, elsewhere) = self.stretches(row, ran, runq);
+        self.count_beyond_memory(stretch, row.task);
+        // A wait longer than the time since boot is a clock fault.
+        let here = elsewhere.map_or(runq, |_| row.wait.moved.unwrap_or(runq));
+        let index = self.cpu_index(stretch.cpu);
+        let contended = wait.with(WaitSplit::OnOneCpu {
+            history: &self.cpus[index],
+            stretch,
+            coverage: self.coverage,
+            missing: here.saturating_sub(length(stretch.from, stretch.to)),
         });
+        let Some(elsewhere) = elsewhere else {
+            sink(contended);
+            return;
+        };
+        let mut parts = Vec::new();
+        contended.for_each_part(|holder, time| parts.push(WaitPart { holder, time }));
+        let kept = KeptBack {
+            wait,
+            stretch: elsewhere,
+            parts,
+        };
+        self.keep_back(kept, sink);
     }
 
-    /// Splits the part of the wait on the row's CPU; returns the part that was spent elsewhere.
-    fn split_where_it_ran(&mut self, row: &Switch, ran: Nanos, runq: Nanos) -> Option<Stretch> {
+    /// The part of the wait on the row's CPU, and the part that was spent elsewhere before, if the
+    /// task was moved.
+    fn stretches(&self, row: &Switch, ran: Nanos, runq: Nanos) -> (Stretch, Option<Stretch>) {
         let start = row.ts.before(ran);
         let first_cpu = row.wait.wakeup.cpu.or_else(|| self.last_cpu_of(row.task));
         let moved = match (row.wait.moved, first_cpu) {
@@ -228,28 +309,19 @@ impl Contention {
             to: start,
             ends_in_run: true,
         };
-        let mut parts = std::mem::take(&mut self.parts);
-        self.split(stretch, row.task, &mut parts);
-        // A wait longer than the time since boot is a clock fault.
-        let missing = here.saturating_sub(length(stretch.from, stretch.to));
-        give(&mut parts, Holder::Unaccounted, missing);
-        self.parts = parts;
-        moved.map(|(moved, cpu)| Stretch {
+        let elsewhere = moved.map(|(moved, cpu)| Stretch {
             cpu,
             from: start.before(runq),
             to: start.before(moved),
             ends_in_run: false,
-        })
+        });
+        (stretch, elsewhere)
     }
 
-    fn keep_back(&mut self, row: &Switch, stretch: Stretch, sink: &mut impl FnMut(Contended<'_>)) {
-        let wait = KeptBack {
-            row: *row,
-            stretch,
-            parts: self.parts.clone(),
-        };
+    fn keep_back(&mut self, kept: KeptBack, sink: &mut impl FnMut(Contended<'_>)) {
+        let stretch = kept.stretch;
         let cpu = self.cpu_mut(stretch.cpu);
-        cpu.kept_back.push_back(wait);
+        cpu.kept_back.push_back(kept);
         let overflow = cpu.kept_back.len() > MOST_KEPT_BACK;
         let newest = cpu.runs.back().map(|run| run.end);
         let evicted = if overflow {
@@ -268,73 +340,45 @@ impl Contention {
     /// Completes the waits kept back on a CPU whose rows have come up to `until`.
     fn settle(&mut self, cpu: CpuId, until: Timestamp, sink: &mut impl FnMut(Contended<'_>)) {
         let index = usize::from(cpu.get());
-        if self.cpus[index].kept_back.is_empty() {
+        let is_due = |kept: &KeptBack| kept.stretch.to <= until;
+        if !self.cpus[index].kept_back.iter().any(is_due) {
             return;
         }
-        let waits = std::mem::take(&mut self.cpus[index].kept_back);
-        for wait in waits {
-            if wait.stretch.to <= until {
-                self.complete(wait, sink);
-            } else {
-                self.cpus[index].kept_back.push_back(wait);
+        // Each goes once round the queue, so that those that stay keep their order.
+        for _ in 0..self.cpus[index].kept_back.len() {
+            match self.cpus[index].kept_back.pop_front() {
+                Some(kept) if is_due(&kept) => self.complete(kept, sink),
+                Some(kept) => self.cpus[index].kept_back.push_back(kept),
+                None => break,
             }
         }
     }
 
-    fn complete(&mut self, mut wait: KeptBack, sink: &mut impl FnMut(Contended<'_>)) {
-        self.split(wait.stretch, wait.row.task, &mut wait.parts);
-        let told: Nanos = wait.parts.iter().map(|part| part.time).sum();
-        let runq = wait.row.wait.runq.unwrap_or(Nanos::ZERO);
+    fn complete(&mut self, mut kept: KeptBack, sink: &mut impl FnMut(Contended<'_>)) {
+        let (wait, stretch) = (kept.wait, kept.stretch);
+        self.count_beyond_memory(stretch, wait.task);
+        let index = self.cpu_index(stretch.cpu);
+        let parts = &mut kept.parts;
+        let mut keep = |holder, time| parts.push(WaitPart { holder, time });
+        self.cpus[index].walk(stretch, wait.task, self.coverage, &mut keep);
+        let told: Nanos = kept.parts.iter().map(|part| part.time).sum();
+        let mut keep = |holder, time| kept.parts.push(WaitPart { holder, time });
         give(
-            &mut wait.parts,
+            &mut keep,
             Holder::Unaccounted,
-            runq.saturating_sub(told),
+            wait.runq.saturating_sub(told),
         );
-        sink(Contended {
-            row: &wait.row,
-            parts: &wait.parts,
-        });
+        sink(wait.with(WaitSplit::Collected(&kept.parts)));
     }
 
-    /// Splits a stretch among the holders of the CPU, from its end back to its start.
-    fn split(&mut self, stretch: Stretch, waiter: TaskKey, parts: &mut Vec<WaitPart>) {
+    /// Counts a stretch that reaches back beyond the runs in memory.
+    fn count_beyond_memory(&mut self, stretch: Stretch, waiter: TaskKey) {
         let index = self.cpu_index(stretch.cpu);
         let cpu = &self.cpus[index];
-        let mut to = stretch.to;
-        let mut after: Option<&CpuRun> = None;
-        for run in cpu.runs.iter().rev() {
-            if to <= stretch.from {
-                return;
-            }
-            let hole_from = run.end.max(stretch.from);
-            if hole_from < to {
-                let hole = Hole {
-                    before: Some(run),
-                    after,
-                };
-                let holder = cpu.holder_of_hole(hole, stretch, self.coverage, waiter);
-                give(parts, holder, length(hole_from, to));
-                to = hole_from;
-            }
-            let run_from = run.start.max(stretch.from);
-            if run_from < to {
-                run.give_to_holders(length(run_from, to), waiter, parts);
-                to = run_from;
-            }
-            after = Some(run);
+        if cpu.forgotten.is_some_and(|end| end > stretch.from) {
+            let reaches_back = cpu.walk(stretch, waiter, self.coverage, &mut |_, _| ());
+            self.beyond_memory += u64::from(reaches_back);
         }
-        if to <= stretch.from {
-            return;
-        }
-        let hole = Hole {
-            before: None,
-            after,
-        };
-        let holder = cpu.holder_of_hole(hole, stretch, self.coverage, waiter);
-        if cpu.is_beyond_memory(hole, stretch) {
-            self.beyond_memory += 1;
-        }
-        give(parts, holder, length(stretch.from, to));
     }
 
     fn remember(&mut self, row: &Switch) {
@@ -381,6 +425,59 @@ struct Hole<'a> {
 }
 
 impl CpuHistory {
+    /// Splits a stretch among the holders of this CPU, from its end back to its start. Returns
+    /// whether it begins before the first run in memory.
+    ///
+    /// This loop is where most of the time of a report on crowded CPUs goes. It is inlined together
+    /// with `each`, so that the sums of a wait stay in registers.
+    #[inline(always)]
+    fn walk(
+        &self,
+        stretch: Stretch,
+        waiter: TaskKey,
+        coverage: Coverage,
+        each: &mut impl FnMut(Holder, Nanos),
+    ) -> bool {
+        let mut to = stretch.to;
+        let mut after: Option<&CpuRun> = None;
+        let (older, newer) = self.runs.as_slices();
+        for runs in [newer, older] {
+            for run in runs.iter().rev() {
+                if to <= stretch.from {
+                    return false;
+                }
+                let hole_from = run.end.max(stretch.from);
+                if hole_from < to {
+                    let hole = Hole {
+                        before: Some(run),
+                        after,
+                    };
+                    let holder = self.holder_of_hole(hole, stretch, coverage, waiter);
+                    give(each, holder, length(hole_from, to));
+                    to = hole_from;
+                }
+                let run_from = run.start.max(stretch.from);
+                if run_from < to {
+                    run.give_to_holders(length(run_from, to), waiter, each);
+                    to = run_from;
+                }
+                after = Some(run);
+            }
+        }
+        if to <= stretch.from {
+            return false;
+        }
+        let hole = Hole {
+            before: None,
+            after,
+        };
+        let holder = self.holder_of_hole(hole, stretch, coverage, waiter);
+        give(each, holder, length(stretch.from, to));
+        true
+    }
+
+    /// Rarely called, and kept out of the loop that calls it.
+    #[cold]
     fn holder_of_hole(
         &self,
         hole: Hole<'_>,
@@ -447,53 +544,55 @@ impl Hole<'_> {
 
 impl CpuRun {
     fn of(row: &Switch, previous: Option<&Self>) -> Self {
-        let run = Self {
-            start: row.ran.map_or(row.ts, |ran| row.ts.before(ran)),
-            end: row.ts,
-            task: Some(row.task),
-            next: row.next_task,
-            irq: row.irq,
-            stolen: row.stolen,
-        };
-        match (row.ran, previous) {
-            (Some(_), _) => run,
+        let (start, task) = match (row.ran, previous) {
+            (Some(ran), _) => (row.ts.before(ran), Some(row.task)),
             // The capture began inside this run: nothing else ran here before.
-            (None, None) => Self {
-                start: Timestamp::default(),
-                ..run
-            },
-            (None, Some(previous)) => Self {
-                start: previous.end,
-                task: (previous.next == Some(row.task)).then_some(row.task),
-                ..run
-            },
+            (None, None) => (Timestamp::default(), Some(row.task)),
+            (None, Some(previous)) => {
+                let is_successor = previous.next == Some(row.task);
+                (previous.end, is_successor.then_some(row.task))
+            }
+        };
+        let ran = length(start, row.ts);
+        let irq = row.irq.min(ran);
+        Self {
+            start,
+            end: row.ts,
+            task,
+            next: row.next_task,
+            irq,
+            stolen: row.stolen.min(ran.saturating_sub(irq)),
         }
     }
 
     /// Splits `time` of this run among the task, interrupts and steal, in proportion to the whole
     /// run.
-    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, parts: &mut Vec<WaitPart>) {
+    #[inline(always)]
+    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, each: &mut impl FnMut(Holder, Nanos)) {
         let Some(task) = self.task.filter(|task| *task != waiter) else {
             // The task's own run cannot be a part of its wait; it looks so where the clocks of two
             // CPUs differ.
-            give(parts, Holder::Unaccounted, time);
+            give(each, Holder::Unaccounted, time);
             return;
         };
+        // Most runs have neither, and a wait may span hundreds of runs.
+        if self.irq == Nanos::ZERO && self.stolen == Nanos::ZERO {
+            give(each, Holder::Task(task), time);
+            return;
+        }
         let ran = length(self.start, self.end);
-        let irq = self.irq.min(ran);
-        let stolen = self.stolen.min(ran.saturating_sub(irq));
-        let irq = in_proportion(irq, time, ran);
-        let stolen = in_proportion(stolen, time, ran);
-        give(parts, Holder::Interrupts, irq);
-        give(parts, Holder::Steal, stolen);
+        let irq = in_proportion(self.irq, time, ran);
+        let stolen = in_proportion(self.stolen, time, ran);
+        give(each, Holder::Interrupts, irq);
+        give(each, Holder::Steal, stolen);
         let rest = time.saturating_sub(irq).saturating_sub(stolen);
-        give(parts, Holder::Task(task), rest);
+        give(each, Holder::Task(task), rest);
     }
 }
 
-fn give(parts: &mut Vec<WaitPart>, holder: Holder, time: Nanos) {
+fn give(each: &mut impl FnMut(Holder, Nanos), holder: Holder, time: Nanos) {
     if time > Nanos::ZERO {
-        parts.push(WaitPart { holder, time });
+        each(holder, time);
     }
 }
 
@@ -581,11 +680,12 @@ mod tests {
     fn split_with(mut contention: Contention, rows: &[Switch]) -> Vec<(Holder, u64)> {
         let mut told = Vec::new();
         let mut sink = |wait: Contended<'_>| {
-            let sum: Nanos = wait.parts.iter().map(|part| part.time).sum();
-            assert_eq!(Some(sum), wait.row.wait.runq, "{:?}", wait.parts);
-            if wait.row.task == TaskKey::new(T) {
-                let parts = wait.parts.iter();
-                told.extend(parts.map(|part| (part.holder, part.time.as_ns())));
+            let mut parts = Vec::new();
+            wait.for_each_part(|holder, time| parts.push((holder, time.as_ns())));
+            let sum: u64 = parts.iter().map(|part| part.1).sum();
+            assert_eq!(sum, wait.runq.as_ns(), "{parts:?}");
+            if wait.task == TaskKey::new(T) {
+                told.append(&mut parts);
             }
         };
         for row in rows {
@@ -751,11 +851,12 @@ mod tests {
             waited(run(0, T, 200, 210, 0), 100),
         ];
         for row in rows {
-            contention.push(&row, &mut |wait| parts.extend_from_slice(wait.parts));
+            contention.push(&row, &mut |wait| {
+                wait.for_each_part(|holder, time| parts.push((holder, time)));
+            });
         }
-        let times: Vec<_> = parts.iter().map(|part| (part.holder, part.time)).collect();
         let (seventy, thirty) = (Nanos::from_ns(70), Nanos::from_ns(30));
-        assert_eq!(times, [(task(B), seventy), (Holder::Unaccounted, thirty)]);
+        assert_eq!(parts, [(task(B), seventy), (Holder::Unaccounted, thirty)]);
         assert_eq!(contention.beyond_memory(), 1);
     }
 

@@ -21,6 +21,7 @@ macro_rules! id {
             }
 
             /// The number that the kernel or the trace uses.
+            #[inline]
             pub const fn get(self) -> $inner {
                 self.0
             }

@@ -34,7 +34,7 @@ pub mod units;
 pub mod user;
 pub mod wait;
 
-pub use contention::{Contended, Contention, Coverage, Holder, WaitPart};
+pub use contention::{Contended, Contention, Coverage, Holder};
 pub use distribution::Distribution;
 pub use event::{Event, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};

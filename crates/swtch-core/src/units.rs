@@ -28,11 +28,13 @@ impl Timestamp {
     }
 
     /// Time since `earlier`; `None` if the clock went backwards between CPUs.
+    #[inline]
     pub fn since(self, earlier: Self) -> Option<Nanos> {
         self.0.checked_sub(earlier.0).map(Nanos)
     }
 
     /// The moment `span` earlier, not before boot.
+    #[inline]
     pub fn before(self, span: Nanos) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
@@ -70,6 +72,7 @@ impl Nanos {
     }
 
     /// `self - other`, or zero when `other` is longer.
+    #[inline]
     pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -77,12 +80,14 @@ impl Nanos {
 
 impl Add for Nanos {
     type Output = Self;
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Nanos {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }

@@ -1,6 +1,8 @@
 //! How waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from
 //! which stacks.
 
+use std::hash::Hash;
+
 use rustc_hash::FxHashMap;
 use swtch_core::Switch;
 
@@ -21,15 +23,23 @@ pub struct WaitEnds {
 impl WaitEnds {
     /// Adds the wait before a row's run.
     pub fn add(&mut self, row: &Switch, names: &Names) {
-        if let Some(stack) = row.wait.stacks.user {
-            *self.waited_in.entry(stack).or_default() += 1;
-        }
         let Some(waker) = Waker::of(row, names) else {
+            if let Some(stack) = row.wait.stacks.user {
+                count(&mut self.waited_in, stack);
+            }
             return;
         };
-        *self.wakers.entry(waker).or_default() += 1;
+        count(&mut self.wakers, waker);
+        self.add_stacks(row);
+    }
+
+    /// Adds the stacks of a wait that a waker ended, but not the waker.
+    pub fn add_stacks(&mut self, row: &Switch) {
+        if let Some(stack) = row.wait.stacks.user {
+            count(&mut self.waited_in, stack);
+        }
         if let Some(stack) = row.wait.wakeup.waker_stacks.user {
-            *self.woken_from.entry(stack).or_default() += 1;
+            count(&mut self.woken_from, stack);
         }
     }
 
@@ -43,6 +53,16 @@ impl WaitEnds {
         }
         for (stack, count) in &other.woken_from {
             *self.woken_from.entry(*stack).or_default() += count;
+        }
+    }
+}
+
+/// Adds one to a count. Nearly all keys have one already, and are found faster than `entry` does.
+fn count<K: Eq + Hash>(counts: &mut FxHashMap<K, u64>, key: K) {
+    match counts.get_mut(&key) {
+        Some(count) => *count += 1,
+        None => {
+            counts.insert(key, 1);
         }
     }
 }

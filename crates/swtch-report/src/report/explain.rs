@@ -1,7 +1,8 @@
 //! `explain`: why a trace switched, on one screen ([`screen`]) or with all tables, and a verdict in
 //! plain words.
 //!
-//! One scan feeds all aggregators, and the answer is written from their counts. The whole of it:
+//! One scan feeds all aggregators, on three threads of about equal work ([`ExplainPage::visitors`]),
+//! and the answer is written from their counts. The whole of it:
 //!
 //! ```text
 //! head · balance          what was recorded, and that nothing is missing
@@ -20,7 +21,7 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, CgroupId, Reason, Switch, Timestamp};
+use swtch_core::{Arch, CgroupId, Contention, Reason, Switch, Timestamp};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -30,8 +31,8 @@ use swtch_store::{Columns, Trace};
 use super::accounts::BillContext;
 use super::bill::is_complete;
 use super::empty::{why_empty, why_filtered};
-use super::filter::{CountedParts, Filter, Selection};
-use super::filtered_trace::FilteredTrace;
+use super::filter::{CountedParts, Filter};
+use super::filtered_trace::{FilteredTrace, FurtherVisitor};
 use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
 use super::names::Names;
@@ -231,25 +232,15 @@ impl<'p> ExplainPage<'p> {
         filtered: &mut FilteredTrace<'_>,
         prices: Option<&'p Prices<'p>>,
     ) -> Result<(Self, ReportedSwitches)> {
-        let (names, selection) = (filtered.names(), filtered.selection());
+        let names = filtered.names();
         let has_stacks = filtered.head().meta.stacks.is_some();
-        let mut page = Self {
-            reasons: ByReason::default(),
-            processes: Groups::new(By::Process, &names),
-            threads: Groups::new(By::Thread, &names),
-            calls: Groups::new(By::Syscall, &names),
-            preemptors: Preemptors::new(contention_of(filtered), &names),
-            objects: Objects::new(&names),
-            wakers: Wakers::default(),
-            places: StackCounts::default(),
-            details: Details::default(),
-            worth: prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered))),
-        };
-        let rows = filtered.scan_from_start(columns(has_stacks), &mut |row, task, counted| {
-            page.add(row, task, counted, &names, &selection);
-        })?;
-        page.preemptors.finish(&names, &selection);
-        page.worth.iter_mut().for_each(SwitchPricing::finish);
+        let worth = prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered)));
+        let mut page = Self::new(&names, contention_of(filtered), worth);
+        let [mut first, second, third] = page.visitors(&names);
+        let columns = columns(has_stacks);
+        let rows = filtered.scan_from_start_with(columns, &mut first, vec![second, third])?;
+        drop(first);
+        page.finish(&names);
         for open in filtered.opens()? {
             if let Some(reason) = reason_of_open(&open) {
                 page.reasons.add_open(reason, &open);
@@ -260,31 +251,68 @@ impl<'p> ExplainPage<'p> {
         Ok((page, rows))
     }
 
-    fn add(
-        &mut self,
-        row: &Switch,
-        task: usize,
-        counted: CountedParts,
-        names: &Names,
-        selection: &Selection,
-    ) {
-        self.reasons.add(row, counted);
-        self.processes.add(row, task, counted, names);
-        self.threads.add(row, task, counted, names);
-        self.calls.add(row, task, counted, names);
-        self.preemptors.add(row, task, counted, names, selection);
-        self.objects.add(row, task, counted, names);
-        if let Some(worth) = &mut self.worth {
-            worth.add(row, task, counted, names);
+    fn new(names: &Names, contention: Contention, worth: Option<SwitchPricing<'p>>) -> Self {
+        Self {
+            reasons: ByReason::default(),
+            processes: Groups::new(By::Process, names),
+            threads: Groups::new(By::Thread, names),
+            calls: Groups::new(By::Syscall, names),
+            preemptors: Preemptors::new(contention, names),
+            objects: Objects::new(names),
+            wakers: Wakers::new(names),
+            places: StackCounts::default(),
+            details: Details::new(names),
+            worth,
         }
-        if counted.switch {
-            self.details.add_switch(row, task, names);
-        }
-        if counted.wait {
-            self.details.add_wait(row, task, names);
-            self.wakers.add(row, task, names);
-            self.places.add(row, task, names);
-        }
+    }
+
+    /// What takes the rows. No two of these share anything, so each may run on a thread of its own.
+    fn visitors<'a>(&'a mut self, names: &'a Names) -> [FurtherVisitor<'a>; 3] {
+        let Self {
+            reasons,
+            processes: _,
+            threads,
+            calls,
+            preemptors,
+            objects,
+            wakers,
+            places,
+            details,
+            worth,
+        } = self;
+        let counts = move |row: &Switch, task, counted: CountedParts| {
+            reasons.add(row, counted);
+            threads.add(row, task, counted, names);
+            calls.add(row, task, counted, names);
+            if counted.switch {
+                details.add_switch(row, task, names);
+            }
+            if counted.wait {
+                details.add_wait(row, task, names);
+            }
+        };
+        let waits = move |row: &Switch, task, counted: CountedParts| {
+            objects.add(row, task, counted, names);
+            if let Some(worth) = worth {
+                worth.add(row, task, counted, names);
+            }
+            if counted.wait {
+                wakers.add(row, task, names);
+                places.add(row, task, names);
+            }
+        };
+        let holders = move |row: &Switch, task, counted: CountedParts| {
+            preemptors.add(row, task, counted, names);
+        };
+        [Box::new(counts), Box::new(waits), Box::new(holders)]
+    }
+
+    /// Counts what can be told only after the last row.
+    fn finish(&mut self, names: &Names) {
+        self.preemptors.finish(names);
+        self.details.finish();
+        self.worth.iter_mut().for_each(SwitchPricing::finish);
+        self.processes = self.threads.by_process(names);
     }
 
     fn explained(

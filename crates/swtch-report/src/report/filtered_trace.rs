@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
-use swtch_store::{Columns, Completeness, Meta, RecordingState, Trace};
+use swtch_store::{Columns, Completeness, Meta, PieceReader, RecordingState, Trace};
 
 use super::filter::{CountedParts, Filter, Selection};
 use super::group::reason_of_open;
@@ -27,6 +27,9 @@ pub struct FilteredTrace<'t> {
 
 /// Called for each row, with the index of its task and what of it counts.
 pub type RowVisitor<'a> = &'a mut dyn FnMut(&Switch, usize, CountedParts);
+
+/// As [`RowVisitor`], of several for one scan; it is called on a thread of its own.
+pub type FurtherVisitor<'a> = Box<dyn FnMut(&Switch, usize, CountedParts) + Send + 'a>;
 
 impl<'t> FilteredTrace<'t> {
     /// Reads everything but the rows.
@@ -93,7 +96,7 @@ impl<'t> FilteredTrace<'t> {
     pub fn scan(&mut self, columns: Columns, each: RowVisitor<'_>) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
-        self.scan_span(columns, span, &[Level::Os], each)
+        self.scan_span(columns, span, &[Level::Os], each, Vec::new())
     }
 
     /// As [`Self::scan`], but with the rows of user-mode schedulers, too.
@@ -104,7 +107,7 @@ impl<'t> FilteredTrace<'t> {
     ) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
-        self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each)
+        self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each, Vec::new())
     }
 
     /// As [`Self::scan`], but from the first row of the trace: rows before the span do not count,
@@ -114,6 +117,16 @@ impl<'t> FilteredTrace<'t> {
         columns: Columns,
         each: RowVisitor<'_>,
     ) -> Result<ReportedSwitches> {
+        self.scan_from_start_with(columns, each, Vec::new())
+    }
+
+    /// As [`Self::scan_from_start`], for several visitors: each gets every row, in order of time.
+    pub fn scan_from_start_with(
+        &mut self,
+        columns: Columns,
+        each: RowVisitor<'_>,
+        further: Vec<FurtherVisitor<'_>>,
+    ) -> Result<ReportedSwitches> {
         let to = self.selection.to();
         let is_cut = to < Timestamp::from_ns(u64::MAX);
         let span = is_cut.then_some((Timestamp::default(), to));
@@ -121,7 +134,7 @@ impl<'t> FilteredTrace<'t> {
             true => Columns::TS,
             false => Columns::NONE,
         };
-        self.scan_span(columns | ts, span, &[Level::Os], each)
+        self.scan_span(columns | ts, span, &[Level::Os], each, further)
     }
 
     fn scan_span(
@@ -130,6 +143,7 @@ impl<'t> FilteredTrace<'t> {
         span: Option<(Timestamp, Timestamp)>,
         levels: &[Level],
         each: RowVisitor<'_>,
+        further: Vec<FurtherVisitor<'_>>,
     ) -> Result<ReportedSwitches> {
         let (names, selection) = (&*self.names, &*self.selection);
         let mut rows = ReportedSwitches::default();
@@ -141,20 +155,29 @@ impl<'t> FilteredTrace<'t> {
             Columns::NONE
         };
         let columns = columns | Columns::TASK | ts;
-        let mut take = |row: &Switch| {
-            let task = names.index(row.task);
-            let counted = selection.counts(row, task);
-            if row.level == Level::Os {
-                rows.counted += u64::from(counted.switch);
-                rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+        let mut take = |piece: &[Switch]| {
+            for row in piece {
+                let task = names.index(row.task);
+                let counted = selection.counts(row, task);
+                if row.level == Level::Os {
+                    rows.counted += u64::from(counted.switch);
+                    rows.out_of_scope += u64::from(!selection.is_in_scope(task));
+                }
+                last = row.ts;
+                each(row, task, counted);
             }
-            last = row.ts;
-            each(row, task, counted);
         };
-        let scanned = match levels {
-            [Level::Os] => self.trace.scan(columns, span, &mut take),
-            _ => self.trace.scan_levels(columns, span, &mut take),
-        };
+        let further = further.into_iter().map(|mut visit| -> PieceReader<'_> {
+            Box::new(move |piece| {
+                for row in piece {
+                    let task = names.index(row.task);
+                    visit(row, task, selection.counts(row, task));
+                }
+            })
+        });
+        let scanned = self
+            .trace
+            .scan_together(levels, columns, span, &mut take, further.collect());
         scanned.context("reading the switches of the trace")?;
         if ends_untold {
             let start = Timestamp::from_ns(self.head.meta.start_ns);

@@ -70,9 +70,19 @@ impl RowSyscall {
     }
 }
 
+/// A number without a group.
+const NO_PLACE: usize = usize::MAX;
+
+/// The largest number of a system call that is looked up without a hash. The kernel has fewer than
+/// 500 calls; the two other sets of numbers on x86-64 and damaged data have larger ones.
+const MOST_CALLS: u32 = 1024;
+
 #[derive(Debug)]
 pub struct Groups {
     by: By,
+    /// Places of the groups whose key is a small number, by that number; [`NO_PLACE`] for none.
+    numbered: Vec<usize>,
+    /// Places of the other groups.
     places: FxHashMap<GroupKey, usize>,
     tallies: Vec<(GroupKey, Tally)>,
     /// Group of each task's last switch.
@@ -86,6 +96,7 @@ impl Groups {
     pub fn new(by: By, names: &Names) -> Self {
         Self {
             by,
+            numbered: Vec::new(),
             places: FxHashMap::default(),
             tallies: Vec::new(),
             last: LastByTask::new(names),
@@ -121,6 +132,19 @@ impl Groups {
         if let Some(group) = group {
             self.tallies[group].1.add_open(open);
         }
+    }
+
+    /// Counts by process, of counts by thread.
+    pub fn by_process(&self, names: &Names) -> Self {
+        let mut processes = Self::new(By::Process, names);
+        for (key, tally) in &self.tallies {
+            let GroupKey::Thread(thread) = *key else {
+                unreachable!("these groups are threads");
+            };
+            let group = processes.group(GroupKey::Process(names.thread(thread).process));
+            processes.tallies[group].1.add(tally);
+        }
+        processes
     }
 
     /// Groups and what was counted, most switches first.
@@ -191,12 +215,38 @@ impl Groups {
             return place;
         }
         let next = self.tallies.len();
-        let place = *self.places.entry(key).or_insert(next);
+        let place = match key.small_number() {
+            Some(number) => {
+                if number >= self.numbered.len() {
+                    self.numbered.resize(number + 1, NO_PLACE);
+                }
+                let place = &mut self.numbered[number];
+                if *place == NO_PLACE {
+                    *place = next;
+                }
+                *place
+            }
+            None => *self.places.entry(key).or_insert(next),
+        };
         if place == next {
             self.tallies.push((key, Tally::default()));
         }
         self.recent = Some((key, place));
         place
+    }
+}
+
+impl GroupKey {
+    /// A number that no other key of the same kind of group has, where it is sure to be small.
+    fn small_number(self) -> Option<usize> {
+        match self {
+            Self::Thread(number) | Self::Process(number) => Some(number),
+            Self::Cpu(number) => Some(usize::from(number)),
+            Self::Syscall(RowSyscall::Number(number)) if number < MOST_CALLS => {
+                usize::try_from(number).ok()
+            }
+            Self::Syscall(_) | Self::Cgroup(_) => None,
+        }
     }
 }
 

@@ -390,12 +390,12 @@ fn by_group(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, Reported
 
 fn by_preemptor(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::NOMINATOR | CONTENTION;
-    let (names, selection) = (filtered.names(), filtered.selection());
+    let names = filtered.names();
     let mut preemptors = Preemptors::new(contention_of(filtered), &names);
     let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
-        preemptors.add(row, task, counted, &names, &selection);
+        preemptors.add(row, task, counted, &names);
     })?;
-    preemptors.finish(&names, &selection);
+    preemptors.finish(&names);
     Ok((preemptors.sheet(&names), rows))
 }
 
@@ -413,7 +413,7 @@ pub fn contention(coverage: Coverage, meta: &Meta, gaps: &[Gap]) -> Contention {
 fn by_waker(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::WAKER | WAIT;
     let names = filtered.names();
-    let mut wakers = Wakers::default();
+    let mut wakers = Wakers::new(&names);
     let rows = filtered.scan(columns, &mut |row, task, counted| {
         if counted.wait {
             wakers.add(row, task, &names);

@@ -116,6 +116,7 @@ impl Names {
     }
 
     /// The index of a task.
+    #[inline]
     pub fn index(&self, key: TaskKey) -> usize {
         let place = usize::try_from(key.get()).unwrap_or(usize::MAX);
         self.by_key

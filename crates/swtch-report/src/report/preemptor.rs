@@ -11,9 +11,9 @@ use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
 use super::empty_sheet;
-use super::filter::{CountedParts, Selection};
+use super::filter::CountedParts;
 use super::names::Names;
-use super::programs::is_of_same_program;
+use super::programs::program_numbers;
 
 const COLUMNS: [&str; 9] = [
     "preemptor",
@@ -54,7 +54,7 @@ pub struct HolderCounts {
 /// Run-queue time of the waits for one reason, by the holder of the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Split {
-    /// Tasks of the waiter's own program ([`is_of_same_program`]).
+    /// Tasks of the waiter's own program ([`program_numbers`]).
     pub own: Nanos,
     /// Time of tasks of other programs.
     pub others: Nanos,
@@ -73,6 +73,8 @@ pub struct Preemptors {
 #[derive(Debug)]
 struct HolderSums {
     tasks: Vec<HolderCounts>,
+    /// Number of each task's program: equal for tasks of one program ([`program_numbers`]).
+    programs: Vec<usize>,
     others: [HolderCounts; OTHERS.len()],
     splits: Vec<Split>,
     /// Preemptions by reason, task that took the CPU, and task that lost it.
@@ -89,6 +91,7 @@ impl Preemptors {
             contention,
             sums: HolderSums {
                 tasks: vec![HolderCounts::default(); names.thread_count()],
+                programs: program_numbers(names),
                 others: [HolderCounts::default(); OTHERS.len()],
                 splits: vec![Split::default(); Reason::ALL.len()],
                 pairs: FxHashMap::default(),
@@ -101,19 +104,12 @@ impl Preemptors {
 
     /// Takes the next row. All rows of the trace are needed, including those that do not count,
     /// because other tasks waited for their runs.
-    pub fn add(
-        &mut self,
-        row: &Switch,
-        task: usize,
-        counted: CountedParts,
-        names: &Names,
-        selection: &Selection,
-    ) {
+    pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         let sums = &mut self.sums;
         if counted.switch {
             sums.add_preemption(row, task, names);
         }
-        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names, selection);
+        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names);
         if counted.wait {
             self.contention.push(row, &mut sink);
         } else {
@@ -122,9 +118,9 @@ impl Preemptors {
     }
 
     /// Takes the waits that could not be split before the end of the trace.
-    pub fn finish(&mut self, names: &Names, selection: &Selection) {
+    pub fn finish(&mut self, names: &Names) {
         let sums = &mut self.sums;
-        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names, selection);
+        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names);
         self.contention.finish(&mut sink);
     }
 
@@ -254,37 +250,45 @@ impl HolderSums {
         }
     }
 
-    fn add_wait(&mut self, wait: Contended<'_>, names: &Names, selection: &Selection) {
-        let waiter = names.index(wait.row.task);
-        debug_assert!(
-            selection.counts(wait.row, waiter).wait,
-            "only these are split"
-        );
+    /// Adds a wait that counts. This loop runs for each run that each wait spans, which on crowded
+    /// CPUs are hundreds.
+    fn add_wait(&mut self, wait: Contended<'_>, names: &Names) {
+        let (tasks, others, programs) = (&mut self.tasks, &mut self.others, &self.programs);
+        let program = programs[names.index(wait.task)];
         self.waits += 1;
-        self.total += wait.row.wait.runq.unwrap_or(Nanos::ZERO);
-        let reason = wait.row.wait.reason.unwrap_or(Reason::Unknown);
-        for part in wait.parts {
-            let split = &mut self.splits[reason.index()];
-            let held = match part.holder {
+        self.total += wait.runq;
+        let number = self.waits;
+        let mut split = Split::default();
+        wait.for_each_part(|holder, time| {
+            let held = match holder {
                 Holder::Task(task) => {
                     let task = names.index(task);
-                    if is_of_same_program(names, task, waiter) {
-                        split.own += part.time;
-                    } else {
-                        split.others += part.time;
+                    match programs[task] == program {
+                        true => split.own += time,
+                        false => split.others += time,
                     }
-                    &mut self.tasks[task]
+                    &mut tasks[task]
                 }
                 other => {
-                    split.rest += part.time;
+                    split.rest += time;
                     let place = place_of(other).expect("every holder but a task is listed");
-                    &mut self.others[place]
+                    &mut others[place]
                 }
             };
-            held.time += part.time;
-            held.waits += u64::from(held.last_wait != self.waits);
-            held.last_wait = self.waits;
-        }
+            held.time += time;
+            held.waits += u64::from(held.last_wait != number);
+            held.last_wait = number;
+        });
+        let reason = wait.reason.unwrap_or(Reason::Unknown);
+        self.splits[reason.index()].add(split);
+    }
+}
+
+impl Split {
+    fn add(&mut self, more: Self) {
+        self.own += more.own;
+        self.others += more.others;
+        self.rest += more.rest;
     }
 }
 
@@ -308,7 +312,7 @@ fn with_time(label: [Cell; 6], waits: u64, time: Nanos, all_ns: u64) -> Vec<Cell
 mod tests {
     use super::*;
     use crate::report::drawn::{after, names, row, seen};
-    use crate::report::filter::Filter;
+    use crate::report::filter::{Filter, Selection};
     use swtch_core::{Coverage, TaskEvent, Timestamp};
 
     fn at(mut row: Switch, start: u64, end: u64) -> Switch {
@@ -323,9 +327,9 @@ mod tests {
         let mut preemptors = Preemptors::new(contention, names);
         for row in rows {
             let task = names.index(row.task);
-            preemptors.add(row, task, selection.counts(row, task), names, &selection);
+            preemptors.add(row, task, selection.counts(row, task), names);
         }
-        preemptors.finish(names, &selection);
+        preemptors.finish(names);
         preemptors
     }
 

@@ -13,6 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashMap;
 use swtch_output::text;
 
 use super::group::{GroupKey, Groups};
@@ -115,15 +116,20 @@ impl Programs {
     }
 }
 
-/// Whether two threads, by their places in [`Names`], are of one program when the question is who
-/// took the CPU from it: threads of one process, or of processes with the same name, as the
-/// compilers of one build are.
+/// A number for the program of each thread, by its place in [`Names`], when the question is who
+/// took the CPU from it. Threads of one process have the same number, and so do threads of
+/// processes with the same name, as the compilers of one build are.
 ///
 /// [`Programs`] divide further, by what processes do: PostgreSQL's checkpointer is another program
 /// than its backends there. Here it is the same, because a backend cannot move away from it.
-pub fn is_of_same_program(names: &Names, one: usize, other: usize) -> bool {
-    names.thread(one).process == names.thread(other).process
-        || names.process_of(one).comm == names.process_of(other).comm
+pub fn program_numbers(names: &Names) -> Vec<usize> {
+    let mut numbers = FxHashMap::default();
+    let mut number_of = |index| {
+        let next = numbers.len();
+        let comm = names.process_of(index).comm.as_str();
+        *numbers.entry(comm).or_insert(next)
+    };
+    (0..names.thread_count()).map(&mut number_of).collect()
 }
 
 /// Kernel threads of one kind in brackets, as ps has them: `[kworker]` for `kworker/0:1-events`.

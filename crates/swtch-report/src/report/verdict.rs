@@ -38,6 +38,7 @@ use super::reason::ByReason;
 use super::stack::Symbols;
 use super::tally::Tally;
 use super::wait::{Object, Objects};
+use super::waker::Waker;
 use super::worth::Saving;
 use who::main_of;
 
@@ -100,32 +101,40 @@ pub struct VerdictInput<'a> {
 /// Counts that only the verdict needs.
 #[derive(Debug)]
 pub struct Details {
-    rules: FxHashMap<&'static str, (&'static Rule, u64)>,
+    /// How often each rule decided, in the order in which they were met first.
+    rules: Vec<(&'static Rule, u64)>,
+    /// The place in `rules` of the rule that decided last for each reason.
+    recent_rules: Vec<usize>,
     throttled: FxHashMap<CgroupId, Nanos>,
     /// What was counted of kernel threads, by reason.
     kernel: Vec<Tally>,
-    /// How the waits of programs began and ended, by reason.
+    /// How the waits of programs began and ended, by reason; the tasks that ended them only after
+    /// [`Self::finish`].
     ends: Vec<WaitEnds>,
+    /// Number of waits that each task ended, by reason and the task's index.
+    woken_by: Vec<Vec<u64>>,
     /// The longest waits of programs, by reason.
-    longest: FxHashMap<Reason, LongestWait>,
-}
-
-impl Default for Details {
-    fn default() -> Self {
-        Self {
-            rules: FxHashMap::default(),
-            throttled: FxHashMap::default(),
-            kernel: vec![Tally::default(); Reason::ALL.len()],
-            ends: vec![WaitEnds::default(); Reason::ALL.len()],
-            longest: FxHashMap::default(),
-        }
-    }
+    longest: Vec<Option<LongestWait>>,
 }
 
 impl Details {
+    /// No counts yet, for a trace with these tasks.
+    pub fn new(names: &Names) -> Self {
+        Self {
+            rules: Vec::new(),
+            recent_rules: vec![0; Reason::ALL.len()],
+            throttled: FxHashMap::default(),
+            kernel: vec![Tally::default(); Reason::ALL.len()],
+            ends: vec![WaitEnds::default(); Reason::ALL.len()],
+            woken_by: vec![vec![0; names.thread_count()]; Reason::ALL.len()],
+            longest: vec![None; Reason::ALL.len()],
+        }
+    }
+
     /// Adds a switch that counts, of the task with this index.
     pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
-        self.rules.entry(row.rule.name).or_insert((row.rule, 0)).1 += 1;
+        let place = self.place_of(row.rule);
+        self.rules[place].1 += 1;
         if names.process_of(task).is_kernel {
             self.kernel[row.rule.reason.index()].add_switch(row);
         }
@@ -145,7 +154,39 @@ impl Details {
             return;
         }
         self.keep_longest(reason, row);
-        self.ends[reason.index()].add(row, names);
+        match Waker::of(row, names) {
+            Some(Waker::Task(waker)) => {
+                self.woken_by[reason.index()][waker] += 1;
+                self.ends[reason.index()].add_stacks(row);
+            }
+            _ => self.ends[reason.index()].add(row, names),
+        }
+    }
+
+    /// Counts what can be told only after the last row.
+    pub fn finish(&mut self) {
+        for (ends, woken_by) in self.ends.iter_mut().zip(&mut self.woken_by) {
+            for (waker, count) in woken_by.iter_mut().enumerate() {
+                let count = std::mem::take(count);
+                if count > 0 {
+                    *ends.wakers.entry(Waker::Task(waker)).or_default() += count;
+                }
+            }
+        }
+    }
+
+    /// The place of a rule in `rules`. A rule of another version may be there several times under
+    /// one name.
+    fn place_of(&mut self, rule: &'static Rule) -> usize {
+        let recent = &mut self.recent_rules[rule.reason.index()];
+        let is_it = |known: &(&'static Rule, u64)| std::ptr::eq(known.0, rule);
+        if !self.rules.get(*recent).is_some_and(is_it) {
+            *recent = self.rules.iter().position(is_it).unwrap_or_else(|| {
+                self.rules.push((rule, 0));
+                self.rules.len() - 1
+            });
+        }
+        *recent
     }
 
     fn keep_longest(&mut self, reason: Reason, row: &Switch) {
@@ -157,15 +198,15 @@ impl Details {
             task: row.task,
             ended: row.ts.before(ran),
         };
-        let kept = self.longest.entry(reason).or_insert(longest);
-        if kept.length < length {
-            *kept = longest;
+        let kept = &mut self.longest[reason.index()];
+        if kept.is_none_or(|kept| kept.length < length) {
+            *kept = Some(longest);
         }
     }
 
     /// The longest wait for a reason.
     pub fn longest(&self, reason: Reason) -> Option<LongestWait> {
-        self.longest.get(&reason).copied()
+        self.longest[reason.index()]
     }
 
     /// How the waits of programs for a reason began and ended.
@@ -175,14 +216,19 @@ impl Details {
 
     /// Rules that decided for a reason, most often first.
     fn rules_of(&self, reason: Reason) -> Vec<(&'static Rule, u64)> {
-        let rules = self.rules.values().copied();
+        let mut by_name: FxHashMap<&str, (&'static Rule, u64)> = FxHashMap::default();
+        for (rule, count) in &self.rules {
+            by_name.entry(rule.name).or_insert((rule, 0)).1 += count;
+        }
+        let rules = by_name.into_values();
         let mut rules: Vec<_> = rules.filter(|rule| rule.0.reason == reason).collect();
         rules.sort_by_key(|(rule, count)| (Reverse(*count), rule.name));
         rules
     }
 
     fn count_of(&self, rule: &str) -> u64 {
-        self.rules.get(rule).map_or(0, |rule| rule.1)
+        let of_name = self.rules.iter().filter(|known| known.0.name == rule);
+        of_name.map(|known| known.1).sum()
     }
 }
 

@@ -14,6 +14,7 @@ use super::ends::WaitEnds;
 use super::filter::CountedParts;
 use super::last::LastByTask;
 use super::names::Names;
+use super::programs::program_numbers;
 use super::stack::Symbols;
 use super::waker::{Waker, is_blocking};
 use super::worth::own_functions;
@@ -61,6 +62,14 @@ pub enum ObjectKind {
 }
 
 impl ObjectKind {
+    /// A bit of its own.
+    const fn bit(self) -> u32 {
+        match self {
+            Self::Futex => 1,
+            Self::File(object) => 2 << object.index(),
+        }
+    }
+
     /// The word used in columns.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -103,9 +112,14 @@ pub struct ObjectWaits {
 pub struct Objects {
     places: FxHashMap<Object, usize>,
     objects: Vec<(Object, ObjectWaits)>,
+    /// Objects, by place, and tasks that have waited for them.
     waiters: FxHashSet<(usize, usize)>,
-    /// Tasks that have waited for something of a kind.
-    peers: FxHashSet<(ObjectKind, usize)>,
+    /// The object that each task was added to `waiters` with last: mostly it is the same again.
+    last_waited: Vec<Option<usize>>,
+    /// The kinds of objects that each task has waited for, as bits.
+    waited_kinds: Vec<u32>,
+    /// A number for the program of each task.
+    programs: Vec<usize>,
     /// What each task began to wait for when it last left.
     last: LastByTask<usize>,
     switches: u64,
@@ -119,7 +133,9 @@ impl Objects {
             places: FxHashMap::default(),
             objects: Vec::new(),
             waiters: FxHashSet::default(),
-            peers: FxHashSet::default(),
+            last_waited: vec![None; names.thread_count()],
+            waited_kinds: vec![0; names.thread_count()],
+            programs: program_numbers(names),
             last: LastByTask::new(names),
             switches: 0,
             nameless: 0,
@@ -140,7 +156,7 @@ impl Objects {
         let began = began.filter(|_| row.wait.reason.is_some());
         let ended = began.filter(|_| counted.wait && row.wait.off.is_some());
         if let Some(place) = ended {
-            self.add_wait(place, row, names);
+            self.add_wait(place, row, task, names);
         }
         let object = object_of(row, names.thread(task).process);
         let place = object.map(|object| self.place(object));
@@ -209,11 +225,15 @@ impl Objects {
         };
         let (object, waited) = &mut self.objects[place];
         waited.switches += 1;
-        waited.waiters += u64::from(self.waiters.insert((place, task)));
-        self.peers.insert((object.kind, task));
+        if self.last_waited[task] != Some(place) {
+            self.last_waited[task] = Some(place);
+            waited.waiters += u64::from(self.waiters.insert((place, task)));
+        }
+        self.waited_kinds[task] |= object.kind.bit();
     }
 
-    fn add_wait(&mut self, place: usize, row: &Switch, names: &Names) {
+    /// Adds a wait of the task with this index.
+    fn add_wait(&mut self, place: usize, row: &Switch, task: usize, names: &Names) {
         let (object, waited) = &mut self.objects[place];
         waited.waits += 1;
         waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
@@ -223,12 +243,14 @@ impl Objects {
         let Some(waker) = Waker::of(row, names) else {
             return;
         };
-        if let Waker::Task(task) = waker {
+        if let Waker::Task(waker) = waker {
             waited.woken_by_task += 1;
-            waited.woken_by_waiter += u64::from(self.waiters.contains(&(place, task)));
+            let is_waiter =
+                self.last_waited[waker] == Some(place) || self.waiters.contains(&(place, waker));
+            waited.woken_by_waiter += u64::from(is_waiter);
             // Processes of one program may share a lock in memory, as PostgreSQL's do.
-            let is_of_program = names.process_of(task).comm == names.process(object.process).comm;
-            let is_peer = is_of_program && self.peers.contains(&(object.kind, task));
+            let is_of_program = self.programs[waker] == self.programs[task];
+            let is_peer = is_of_program && self.waited_kinds[waker] & object.kind.bit() != 0;
             waited.woken_by_peer += u64::from(is_peer);
         }
         if waited.last_wakers.first() != Some(&waker) {

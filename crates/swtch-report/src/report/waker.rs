@@ -63,8 +63,14 @@ pub struct Woken {
 }
 
 /// Counts by waker and woken task.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Wakers {
+    /// Pairs of tasks in a trace of few tasks, at waker × `tasks` + woken. With 400 tasks that wake
+    /// each other nearly every wait is of another pair, and finding it by a hash is most of the work.
+    table: Vec<Woken>,
+    /// Number of tasks in `table`; 0 in a trace of many.
+    tasks: usize,
+    /// All other pairs.
     pairs: FxHashMap<(Waker, usize), Woken>,
     /// Waits in which the task was never blocked, so that no wakeup was needed.
     runnable: u64,
@@ -72,7 +78,23 @@ pub struct Wakers {
     unseen: u64,
 }
 
+/// The most tasks whose pairs are kept in a table, which takes 6 MB then.
+const MOST_IN_TABLE: usize = 512;
+
 impl Wakers {
+    /// No counts yet, for a trace with these tasks.
+    pub fn new(names: &Names) -> Self {
+        let tasks = names.thread_count();
+        let tasks = if tasks <= MOST_IN_TABLE { tasks } else { 0 };
+        Self {
+            table: vec![Woken::default(); tasks * tasks],
+            tasks,
+            pairs: FxHashMap::default(),
+            runnable: 0,
+            unseen: 0,
+        }
+    }
+
     /// Adds the wait of a row that counts, of the task with this index.
     pub fn add(&mut self, row: &Switch, task: usize, names: &Names) {
         if row.wait.length().is_none() {
@@ -86,7 +108,10 @@ impl Wakers {
             }
             return;
         };
-        let woken = self.pairs.entry((waker, task)).or_default();
+        let woken = match waker {
+            Waker::Task(waker) if self.tasks > 0 => &mut self.table[waker * self.tasks + task],
+            _ => self.pairs.entry((waker, task)).or_default(),
+        };
         woken.waits += 1;
         woken.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
         woken.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
@@ -94,11 +119,15 @@ impl Wakers {
 
     /// Pairs of waker and woken, most waits first.
     pub fn ranked(&self) -> Vec<((Waker, usize), Woken)> {
-        let mut ranked: Vec<_> = self
-            .pairs
-            .iter()
-            .map(|(pair, woken)| (*pair, *woken))
-            .collect();
+        let table = self.table.iter().enumerate();
+        let table = table
+            .filter(|(_, woken)| woken.waits > 0)
+            .map(|(place, woken)| {
+                let pair = (Waker::Task(place / self.tasks), place % self.tasks);
+                (pair, *woken)
+            });
+        let pairs = self.pairs.iter().map(|(pair, woken)| (*pair, *woken));
+        let mut ranked: Vec<_> = table.chain(pairs).collect();
         ranked.sort_by(|a, b| b.1.waits.cmp(&a.1.waits).then(a.0.cmp(&b.0)));
         ranked
     }
@@ -192,7 +221,7 @@ mod tests {
     #[test]
     fn a_timer_that_interrupts_a_task_is_the_waker_and_the_task_is_not() {
         let names = names();
-        let mut wakers = Wakers::default();
+        let mut wakers = Wakers::new(&names);
         let slept = woken_by(after(row(1, Reason::Sleep), Reason::Sleep, 90, 10), 3);
         let mut by_timer = slept;
         by_timer.wait.wakeup.kind = Some(WakerKind::Timer);

@@ -284,8 +284,15 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
     let (since, until) = around_wait(loaded, number, wanted);
     let gaps = loaded.trace.gaps()?;
     let mut contention = contention(loaded.coverage(), loaded.trace.meta(), &gaps);
-    let mut parts = Vec::new();
-    let mut sink = |wait: swtch_core::Contended<'_>| parts.extend_from_slice(wait.parts);
+    let mut sums: Vec<(Holder, u64)> = Vec::new();
+    let mut sink = |wait: swtch_core::Contended<'_>| {
+        wait.for_each_part(
+            |holder, time| match sums.iter_mut().find(|sum| sum.0 == holder) {
+                Some(sum) => sum.1 += time.as_ns(),
+                None => sums.push((holder, time.as_ns())),
+            },
+        );
+    };
     loaded
         .trace
         .scan(CONTENTION, Some((since, until)), &mut |row| {
@@ -296,13 +303,6 @@ fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>
             }
         })?;
     contention.finish(&mut sink);
-    let mut sums: Vec<(Holder, u64)> = Vec::new();
-    for part in parts {
-        match sums.iter_mut().find(|sum| sum.0 == part.holder) {
-            Some(sum) => sum.1 += part.time.as_ns(),
-            None => sums.push((part.holder, part.time.as_ns())),
-        }
-    }
     sums.retain(|sum| sum.1 > 0);
     sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
     Ok(sums

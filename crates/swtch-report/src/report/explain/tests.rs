@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
-use crate::report::filter::Filter;
+use crate::report::filter::{Filter, Selection};
 use std::path::Path;
 use swtch_core::rules::rule_named;
-use swtch_core::{Contention, Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp, WakerKind};
+use swtch_core::{Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp, WakerKind};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
@@ -44,23 +44,16 @@ impl DrawnMachine {
         let names = &self.names;
         let selection = Selection::new(&Filter::default(), names, Timestamp::default());
         let contention = Contention::new(Coverage::EveryTask, 1, &[]);
-        let mut page = ExplainPage {
-            reasons: ByReason::default(),
-            processes: Groups::new(By::Process, names),
-            threads: Groups::new(By::Thread, names),
-            calls: Groups::new(By::Syscall, names),
-            preemptors: Preemptors::new(contention, names),
-            objects: Objects::new(names),
-            wakers: Wakers::default(),
-            places: StackCounts::default(),
-            details: Details::default(),
-            worth,
-        };
+        let mut page = ExplainPage::new(names, contention, worth);
+        let mut visitors = page.visitors(names);
         for row in &self.rows {
             let task = names.index(row.task);
-            page.add(row, task, selection.counts(row, task), names, &selection);
+            for visit in &mut visitors {
+                visit(row, task, selection.counts(row, task));
+            }
         }
-        page.preemptors.finish(names, &selection);
+        drop(visitors);
+        page.finish(names);
         page
     }
 
@@ -77,8 +70,7 @@ impl DrawnMachine {
         let (meta, list) = (head().meta, prices());
         let prices = Prices::new(&list, &meta);
         let names = &self.names;
-        let mut page = self.page(Some(SwitchPricing::new(&prices, names, true)));
-        page.worth.iter_mut().for_each(SwitchPricing::finish);
+        let page = self.page(Some(SwitchPricing::new(&prices, names, true)));
         let bill = BillContext {
             prices: &prices,
             wall: Nanos::from_ns(wall_ms * MS),
