@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
+.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,9 @@ check: ## rooms, names in the docs, licences (part of lint)
 
 bench-record: ## what recording costs, beside perf and libbpf-tools (ARGS="--rounds 5 --json FILE")
 	@scripts/bench-record.sh $(ARGS)
+
+bench-read: ## how long reports of a trace of 10 million switches take, and how much memory (ARGS="--switches 1000000")
+	@scripts/bench-read.sh $(ARGS)
 
 bench-cost: ## are the prices of switches right? beside peers, false alarms, coverage (ARGS="--part peers --runs 9")
 	@scripts/bench-cost.sh $(ARGS)

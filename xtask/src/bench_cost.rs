@@ -12,7 +12,7 @@
 //! are measured a second time with a hog on each CPU. This program runs everything, one program
 //! after the other, and prints a report in Markdown on stdout. It does *not* judge the numbers.
 
-mod command;
+pub(crate) mod command;
 mod hogs;
 mod peers;
 mod price;

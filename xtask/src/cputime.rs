@@ -1,4 +1,4 @@
-//! Runs a command and writes the CPU time and switches that it used to a file.
+//! Runs a command and writes the CPU time, switches and memory that it used to a file.
 //!
 //! A tool that records a command is its parent, so the kernel's account of the tool's children
 //! mixes both. With this program between the two, the benchmark is accounted separately:
@@ -31,6 +31,8 @@ pub struct CpuTime {
     pub wall_ns: u64,
     /// Switch-outs as the kernel counted them (`ru_nvcsw` + `ru_nivcsw`).
     pub switches: u64,
+    /// The most memory that the command or one of its descendants had at a time (`ru_maxrss`).
+    pub peak_bytes: u64,
 }
 
 impl CpuTime {
@@ -51,6 +53,7 @@ impl CpuTime {
             cpu_ns: field("cpu_ns")?,
             wall_ns: field("wall_ns")?,
             switches: field("switches")?,
+            peak_bytes: field("peak_bytes")?,
         })
     }
 
@@ -59,8 +62,14 @@ impl CpuTime {
             cpu_ns,
             wall_ns,
             switches,
+            peak_bytes,
         } = self;
-        let json = json!({ "cpu_ns": cpu_ns, "wall_ns": wall_ns, "switches": switches });
+        let json = json!({
+            "cpu_ns": cpu_ns,
+            "wall_ns": wall_ns,
+            "switches": switches,
+            "peak_bytes": peak_bytes,
+        });
         fs::write(path, json.to_string()).with_context(|| format!("writing {}", path.display()))
     }
 }
@@ -92,6 +101,11 @@ fn switches(usage: &Usage) -> u64 {
     u64::try_from(both).expect("the kernel reports no negative count of switches")
 }
 
+fn peak_bytes(usage: &Usage) -> u64 {
+    let kilobytes = u64::try_from(usage.max_rss()).expect("the kernel reports no negative memory");
+    kilobytes * 1024
+}
+
 /// `cputime FILE -- CMD…`: runs the command and returns its exit code.
 ///
 /// # Errors
@@ -115,6 +129,7 @@ pub fn run(words: &[String]) -> Result<ExitCode> {
         cpu_ns: cpu_ns(&usage),
         wall_ns: u64::try_from(wall.as_nanos()).expect("shorter than 584 years"),
         switches: switches(&usage),
+        peak_bytes: peak_bytes(&usage),
     }
     .write(Path::new(file))?;
     Ok(exit_code(status))
@@ -148,6 +163,7 @@ mod tests {
         let used = CpuTime::read(&file).unwrap();
         assert!(used.cpu_ns > 5_000_000, "{used:?}");
         assert!(used.cpu_ns <= 2 * used.wall_ns, "{used:?}");
+        assert!(used.peak_bytes > 100_000, "{used:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! - `bench-record`: what recording costs, compared with other recorders.
 //! - `bench-cost`: whether the prices of switches are right, and how they compare with those of
 //!   other programs.
+//! - `bench-read`: how long the answers about a large trace take, and how much memory.
 //! - `cputime`: runs a command and writes the CPU time that it used to a file; `bench-record` puts
 //!   it between a tool and the benchmark, so that the two can be told apart.
 //! - `hog`: uses a CPU; `bench-cost` starts one on each.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_cost;
+mod bench_read;
 mod bench_record;
 mod check;
 mod cputime;
@@ -39,7 +41,13 @@ xtask VERB …
       --cpu N                 the CPU to measure on (default: the last that may be used)
       --swtch PATH            the swtch to measure with (default: beside this program)
       --json FILE             every run
-  cputime FILE -- CMD…        run CMD, write its CPU time and switches to FILE as JSON
+  bench-read [OPTIONS]        how long the answers about a large trace take; Markdown on stdout
+      --switches N            size of the made-up traces (default 10,000,000); again for more sizes
+      --trace PATH            read this trace instead; again for more
+      --rounds N              interleaved rounds (default 5)
+      --swtch PATH            the swtch to measure; again to compare (default: beside this program)
+      --json FILE             every run
+  cputime FILE -- CMD…        run CMD, write its CPU time, switches and memory to FILE as JSON
   hog SECONDS                 use a CPU";
 
 fn main() -> ExitCode {
@@ -62,6 +70,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
         "check" => check::run(),
         "bench-record" => bench_record::run(&bench_record::Options::parse(rest)?),
         "bench-cost" => bench_cost::run(&bench_cost::Options::parse(rest)?),
+        "bench-read" => bench_read::run(&bench_read::Options::parse(rest)?),
         "cputime" => cputime::run(rest),
         "hog" => bench_cost::run_hog(rest),
         "help" | "--help" | "-h" => {

@@ -2,11 +2,13 @@
 //! and the browser tests use it. No number in it was measured.
 //!
 //! ```text
-//! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N]
+//! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]
 //! ```
 //!
 //! Each CPU simulates a queue of threads: the one that was woken first runs for a random time,
 //! leaves for a random reason, and is woken again after a random wait by the thread that runs then.
+//! The CPUs are idle for half of the time, or, with `--crowded N`, N threads wait in the run queue of
+//! each CPU on average, as they do in `perf bench sched messaging`.
 //! As in a real trace, the rows of a thread and the runs of a CPU do not overlap. The same
 //! arguments give the same trace.
 
@@ -40,6 +42,9 @@ const REASONS: [(Reason, u32); 8] = [
     (Reason::Yield, 4),
 ];
 
+/// The share of switches in which the thread blocks, as [`REASONS`] has it.
+const BLOCKING_SHARE: f64 = 0.8;
+
 /// The functions of a made-up program in which threads wait.
 const FUNCTIONS: [&str; 6] = [
     "main",
@@ -55,6 +60,9 @@ struct Size {
     threads: u32,
     cpus: u16,
     seconds: u64,
+    /// Threads that wait in each run queue on average; 0 for CPUs that are idle for half of the
+    /// time.
+    crowded: u32,
 }
 
 fn main() -> ExitCode {
@@ -69,7 +77,7 @@ fn main() -> ExitCode {
         },
         Err(problem) => {
             eprintln!(
-                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N]"
+                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]"
             );
             ExitCode::from(2)
         }
@@ -85,6 +93,7 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
         threads: 16,
         cpus: 2,
         seconds: 10,
+        crowded: 0,
     };
     let [path, options @ ..] = words else {
         return Err("which trace?".to_owned());
@@ -99,12 +108,16 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
             "--threads" => size.threads = number.parse().map_err(wrong)?,
             "--cpus" => size.cpus = number.parse().map_err(wrong)?,
             "--seconds" => size.seconds = number.parse().map_err(wrong)?,
+            "--crowded" => size.crowded = number.parse().map_err(wrong)?,
             _ => return Err(format!("there is no {option}")),
         }
     }
-    match size.threads == 0 || size.cpus == 0 || size.seconds == 0 {
-        true => Err("threads, CPUs and seconds must be at least 1".to_owned()),
-        false => Ok((path, size)),
+    if size.threads == 0 || size.cpus == 0 || size.seconds == 0 {
+        return Err("threads, CPUs and seconds must be at least 1".to_owned());
+    }
+    match size.crowded < (size.threads / u32::from(size.cpus)).max(1) {
+        true => Ok((path, size)),
+        false => Err("fewer threads must wait in a run queue than a CPU has".to_owned()),
     }
 }
 
@@ -139,6 +152,10 @@ struct SimulatedCpu {
     number: u16,
     now_ns: u64,
     mean_run_ns: f64,
+    /// The mean of the time that a thread is blocked.
+    mean_blocked_ns: f64,
+    /// Whether a thread that is runnable comes at once when another leaves.
+    is_crowded: bool,
     random: fastrand::Rng,
     /// Threads that wait, by the moment they are woken.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
@@ -150,16 +167,28 @@ impl SimulatedCpu {
     fn new(number: u16, size: &Size) -> Self {
         let own = (1..=size.threads)
             .filter(|key| key % u32::from(size.cpus) == u32::from(number) % u32::from(size.cpus));
+        let waiting: BinaryHeap<_> = own
+            .map(|key| Reverse((START_NS + u64::from(key) * 1000, key)))
+            .collect();
         let per_cpu = size.switches as f64 / f64::from(size.cpus);
+        let between_ns = size.seconds as f64 * 1e9 / per_cpu.max(1.0);
+        let threads = waiting.len() as f64;
+        let (mean_run_ns, mean_blocked_ns) = match size.crowded {
+            0 => (between_ns / 2.0, between_ns * threads),
+            // The CPU is never idle. A thread that blocks is away while the others have their runs.
+            crowded => {
+                let blocked = (threads - 1.0 - f64::from(crowded)).max(1.0);
+                (between_ns, between_ns * blocked / BLOCKING_SHARE)
+            }
+        };
         Self {
             number,
             now_ns: START_NS,
-            // The CPU is idle for half of the time.
-            mean_run_ns: size.seconds as f64 * 1e9 / per_cpu.max(1.0) / 2.0,
+            mean_run_ns,
+            mean_blocked_ns,
+            is_crowded: size.crowded > 0,
             random: fastrand::Rng::with_seed(u64::from(number) + 1),
-            waiting: own
-                .map(|key| Reverse((START_NS + u64::from(key) * 1000, key)))
-                .collect(),
+            waiting,
             left: vec![None; size.threads as usize + 1],
         }
     }
@@ -188,12 +217,15 @@ impl SimulatedCpu {
         let reason = self.drawn_reason();
         let end_ns = start_ns + ran_ns;
         self.now_ns = end_ns + 300;
-        let threads = self.waiting.len() as f64 + 1.0;
         let blocked_ns = match is_blocking(reason) {
-            true => self.drawn(self.mean_run_ns * 2.0 * threads),
+            true => self.drawn(self.mean_blocked_ns),
             false => 0,
         };
         self.waiting.push(Reverse((end_ns + blocked_ns, key)));
+        let next = self.successor(end_ns);
+        if next.is_some() {
+            self.now_ns = end_ns;
+        }
         let left = self.left[key as usize].replace((end_ns, reason));
         let waker = last_on[self.random.usize(0..last_on.len())];
         Some(Switch {
@@ -205,13 +237,19 @@ impl SimulatedCpu {
             stolen: Nanos::ZERO,
             rule: all_rules().find(|rule| rule.reason == reason)?,
             evidence: evidence(reason, key),
-            next_task: Some(TaskKey::IDLE),
+            next_task: Some(next.unwrap_or(TaskKey::IDLE)),
             user_task: None,
             level: Level::Os,
             user: UserSide::default(),
             cgroup: CgroupId::new(1),
             wait: self.wait(left, woken_ns, start_ns, waker, key),
         })
+    }
+
+    /// The thread that comes at this moment, when the CPU does not become idle.
+    fn successor(&self, now_ns: u64) -> Option<TaskKey> {
+        let Reverse((woken_ns, key)) = self.waiting.peek()?;
+        (self.is_crowded && *woken_ns <= now_ns).then(|| TaskKey::new(*key))
     }
 
     fn wait(

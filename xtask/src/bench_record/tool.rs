@@ -125,7 +125,11 @@ impl fmt::Display for Tool {
     }
 }
 
-fn swtch_recorded(trace: &Path) -> Result<RecordingTotals> {
+/// What the finished trace of `swtch` holds.
+///
+/// # Errors
+/// When a file of it cannot be read.
+pub fn swtch_recorded(trace: &Path) -> Result<RecordingTotals> {
     let path = trace.join("meta.json");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let meta: Value = serde_json::from_str(&text).context("reading meta.json")?;
