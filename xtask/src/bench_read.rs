@@ -229,9 +229,13 @@ impl ReadArm<'_> {
     fn ask(&self, runner: &Runner<'_>, room: &TempDir) -> Result<CpuTime> {
         let used = room.path().join("used.json");
         let myself = std::env::current_exe()?;
-        let before = [&text(&myself), "cputime", &text(&used), "--"].map(str::to_owned);
-        let mut words = before.to_vec();
-        words.push(text(self.program));
+        let mut words = vec![
+            text(&myself),
+            "cputime".to_owned(),
+            text(&used),
+            "--".to_owned(),
+            text(self.program),
+        ];
         words.extend(self.question.iter().map(|&word| word.to_owned()));
         words.push(text(&self.trace.path));
         runner.run(&words)?.expecting(&[0])?;
@@ -355,7 +359,7 @@ mod tests {
             },
         };
         let traces = [trace("a"), trace("b")];
-        let programs = ["old".into(), "new".into()];
+        let programs = [PathBuf::from("old"), PathBuf::from("new")];
         let arms = arms(&traces, &programs);
         assert_eq!(arms.len(), 2 * QUESTIONS.len() * 2);
         assert_eq!(arms[0].cells()[2], "12.5");

@@ -306,6 +306,7 @@ mod tests {
             cpu_ns: cpu_ms * 1_000_000,
             wall_ns: 1_000_000_000,
             switches: 1_000,
+            peak_bytes: 0,
         };
         let run = RunMeasurements {
             benchmark,
