@@ -261,7 +261,7 @@ impl<'p> ExplainPage<'p> {
             objects: Objects::new(names),
             wakers: Wakers::new(names),
             places: StackCounts::default(),
-            details: Details::new(names),
+            details: Details::default(),
             worth,
         }
     }

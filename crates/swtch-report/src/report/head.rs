@@ -398,7 +398,7 @@ mod tests {
         let expected = "\
 host   db1 · Linux 6.18.0 x86_64 · 2 CPUs
 trace  run.swtch · 2.00 s · perf bench
-10 context switches · 0 lost · recorder: 120 ms CPU, 45 MB
+10 context switches · 0 lost · recorder: 120 ms CPU, 45 MB, 172 ns a switch in the kernel
 
 ";
         assert_eq!(lines(&head(), TEN), expected);
@@ -419,7 +419,7 @@ trace  run.swtch · 2.00 s · perf bench
         }];
         head.filter = Some("--pid 10".into());
         let expected = "\
-10 context switches · 7 lost · recorder: 120 ms CPU, 45 MB
+10 context switches · 7 lost · recorder: 120 ms CPU, 45 MB, 172 ns a switch in the kernel
 note: unfinished: the recorder was killed; 13 rows can be read, which span 2.00 s
 note: 7 records lost in 1 gap (2.00 µs of CPU time): counts and sums are lower bounds
 note: this kernel lacks sched_exit_tp: reasons that need it are inferred

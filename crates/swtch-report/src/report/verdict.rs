@@ -111,26 +111,28 @@ pub struct Details {
     /// How the waits of programs began and ended, by reason; the tasks that ended them only after
     /// [`Self::finish`].
     ends: Vec<WaitEnds>,
-    /// Number of waits that each task ended, by reason and the task's index.
+    /// Number of waits that each task ended, by reason and the task's index; empty for a reason that
+    /// no task has ended a wait for.
     woken_by: Vec<Vec<u64>>,
     /// The longest waits of programs, by reason.
     longest: Vec<Option<LongestWait>>,
 }
 
-impl Details {
-    /// No counts yet, for a trace with these tasks.
-    pub fn new(names: &Names) -> Self {
+impl Default for Details {
+    fn default() -> Self {
         Self {
             rules: Vec::new(),
             recent_rules: vec![0; Reason::ALL.len()],
             throttled: FxHashMap::default(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
             ends: vec![WaitEnds::default(); Reason::ALL.len()],
-            woken_by: vec![vec![0; names.thread_count()]; Reason::ALL.len()],
+            woken_by: vec![Vec::new(); Reason::ALL.len()],
             longest: vec![None; Reason::ALL.len()],
         }
     }
+}
 
+impl Details {
     /// Adds a switch that counts, of the task with this index.
     pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
         let place = self.place_of(row.rule);
@@ -156,7 +158,11 @@ impl Details {
         self.keep_longest(reason, row);
         match Waker::of(row, names) {
             Some(Waker::Task(waker)) => {
-                self.woken_by[reason.index()][waker] += 1;
+                let woken_by = &mut self.woken_by[reason.index()];
+                if woken_by.is_empty() {
+                    woken_by.resize(names.thread_count(), 0);
+                }
+                woken_by[waker] += 1;
                 self.ends[reason.index()].add_stacks(row);
             }
             _ => self.ends[reason.index()].add(row, names),
