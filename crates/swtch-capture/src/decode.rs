@@ -1,11 +1,12 @@
 //! Decodes records into events: the only file that reads the records of `bpf/record.h`.
 
 use swtch_core::{
-    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, StackNumbers,
-    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord, WaitEvidence,
-    WaitObject, WakerKind, Wakeup,
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, StackKind,
+    StackNumbers, SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord,
+    WaitEvidence, WaitObject, WakerKind, Wakeup,
 };
 
+use crate::records::SwitchHints;
 use crate::skeleton::recorder::types::{switch_record, task_record};
 
 const RECORD_SWITCH: u32 = 1;
@@ -91,6 +92,24 @@ fn wait(r: &switch_record) -> Option<WaitEvidence> {
         moved: Timestamp::from_wire(r.moved_ts),
         stacks: stacks(r.kernel_stack, r.user_stack),
     })
+}
+
+/// What must be known of a switch at once: the least of the record that is looked at while it
+/// records.
+pub(crate) fn hints(r: &switch_record) -> SwitchHints {
+    let named = |kind, number: i32, task| {
+        let number = u32::try_from(number).ok()?;
+        Some((kind, number, TaskKey::from_wire(task)))
+    };
+    SwitchHints {
+        cgroup: CgroupId::new(r.cgroup),
+        stacks: [
+            named(StackKind::Kernel, r.kernel_stack, r.task),
+            named(StackKind::User, r.user_stack, r.task),
+            named(StackKind::Kernel, r.waker_kernel_stack, r.waker),
+            named(StackKind::User, r.waker_user_stack, r.waker),
+        ],
+    }
 }
 
 /// A negative number is an error of the kernel's, or no stack was asked for.

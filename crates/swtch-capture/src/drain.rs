@@ -9,63 +9,65 @@
 //!   origin: this position stands in slot 0. It moves only while the ring is empty.
 //! ```
 //!
-//! Each ring is in order of time. The clock says up to which moment all records have arrived: a
-//! record is published within microseconds of its time stamp, so once a ring was found empty, all
-//! records from a little before that moment are here.
+//! Records are passed on as the bytes that the kernel side wrote: what they say is decoded when
+//! nothing has to be kept up with any more (`records`). Each ring is in order of time.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::mem::offset_of;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
-use swtch_core::{Event, Timestamp};
 
-use crate::clock::monotonic_ns;
 use crate::counters::CpuStates;
-use crate::decode::{decode_switch, decode_task};
 use crate::error::Error;
 use crate::mapped::Mapped;
-use crate::skeleton::recorder::types::{cpu_state, switch_record};
+use crate::skeleton::recorder::types::{cpu_state, switch_record, task_record};
 
 /// Result of reading all rings of a source once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Drained {
     /// Number of switches that were taken; of a user-mode scheduler's ring, events of any kind.
     pub switches: u64,
-    /// All records before this moment have been delivered.
-    pub horizon: Timestamp,
     /// Number of them that the fullest ring held.
     pub most_in_a_ring: u64,
 }
 
 impl Drained {
-    /// The result of a source without rings: all before `horizon` has been delivered.
-    pub const fn nothing(horizon: Timestamp) -> Self {
-        Self {
-            switches: 0,
-            horizon,
-            most_in_a_ring: 0,
-        }
-    }
-
     /// The result of reading both sources.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
             switches: self.switches + other.switches,
-            horizon: self.horizon.min(other.horizon),
             most_in_a_ring: self.most_in_a_ring.max(other.most_in_a_ring),
         }
     }
 }
 
+/// Whole records of one ring, as the kernel side wrote them and in order of time.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRecords<'a> {
+    /// Number of the ring, below [`Capture::streams`](crate::Capture::streams).
+    pub ring: usize,
+    /// What the records are.
+    pub kind: RawKind,
+    /// Number of records.
+    pub count: u64,
+    /// Their bytes, which [`decode_records`](crate::decode_records) understands.
+    pub bytes: &'a [u8],
+}
+
+/// The kinds of records of the kernel side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawKind {
+    /// A task left a CPU.
+    Switches,
+    /// A task was seen, started, renamed or ended.
+    Tasks,
+}
+
 /// Most records taken from one ring before the next has its turn.
 const TURN: u64 = 64 << 10;
-
-/// Allowance for the time between reading the clock and publishing the record, in which a virtual
-/// CPU may be away. If it is away longer, records are late, which is counted.
-const SLACK_NS: u64 = 2_000_000;
 
 /// All rings of a capture: those of switches are numbered by CPU, those of task records follow.
 pub(crate) struct CaptureRings {
@@ -76,82 +78,91 @@ pub(crate) struct CaptureRings {
 /// The rings of switch records.
 struct SwitchRings {
     slots: Mapped<switch_record>,
-    slots_per_cpu: u64,
-    /// Number of records that could not be read, since the start.
-    unreadable: Cell<u64>,
-}
-
-/// Result of draining one ring of switches.
-struct DrainedTurn {
-    taken: u64,
-    waiting: u64,
-    last: Option<Timestamp>,
+    slots_per_cpu: usize,
 }
 
 impl SwitchRings {
     fn map(map: &impl MapCore, cpus: usize, slots_per_cpu: u32) -> Result<Self, Error> {
-        let slots = usize::try_from(slots_per_cpu).unwrap_or(usize::MAX);
+        let slots_per_cpu = usize::try_from(slots_per_cpu).unwrap_or(usize::MAX);
         Ok(Self {
-            slots: Mapped::new(map, cpus * slots)?,
-            slots_per_cpu: u64::from(slots_per_cpu),
-            unreadable: Cell::new(0),
+            slots: Mapped::new(map, cpus * slots_per_cpu)?,
+            slots_per_cpu,
         })
     }
 
     /// Takes up to [`TURN`] records from one CPU's ring.
-    fn take(&self, states: &CpuStates, cpu: usize, sink: &mut impl FnMut(Event)) -> DrainedTurn {
+    fn take(
+        &self,
+        states: &CpuStates,
+        cpu: usize,
+        sink: &mut impl FnMut(RawRecords<'_>),
+    ) -> Drained {
         let head = states
             .counter(cpu, offset_of!(cpu_state, head))
             .load(Ordering::Acquire);
         let tail = states.counter(cpu, offset_of!(cpu_state, tail));
         let start = tail.load(Ordering::Relaxed);
         let waiting = head - start;
+        if waiting == 0 {
+            return Drained::default();
+        }
         // While unread records wait, the kernel side does not move the origin.
         let origin = states
             .counter(cpu, offset_of!(cpu_state, origin))
             .load(Ordering::Relaxed);
-        let mut turn = DrainedTurn {
-            taken: waiting.min(TURN),
-            waiting,
-            last: None,
-        };
-        for position in start..start + turn.taken {
-            match decode_switch(&self.record(cpu, position - origin)) {
-                Some(event) => {
-                    turn.last = Some(event.ts());
-                    sink(event);
-                }
-                None => self.unreadable.update(|count| count + 1),
-            }
+        let taken = waiting.min(TURN);
+        let (mut next, end) = (start - origin, start - origin + taken);
+        while next < end {
+            let bytes = self.bytes(cpu, next, end);
+            let count = bytes.len() / size_of::<switch_record>();
+            let count = u64::try_from(count).expect("a length fits 64 bits");
+            sink(RawRecords {
+                ring: cpu,
+                kind: RawKind::Switches,
+                count,
+                bytes,
+            });
+            next += count;
         }
-        tail.store(start + turn.taken, Ordering::Release);
-        turn
+        tail.store(start + taken, Ordering::Release);
+        Drained {
+            switches: taken,
+            most_in_a_ring: waiting,
+        }
     }
 
-    fn record(&self, cpu: usize, distance: u64) -> switch_record {
-        let slot = usize::try_from(distance & (self.slots_per_cpu - 1)).unwrap_or(usize::MAX);
-        let per_cpu = usize::try_from(self.slots_per_cpu).unwrap_or(usize::MAX);
-        // SAFETY: the slot is in the mapping; the kernel side wrote it before it moved `head` past
-        // it (acquired above) and does not write it again before `tail` is moved.
-        unsafe { self.slots.at(cpu * per_cpu + slot).read() }
+    /// The bytes of the records from the distance `from` to `to`, or to the last slot if that comes
+    /// first.
+    fn bytes(&self, cpu: usize, from: u64, to: u64) -> &[u8] {
+        let wanted = usize::try_from(to - from).unwrap_or(usize::MAX);
+        let slot = usize::try_from(from).unwrap_or(usize::MAX) & (self.slots_per_cpu - 1);
+        let count = wanted.min(self.slots_per_cpu - slot);
+        let first = cpu * self.slots_per_cpu + slot;
+        let (start, _last) = (self.slots.at(first), self.slots.at(first + count - 1));
+        let length = count * size_of::<switch_record>();
+        // SAFETY: all slots from the first to the last are in the mapping; the kernel side wrote
+        // them before it moved `head` past them (acquired by `take`) and does not write them again
+        // before `tail` is moved, which `take` does when the slice is gone.
+        unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<u8>(), length) }
     }
 }
 
 /// The rings of task records.
 struct TaskRings {
     rings: Vec<RingBuffer<'static>>,
-    inbox: Rc<RefCell<TaskEventBuffer>>,
+    inbox: Rc<RefCell<TaskInbox>>,
 }
 
 #[derive(Default)]
-struct TaskEventBuffer {
-    events: Vec<Event>,
+struct TaskInbox {
+    bytes: Vec<u8>,
+    /// Number of records of another size than a task record's, since the start.
     unreadable: u64,
 }
 
 impl TaskRings {
     fn open(maps: Vec<MapHandle>) -> Result<Self, Error> {
-        let inbox = Rc::new(RefCell::new(TaskEventBuffer::default()));
+        let inbox = Rc::new(RefCell::new(TaskInbox::default()));
         let failed = |source| Error::Map {
             map: "rings",
             source,
@@ -160,8 +171,9 @@ impl TaskRings {
             let inbox = Rc::clone(&inbox);
             let take = move |bytes: &[u8]| {
                 let mut inbox = inbox.borrow_mut();
-                match decode_task(bytes) {
-                    Some(event) => inbox.events.push(event),
+                // The kernel's ring holds whole records, at multiples of 8 bytes.
+                match bytes.get(..size_of::<task_record>()) {
+                    Some(record) => inbox.bytes.extend_from_slice(record),
                     None => inbox.unreadable += 1,
                 }
                 0
@@ -196,41 +208,38 @@ impl CaptureRings {
     }
 
     /// Number of records that fit into a CPU's ring.
-    pub const fn slots_per_cpu(&self) -> u64 {
-        self.switches.slots_per_cpu
+    pub fn slots_per_cpu(&self) -> u64 {
+        u64::try_from(self.switches.slots_per_cpu).expect("a length fits 64 bits")
     }
 
-    /// Number of records that could not be read, since the start.
+    /// Number of records that were too short to be any, since the start.
     pub fn unreadable(&self) -> u64 {
-        self.switches.unreadable.get() + self.tasks.inbox.borrow().unreadable
+        self.tasks.inbox.borrow().unreadable
     }
 
-    /// Takes the records from all rings, and passes each event on with the number of its ring.
-    pub fn drain(&self, states: &CpuStates, mut sink: impl FnMut(usize, Event)) -> Drained {
-        let looked = Timestamp::from_ns(monotonic_ns().saturating_sub(SLACK_NS));
-        let mut drained = Drained::nothing(looked);
+    /// Takes the records from all rings, and passes their bytes on. Task records come first, so
+    /// that most tasks are known when their switches come.
+    pub fn take(&self, states: &CpuStates, mut sink: impl FnMut(RawRecords<'_>)) -> Drained {
         let cpus = states.cpus();
         for (index, ring) in self.tasks.rings.iter().enumerate() {
             // Task records are few; a negative result is an interrupted call, which is repeated
             // soon.
             ring.consume_raw();
             let mut inbox = self.tasks.inbox.borrow_mut();
-            inbox
-                .events
-                .drain(..)
-                .for_each(|event| sink(cpus + index, event));
-        }
-        for cpu in 0..cpus {
-            let turn = self
-                .switches
-                .take(states, cpu, &mut |event| sink(cpu, event));
-            let horizon = turn.last.filter(|_| turn.taken < turn.waiting);
-            drained = drained.and(Drained {
-                switches: turn.taken,
-                horizon: horizon.unwrap_or(looked),
-                most_in_a_ring: turn.waiting,
+            if inbox.bytes.is_empty() {
+                continue;
+            }
+            let count = inbox.bytes.len() / size_of::<task_record>();
+            sink(RawRecords {
+                ring: cpus + index,
+                kind: RawKind::Tasks,
+                count: u64::try_from(count).expect("a length fits 64 bits"),
+                bytes: &inbox.bytes,
             });
+            inbox.bytes.clear();
         }
-        drained
+        (0..cpus)
+            .map(|cpu| self.switches.take(states, cpu, &mut sink))
+            .fold(Drained::default(), Drained::and)
     }
 }

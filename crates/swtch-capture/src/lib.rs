@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only)
-//! Capture::drain   rings ─bytes─▶ decode ─Event─▶ caller        (one ring a CPU)
+//! Capture::take    rings ─bytes─▶ caller                        (one ring a CPU)
+//! decode_records   bytes ─▶ decode ─Event─▶ caller              (after the recording)
 //! ```
 //!
 //! The eBPF side is `bpf/swtch.bpf.c`; the wire between the two is `bpf/record.h`. What this crate
@@ -25,6 +26,7 @@ mod load;
 mod mapped;
 mod privilege;
 pub mod probe;
+mod records;
 mod refusal;
 mod scope;
 mod settings;
@@ -37,7 +39,7 @@ mod words;
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use confine::{forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
-pub use drain::Drained;
+pub use drain::{Drained, RawKind, RawRecords};
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
@@ -47,6 +49,9 @@ pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };
 pub use probe::kernel_version;
+pub use records::{
+    SwitchHints, WIRE_VERSION, cgroups_of, decode_records, decode_tasks, switch_hints,
+};
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_proc};
 pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};

@@ -14,10 +14,11 @@ use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, Timestamp};
 
 use crate::clock::monotonic_ns;
 use crate::counters::{Counters, CpuStates};
-use crate::drain::{CaptureRings, Drained};
+use crate::drain::{CaptureRings, Drained, RawRecords};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::probe::{HOOKS, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
+use crate::records::decode_records;
 use crate::refusal;
 use crate::scope::{
     CgroupTarget, Children, RecordingScope, TargetProcess, cgroup_target, is_unified,
@@ -80,6 +81,8 @@ pub struct Capture {
     tree: Option<RecordedTree>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
+    /// Number of records that [`Self::drain`] could not decode.
+    undecoded: u64,
 }
 
 impl fmt::Debug for Capture {
@@ -147,6 +150,7 @@ impl Capture {
             tree,
             cost,
             started,
+            undecoded: 0,
         })
     }
 
@@ -189,12 +193,26 @@ impl Capture {
         self.rings.count()
     }
 
-    /// Takes the records from the rings and passes each event on with the number of its ring.
-    /// Events of one ring come in order of time.
-    pub fn drain(&mut self, sink: impl FnMut(usize, Event)) -> Drained {
+    /// Takes the records from the rings and passes their bytes on.
+    pub fn take(&mut self, sink: impl FnMut(RawRecords<'_>)) -> Drained {
         let seen = || self.cpus.totals().seen;
         keep_error(&mut self.cost, |cost| cost.look(&self.skel, seen));
-        self.rings.drain(&self.cpus, sink)
+        self.rings.take(&self.cpus, sink)
+    }
+
+    /// As [`Self::take`], and decodes each record: for tests, which look at single events.
+    pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {
+        let mut unreadable = 0;
+        let drained = self.take(|raw| {
+            unreadable += decode_records(raw.kind, raw.bytes, |event| sink(raw.ring, event));
+        });
+        self.undecoded += unreadable;
+        drained
+    }
+
+    /// Whether the rings of switches are empty.
+    pub fn is_drained(&self) -> bool {
+        self.cpus.most_in_a_ring() == 0
     }
 
     /// What a switch costs in the recorder's programs; `None` if too few switches were seen.
@@ -210,7 +228,7 @@ impl Capture {
 
     /// Number of records that could not be read, since the start.
     pub fn unreadable(&self) -> u64 {
-        self.rings.unreadable()
+        self.rings.unreadable() + self.undecoded
     }
 
     /// The counters since the start of the capture.
@@ -224,7 +242,7 @@ impl Capture {
     }
 
     /// Number of switch records that fit into a CPU's ring.
-    pub(crate) const fn slots_per_cpu(&self) -> u64 {
+    pub(crate) fn slots_per_cpu(&self) -> u64 {
         self.rings.slots_per_cpu()
     }
 

@@ -2,103 +2,92 @@
 //!
 //! ```text
 //! cpu 0  ──a────c──────e──▶ ┐
-//! cpu 1  ────b────────────▶ ├─▶ a b c │ e waits: cpu 1 may still bring something earlier
-//! cpu 2  ──────────d──────▶ ┘         └ horizon
+//! cpu 1  ────b────────────▶ ├─▶ a b c d e
+//! cpu 2  ──────────d──────▶ ┘
 //! ```
 //!
-//! The source says from time to time up to which moment it has delivered everything (the
-//! *horizon*); records before it are passed on in order. A record that comes later than the horizon
-//! that covered it is passed on at once and counted.
+//! Nothing is merged before a recording has ended, so every stream is there as a whole and the
+//! order is exact. A stream that is not in order (a clock went backwards) delays only its own later
+//! events; they are passed on when they come, and counted.
 //!
-//! A machine with 128 CPUs has 256 streams, so the earliest record is not searched among all of
-//! them each time: a heap holds the first record of every stream that is not empty. Records come in
-//! bursts by CPU, and within a burst each record costs one comparison. `cargo bench -p swtch-core
-//! --bench merge` measures both.
+//! A machine with 128 CPUs has 256 streams, so the earliest event is not searched among all of them
+//! each time: a heap holds the first moment of every stream. Events come in bursts by CPU, and
+//! within a burst each event costs two comparisons. `cargo bench -p swtch-core --bench merge`
+//! measures it.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::event::Event;
 use crate::units::Timestamp;
 
-/// Merges streams of records, usually two per CPU.
-#[derive(Debug, Default)]
-pub struct Merge {
-    streams: Vec<VecDeque<Event>>,
-    /// One entry per stream that is not empty: the moment of its first record, and the number of
-    /// the stream, which orders records of the same moment.
+/// The events of several streams, in order of time; of the same moment, in order of the streams.
+#[derive(Debug)]
+pub struct Merge<S> {
+    streams: Vec<S>,
+    /// The first event of each stream that is left; `None` for a stream that has ended.
+    firsts: Vec<Option<Event>>,
+    /// One entry per stream that has not ended: the moment of its first event, and its number.
     heads: BinaryHeap<Reverse<(Timestamp, usize)>>,
-    horizon: Timestamp,
+    last: Timestamp,
     late: u64,
 }
 
-impl Merge {
-    /// Adds a record at the end of `stream`.
-    pub fn push(&mut self, stream: usize, event: Event) {
-        if stream >= self.streams.len() {
-            self.streams.resize_with(stream + 1, VecDeque::new);
-        }
-        if event.ts() < self.horizon {
-            self.late += 1;
-        }
-        if self.streams[stream].is_empty() {
-            self.heads.push(Reverse((event.ts(), stream)));
-        }
-        self.streams[stream].push_back(event);
-    }
-
-    /// Passes on every record before `horizon`, in order of time.
-    pub fn take_until(&mut self, horizon: Timestamp, mut sink: impl FnMut(Event)) {
-        self.horizon = self.horizon.max(horizon);
-        while let Some(stream) = self.take_earliest_stream() {
-            let next = self.heads.peek().map(|Reverse(head)| *head);
-            let queue = &mut self.streams[stream];
-            let is_due = |event: &Event| {
-                let ts = event.ts();
-                ts < self.horizon && next.is_none_or(|next| (ts, stream) < next)
-            };
-            while queue.front().is_some_and(is_due) {
-                queue.pop_front().map(&mut sink);
-            }
-            if let Some(event) = queue.front() {
-                self.heads.push(Reverse((event.ts(), stream)));
-            }
+impl<S: Iterator<Item = Event>> Merge<S> {
+    /// Merges these streams.
+    pub fn new(streams: impl IntoIterator<Item = S>) -> Self {
+        let mut streams: Vec<S> = streams.into_iter().collect();
+        let firsts: Vec<_> = streams.iter_mut().map(Iterator::next).collect();
+        let heads = firsts.iter().zip(0..);
+        let heads =
+            heads.filter_map(|(first, stream)| Some(Reverse((first.as_ref()?.ts(), stream))));
+        Self {
+            heads: heads.collect(),
+            streams,
+            firsts,
+            last: Timestamp::default(),
+            late: 0,
         }
     }
 
-    /// Passes on all remaining records, in order of time.
-    pub fn take_all(&mut self, sink: impl FnMut(Event)) {
-        self.take_until(Timestamp::from_ns(u64::MAX), sink);
-    }
-
-    /// Number of records that came after the horizon that should have covered them.
+    /// Number of events that came after a later one.
     pub const fn late(&self) -> u64 {
         self.late
     }
+}
 
-    /// Takes the stream with the earliest record from the heap, if that record is before the
-    /// horizon.
-    fn take_earliest_stream(&mut self) -> Option<usize> {
-        let Reverse((ts, stream)) = *self.heads.peek()?;
-        if ts >= self.horizon {
-            return None;
+impl<S: Iterator<Item = Event>> Iterator for Merge<S> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        let mut head = self.heads.peek_mut()?;
+        let Reverse((ts, stream)) = *head;
+        let following = self.streams[stream].next();
+        match &following {
+            Some(event) => *head = Reverse((event.ts(), stream)),
+            None => drop(PeekMut::pop(head)),
         }
-        self.heads.pop();
-        Some(stream)
+        self.late += u64::from(ts < self.last);
+        self.last = self.last.max(ts);
+        std::mem::replace(&mut self.firsts[stream], following)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
+
     use super::*;
     use crate::switch::{TaskEvent, TaskEventKind};
     use crate::{CgroupId, Class, Pid, TaskKey, Tid};
 
-    fn at(ns: u64) -> Event {
+    /// An event of `stream`, which is kept as its task key.
+    fn at(ns: u64, stream: u32) -> Event {
         Event::Task(TaskEvent {
             ts: Timestamp::from_ns(ns),
             kind: TaskEventKind::Seen,
-            task: TaskKey::new(1),
+            task: TaskKey::new(stream),
             tid: Tid::new(1),
             pid: Pid::new(1),
             parent_pid: Pid::new(0),
@@ -114,33 +103,53 @@ mod tests {
         })
     }
 
-    fn taken(merge: &mut Merge, horizon: u64) -> Vec<u64> {
-        let mut times = Vec::new();
-        merge.take_until(Timestamp::from_ns(horizon), |event| {
-            times.push(event.ts().as_ns())
-        });
-        times
-    }
-
-    #[test]
-    fn streams_come_out_in_order_of_time_up_to_the_horizon() {
-        let mut merge = Merge::default();
-        for (stream, ns) in [(0, 1), (0, 3), (0, 5), (1, 2), (2, 4)] {
-            merge.push(stream, at(ns));
+    fn of(event: &Event) -> (u64, u32) {
+        match event {
+            Event::Task(task) => (task.ts.as_ns(), task.task.get()),
+            _ => unreachable!("only tasks are made"),
         }
-        assert_eq!(taken(&mut merge, 5), [1, 2, 3, 4]);
-        assert_eq!(taken(&mut merge, u64::MAX), [5]);
-        assert_eq!(merge.late(), 0);
     }
 
-    /// The hypervisor can take a virtual CPU away between reading the clock and writing the record.
+    fn merged(streams: &[Vec<u64>]) -> (Vec<(u64, u32)>, u64) {
+        let streams = streams
+            .iter()
+            .zip(0..)
+            .map(|(times, stream)| times.iter().map(move |ns| at(*ns, stream)));
+        let mut merge = Merge::new(streams);
+        let events = merge.by_ref().map(|event| of(&event)).collect();
+        (events, merge.late())
+    }
+
+    /// Streams of any number and length, with equal moments, gaps and bursts.
     #[test]
-    fn a_late_record_is_kept_and_counted() {
-        let mut merge = Merge::default();
-        merge.push(0, at(10));
-        assert_eq!(taken(&mut merge, 20), [10]);
-        merge.push(1, at(9));
-        assert_eq!(taken(&mut merge, 20), [9]);
-        assert_eq!(merge.late(), 1);
+    fn order_is_that_of_sorting_all_streams() {
+        for seed in 0..2_000 {
+            let mut dice = Rng::with_seed(seed);
+            let streams: Vec<Vec<u64>> = (0..dice.usize(1..20))
+                .map(|_| {
+                    let mut clock = 0;
+                    let steps = dice.usize(0..60);
+                    let mut step = || {
+                        clock += dice.u64(0..4) * dice.u64(0..9);
+                        clock
+                    };
+                    (0..steps).map(|_| step()).collect()
+                })
+                .collect();
+            let numbered = streams.iter().zip(0..);
+            let all =
+                numbered.flat_map(|(times, stream)| times.iter().map(move |ns| (*ns, stream)));
+            let mut expected: Vec<_> = all.collect();
+            expected.sort_unstable();
+            assert_eq!(merged(&streams), (expected, 0), "seed {seed}");
+        }
+    }
+
+    /// A clock that goes backwards must lose no event, and must not go unnoticed.
+    #[test]
+    fn an_event_after_a_later_one_is_kept_and_counted() {
+        let (events, late) = merged(&[vec![10, 5, 30], vec![7, 20]]);
+        let times: Vec<_> = events.iter().map(|event| event.0).collect();
+        assert_eq!((times, late), (vec![7, 10, 5, 20, 30], 1));
     }
 }

@@ -37,6 +37,11 @@ impl UserWord {
         Self(word)
     }
 
+    /// The word as it is kept in a file.
+    pub const fn to_raw(self) -> u64 {
+        self.0
+    }
+
     /// The word for a run of `task`. `run` wraps at 2²⁴.
     pub const fn new(task: u64, run: u32) -> Self {
         Self(task << Self::RUN_BITS | run as u64 & ((1 << Self::RUN_BITS) - 1))

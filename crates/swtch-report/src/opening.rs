@@ -7,9 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use swtch_output::text::shell_word;
-use swtch_store::{Trace, input};
+use swtch_store::{Directory, Trace, input};
 
 use crate::import;
+use crate::replay::replayed;
 
 /// The file in a trace that lists the others; every trace has it.
 pub const LIST_OF_FILES: &str = "checksums.csv";
@@ -34,12 +35,31 @@ impl NoTrace {
 /// # Errors
 /// [`NoTrace`] if the path does not exist or is something else; otherwise the error of reading it.
 pub fn open(path: &Path) -> Result<Trace> {
-    match Trace::open(path) {
-        Ok(trace) => Ok(trace),
+    match Trace::open_recorded(path) {
+        Ok(trace) => decoded(trace).with_context(|| format!("reading {}", path.display())),
         Err(error) => match no_trace(path) {
             Some(what) => Err(what.into()),
             None => Err(error).with_context(|| format!("reading {}", path.display())),
         },
+    }
+}
+
+/// Opens the trace that this process has just recorded.
+///
+/// # Errors
+/// The error of reading it.
+pub fn open_in(directory: &Directory) -> Result<Trace> {
+    Trace::open_recorded_in(directory)
+        .map_err(Into::into)
+        .and_then(decoded)
+        .with_context(|| format!("reading {}", directory.path().display()))
+}
+
+/// The trace with its rows, which are made of records if it is a recording that was not finished.
+fn decoded(trace: Trace) -> Result<Trace> {
+    match trace.records() {
+        Some(records) => replayed(&trace, records),
+        None => Ok(trace),
     }
 }
 

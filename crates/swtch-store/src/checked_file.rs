@@ -89,6 +89,17 @@ impl CheckedFile {
         &self.0.path
     }
 
+    /// The parts that have a checksum, in order.
+    pub(crate) fn chunks(&self) -> &[Chunk] {
+        &self.0.chunks
+    }
+
+    /// Reads bytes without comparing a checksum, for who has one of them.
+    pub(crate) fn read_exact_at(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let read = self.0.file.read_exact_at(bytes, offset);
+        read.map_err(|err| Error::read(self.path(), err))
+    }
+
     /// Number of bytes that exist or should exist, but have no valid checksum.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
         self.0.extent - self.len()

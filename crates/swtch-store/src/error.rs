@@ -70,6 +70,20 @@ pub enum Error {
         /// What is wrong, and where.
         what: String,
     },
+    /// The trace still holds records, which this function does not decode.
+    #[error("{} was not finished: its switches are still records of the kernel side", path.display())]
+    NotDecoded {
+        /// The directory of the trace.
+        path: PathBuf,
+    },
+    /// The trace holds records that another version of the program wrote.
+    #[error("{} holds {what}", path.display())]
+    OtherRecords {
+        /// The file with the records.
+        path: PathBuf,
+        /// What it holds, and what this program reads.
+        what: String,
+    },
     /// The bytes are as written, but they are not a table of a trace.
     #[error("cannot decode {}", path.display())]
     Decode {
@@ -131,6 +145,11 @@ impl Error {
             Self::Damaged { .. } => {
                 Some("copy the trace again from where it was recorded; check the disk")
             }
+            Self::NotDecoded { .. } => Some("open it with a verb of swtch, which decodes them"),
+            Self::OtherRecords { .. } => Some(
+                "the recording was cut off, and only the swtch that recorded it can finish it: meta.json \
+                 says its version",
+            ),
             Self::NewerWord { .. } => Some("read it with the swtch that recorded it, or newer"),
             Self::Removed { .. }
             | Self::Owner { .. }

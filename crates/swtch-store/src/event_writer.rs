@@ -123,15 +123,27 @@ impl EventWriter {
         let writer = &self.rows.writer;
         let counts = &mut meta.counts;
         counts.stored = writer.switches_written();
-        counts.storage_failed = self.rows.os_rows - writer.switches_written();
+        let not_written = writer.records_not_written();
+        counts.storage_failed =
+            self.rows.os_rows - writer.switches_written() + not_written.switches;
         counts.unnamed = self.timeline.unnamed();
         counts.uncaught = self.timeline.uncaught();
         if let Some(user) = &mut meta.user {
             user.stored = writer.user_switches_written();
-            user.storage_failed = self.rows.user_rows - writer.user_switches_written();
+            user.storage_failed =
+                self.rows.user_rows - writer.user_switches_written() + not_written.user_events;
             user.unnamed += self.timeline.unnamed_user();
         }
         meta.overhead.bytes = writer.bytes_written();
+    }
+
+    /// Ends the copy of another trace, as [`Writer::finish_copy`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::finish_copy`].
+    pub fn finish_copy(self, meta: &Meta) -> Result<(), Error> {
+        self.rows.writer.finish_copy(meta)
     }
 
     /// Turns the streams into a finished trace, as [`Writer::finish`] does.

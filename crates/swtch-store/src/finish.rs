@@ -8,7 +8,7 @@
 //! 2  checksums.csv       still lists the streams, and both the old and the new meta.json
 //! 3  meta.json           the new one
 //! 4  checksums.csv       lists the Parquet files: from here on the trace is finished
-//! 5  switch.arrows, …    removed
+//! 5  switch.arrows, …    removed, and records.raw
 //! ```
 
 use arrow_schema::SchemaRef;
@@ -20,20 +20,29 @@ use crate::error::Error;
 use crate::meta::{META, Meta};
 use crate::order::TimeOrder;
 use crate::parquet_table;
+use crate::records::RECORDS;
 use crate::schema;
 use crate::stream_table::{StreamTable, stream_name};
 
-/// Finishes the trace in `dir` whose streams are listed in `recorded`.
+/// Tables in their final form, each with the checksums of its parts.
+pub(crate) type FinalChunks = Vec<(&'static str, Vec<Chunk>)>;
+
+/// Finishes the trace in `dir` whose streams are listed in `recorded`. The tables in `written` are
+/// in their final form already, or could not be written.
 pub(crate) fn finish(
     dir: &Directory,
     recorded: &Checksums,
     meta: &Meta,
+    written: Option<Result<FinalChunks, Error>>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
     let json = meta.to_json(&dir.path().join(META))?;
     let mut finished = Checksums::default();
     finished.add(META, Chunk::of(0, &json));
-    if let Err(err) = write_tables(dir, recorded, &mut finished, progress) {
+    let written = written.unwrap_or_else(|| Ok(Vec::new()));
+    let all =
+        written.and_then(|tables| write_tables(dir, recorded, tables, &mut finished, progress));
+    if let Err(err) = all {
         // The facts are small and may fit where the tables do not: they say why the recording
         // ended.
         let _ = put_facts(dir, recorded, &json);
@@ -43,16 +52,23 @@ pub(crate) fn finish(
     put_facts(dir, recorded, &json)?;
     draft::replace(dir, CHECKSUMS, finished.to_csv().as_bytes())?;
     dir.sync()?;
-    remove_streams(dir)
+    remove_streams(dir, recorded)
 }
 
 fn write_tables(
     dir: &Directory,
     recorded: &Checksums,
+    written: FinalChunks,
     finished: &mut Checksums,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
     for (table, schema) in tables() {
+        if let Some((_, chunks)) = written.iter().find(|(name, _)| *name == table) {
+            for chunk in chunks {
+                finished.add(&parquet_table::parquet_name(table), *chunk);
+            }
+            continue;
+        }
         let stream = StreamTable::open(dir, table, recorded)?;
         for chunk in write_parquet(dir, table, schema, &stream, progress)? {
             finished.add(&parquet_table::parquet_name(table), chunk);
@@ -121,9 +137,10 @@ fn write_parquet(
     })
 }
 
-fn remove_streams(dir: &Directory) -> Result<(), Error> {
-    for (table, _) in tables() {
-        let name = stream_name(table);
+fn remove_streams(dir: &Directory, recorded: &Checksums) -> Result<(), Error> {
+    let records = recorded.of_file(RECORDS).next().map(|_| RECORDS.to_owned());
+    let streams = tables().into_iter().map(|(table, _)| stream_name(table));
+    for name in streams.chain(records) {
         let removed = dir.remove_file(&name);
         removed.map_err(|err| Error::write(&dir.path().join(&name), err))?;
     }

@@ -2,18 +2,20 @@
 //!
 //! # The story of one trace
 //!
-//! While it is recorded, a trace is one Arrow IPC stream per table. Each [`Writer::flush`] appends
-//! whole batches, and a line of `checksums.csv` for each, so that a kill at any moment loses only
-//! what came after the last flush. On a clean end the streams become Parquet: sorted, compressed, 8
-//! to 18 bytes per switch. A [`Trace`] reads both and says which it found.
+//! While it is recorded, a trace is a file of records ([`RecordFile`]), as their source wrote them, and one Arrow
+//! IPC stream for each table that does not come of them. Each [`Writer::flush`] appends whole blocks
+//! and batches, and a line of `checksums.csv` for each, so that a kill at any moment loses only what
+//! came after the last flush. On a clean end everything becomes Parquet: sorted, compressed. A
+//! [`Trace`] reads it; it reads streams, too, and says which it found. An import has no records, and
+//! streams of all tables.
 //!
 //! ```text
-//!            push, flush                      finish
-//! Writer ───────────────▶ switch.arrows ───────────────▶ switch.parquet
-//!                         task.arrows …                  task.parquet …
-//!                         meta.json                      meta.json
-//!                         checksums.csv                  checksums.csv
-//!                              └──────────▶ Trace ◀───────────┘
+//!            record, push, flush                finish
+//! Writer ─────────────────────▶ records.raw ───────────────▶ switch.parquet
+//!                               stack.arrows …               stack.parquet …
+//!                               meta.json                    meta.json
+//!                               checksums.csv                checksums.csv
+//!                                    └──────────▶ Trace ◀─────────┘
 //! ```
 //!
 //! - [`schema`] is the one table of all columns; writer, reader and `docs/SCHEMA.md` follow it.
@@ -38,18 +40,23 @@ mod directory;
 mod draft;
 mod error;
 mod event_writer;
+mod final_table;
+mod final_tables;
 mod finish;
 pub mod input;
 mod meta;
 mod order;
+mod packing;
 mod parquet_table;
 mod plain_table;
+mod records;
 mod rows;
 mod scan;
 pub mod schema;
 mod schema_page;
 mod stream_table;
 mod trace;
+mod user_events;
 mod verdict;
 mod writer;
 
@@ -63,9 +70,11 @@ pub use meta::{
     RecorderGuard, RecordingState, StackSettings, TraceHost, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
+pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};
 pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
 pub use scan::PieceReader;
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
 pub use trace::{Completeness, Trace};
+pub use user_events::{UserEventDecoder, encode_user_event};
 pub use writer::Writer;

@@ -213,9 +213,10 @@ pub struct RecorderGuard {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Overhead {
-    /// CPU time of the recorder, in ns.
+    /// CPU time of the recorder until the recording ended, in ns: without that for making rows of
+    /// the records.
     pub recorder_cpu_ns: u64,
-    /// The largest resident memory of the recorder.
+    /// The largest resident memory of the recorder until then.
     pub recorder_peak_rss_bytes: u64,
     /// Bytes written to the trace while recording.
     pub bytes: u64,

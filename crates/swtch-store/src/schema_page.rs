@@ -15,13 +15,14 @@ const HEAD: &str = "\
 
 <!-- Generated from crates/swtch-store/src/schema.rs. To renew: SWTCH_BLESS=1 cargo test -p swtch-store -->
 
-A trace is a directory `NAME.swtch/`. Nothing in it is a format of our own: what reads Parquet or
-Arrow reads its files (checked with DuckDB 2.0 and pyarrow 26).
+A trace is a directory `NAME.swtch/`. Nothing in a finished one is a format of our own: what reads
+Parquet reads its files (checked with DuckDB 2.0 and pyarrow 26).
 
 | file | what it is |
 |---|---|
 | `TABLE.parquet` | a table of a finished trace (zstd; `switch` in order of time) |
-| `TABLE.arrows` | the same table while it is recorded: an Arrow IPC stream, flushed every second |
+| `TABLE.arrows` | the same table while it is recorded or imported: an Arrow IPC stream, flushed every second |
+| `records.raw` | while it is recorded, in place of `switch`, `task` and `open`: the kernel's records as they came, packed |
 | `meta.json` | host, kernel, clocks, command, losses, own overhead |
 | `checksums.csv` | which files count, and the CRC-32 of each part: `file,offset,length,crc32` |
 
@@ -50,6 +51,12 @@ SELECT pid, arg_max(command, ts_ns) AS command FROM 'NAME.swtch/command.parquet'
 
 - A trace is finished when `checksums.csv` lists its Parquet files. Until then the streams count, up
   to the last batch that is listed and whole. A stream may hold late rows out of order.
+- `records.raw` is private to the swtch that recorded: only its verbs (`report`, `view`, `export`, …) read a
+  recording that goes on or was cut off, and they leave it as it is. Its first line names the version
+  of the records; a swtch with another version refuses them. After it follow blocks of one CPU's
+  records each: a head (kind, stream, number of records, length of each, length of all, stored length,
+  CRC-32 of what is stored; seven 32-bit numbers, little-endian) and the records, each word of 8
+  bytes as its difference to the same word of the record before, without leading zero bytes.
 - The recorder does not wait for the disk at each flush. What was flushed survives the end of the
   recorder at once, a power cut after the kernel has written it (about 30 s by default).
 - Names end in the unit. Moments are on the trace clock, `CLOCK_MONOTONIC`; `clock` in `meta.json`

@@ -16,6 +16,7 @@ use crate::finish::tables_of;
 use crate::meta::{META, Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
+use crate::records::RecordFile;
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
@@ -53,6 +54,8 @@ pub struct Trace {
     path: PathBuf,
     meta: Meta,
     files: Files,
+    /// Set for a copy: completeness and size of the trace that its rows come from.
+    copied: Option<(Completeness, u64)>,
 }
 
 #[derive(Debug)]
@@ -62,6 +65,8 @@ enum Files {
         tables: Vec<(&'static str, StreamTable)>,
         order: TimeOrder,
         user_rows: u64,
+        /// Of a recording that was not finished, in place of `switch`, `task` and `open`.
+        records: Option<RecordFile>,
     },
 }
 
@@ -72,13 +77,22 @@ impl Trace {
     ///
     /// [`Error::NotATrace`] when the path is not a trace; [`Error::Damaged`] when a file is not as
     /// it was written (an unfinished trace is read up to there instead, see
-    /// [`Self::completeness`]); [`Error::Read`] when a file is missing or may not be read.
+    /// [`Self::completeness`]); [`Error::Read`] when a file is missing or may not be read;
+    /// [`Error::NotDecoded`] when it is a recording that was not finished, see
+    /// [`Self::open_recorded`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let dir = Directory::open(path).map_err(|source| match source.kind() {
-            ErrorKind::NotADirectory => not_a_trace(path, CHECKSUMS),
-            _ => Error::read(path, source),
-        })?;
-        Self::open_in(&dir)
+        Self::open_in(&directory(path)?)
+    }
+
+    /// As [`Self::open`], also for a recording that was not finished: its tables `switch`, `task`
+    /// and `open` are empty, and [`Self::records`] holds what they come of.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`], without [`Error::NotDecoded`]; [`Error::OtherRecords`] when another
+    /// version of the program has written the records.
+    pub fn open_recorded(path: &Path) -> Result<Self, Error> {
+        Self::open_recorded_in(&directory(path)?)
     }
 
     /// Opens the trace in a directory that is already open: that of a [`Writer`](crate::Writer),
@@ -88,6 +102,21 @@ impl Trace {
     ///
     /// As [`Self::open`].
     pub fn open_in(dir: &Directory) -> Result<Self, Error> {
+        let trace = Self::open_recorded_in(dir)?;
+        match trace.records() {
+            None => Ok(trace),
+            Some(_) => Err(Error::NotDecoded {
+                path: dir.path().to_owned(),
+            }),
+        }
+    }
+
+    /// As [`Self::open_recorded`], in a directory that is already open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_recorded`].
+    pub fn open_recorded_in(dir: &Directory) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
             let list = read_file(dir, CHECKSUMS, MOST_LIST_BYTES)?;
@@ -112,7 +141,27 @@ impl Trace {
             path: dir.path().to_owned(),
             meta,
             files,
+            copied: None,
         })
+    }
+
+    /// The records of a recording that was not finished; `None` for any other trace.
+    pub const fn records(&self) -> Option<&RecordFile> {
+        match &self.files {
+            Files::Recorded { records, .. } => records.as_ref(),
+            Files::Finished(_) => None,
+        }
+    }
+
+    /// This trace as a copy of `original`, made of its records: it has its path, and is as complete
+    /// as that.
+    #[must_use]
+    pub fn as_copy_of(self, original: &Self) -> Self {
+        Self {
+            path: original.path.clone(),
+            copied: Some((original.completeness(), original.bytes())),
+            ..self
+        }
     }
 
     /// The facts about the trace from `meta.json`.
@@ -127,14 +176,23 @@ impl Trace {
 
     /// Whether the trace holds everything that its recorder stored.
     pub fn completeness(&self) -> Completeness {
-        let Files::Recorded { tables, .. } = &self.files else {
+        if let Some((completeness, _)) = &self.copied {
+            return completeness.clone();
+        }
+        let Files::Recorded {
+            tables, records, ..
+        } = &self.files
+        else {
             return Completeness::Finished;
         };
-        let torn = tables
+        let of_records = records.as_ref().map_or(0, RecordFile::unreadable_bytes);
+        let tables = tables
             .iter()
-            .filter(|(_, table)| table.unreadable_bytes() > 0);
+            .map(|(name, table)| (*name, table.unreadable_bytes()));
+        let unreadable: Vec<_> = tables.chain([("records.raw", of_records)]).collect();
+        let torn = unreadable.iter().filter(|(_, bytes)| *bytes > 0);
         let torn: Vec<_> = torn.map(|(name, _)| *name).collect();
-        let bytes = tables.iter().map(|(_, table)| table.unreadable_bytes());
+        let bytes = unreadable.iter().map(|(_, bytes)| *bytes);
         let mut why = match self.meta.state {
             RecordingState::Recording => {
                 "the recording goes on, or its recorder was killed".to_owned()
@@ -172,9 +230,17 @@ impl Trace {
 
     /// Size of all tables on disk, in bytes.
     pub fn bytes(&self) -> u64 {
+        if let Some((_, bytes)) = self.copied {
+            return bytes;
+        }
         match &self.files {
             Files::Finished(tables) => tables.iter().map(|table| table.1.size()).sum(),
-            Files::Recorded { tables, .. } => tables.iter().map(|table| table.1.size()).sum(),
+            Files::Recorded {
+                tables, records, ..
+            } => {
+                let of_records = records.as_ref().map_or(0, RecordFile::size);
+                tables.iter().map(|table| table.1.size()).sum::<u64>() + of_records
+            }
         }
     }
 
@@ -413,6 +479,7 @@ impl Files {
             tables,
             order,
             user_rows,
+            records: RecordFile::open(dir, list)?,
         })
     }
 }
@@ -457,6 +524,13 @@ fn read_file(dir: &Directory, name: &'static str, most_bytes: u64) -> Result<Vec
             ErrorKind::NotFound => not_a_trace(dir.path(), name),
             _ => Error::read(&dir.path().join(name), source),
         })
+}
+
+fn directory(path: &Path) -> Result<Directory, Error> {
+    Directory::open(path).map_err(|source| match source.kind() {
+        ErrorKind::NotADirectory => not_a_trace(path, CHECKSUMS),
+        _ => Error::read(path, source),
+    })
 }
 
 fn not_a_trace(path: &Path, missing: &'static str) -> Error {

@@ -4,6 +4,9 @@
 //! does at least every second. A batch is written first and its line in `checksums.csv` after it,
 //! so a kill between the two loses that batch and cannot make a wrong one valid.
 //!
+//! A recording keeps records instead of rows of `switch`, `task` and `open` ([`Writer::record`]):
+//! these tables are written in their final form when it has ended ([`Writer::begin_final`]).
+//!
 //! After a write has failed, the writer accepts no more rows: rows after a hole would look as if
 //! there were no hole. Rows stored before stay, and can still be finished.
 
@@ -18,11 +21,14 @@ use crate::checksums::{CHECKSUMS, Checksums, Chunk};
 use crate::directory::{Directory, DirectoryState};
 use crate::draft;
 use crate::error::Error;
+use crate::final_tables::FinalTables;
 use crate::finish;
 use crate::meta::{META, Meta, RecordingState};
+use crate::records::{RECORDS, RecordCounts, RecordsWriter, StreamKind};
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
+use crate::trace::Trace;
 
 /// Writes a trace while it is being recorded.
 #[derive(Debug)]
@@ -39,7 +45,14 @@ pub struct Writer {
     commands: StreamTableWriter<CommandRow>,
     user_pending: u64,
     user_written: u64,
+    /// `None` where rows come, and not records.
+    records: Option<RecordsWriter>,
+    /// The tables of events, once they are written in their final form.
+    final_tables: Option<FinalTables>,
 }
+
+/// A chunk of records is written when it holds this many bytes.
+const CHUNK_BYTES: usize = 1 << 20;
 
 impl Writer {
     /// Creates the directory `path` and an empty trace in it.
@@ -49,8 +62,30 @@ impl Writer {
     /// [`Error::Exists`] when the path is taken; [`Error::Write`] when the directory or a file
     /// cannot be created, and then nothing is left behind.
     pub fn create(path: &Path, meta: &Meta) -> Result<Self, Error> {
+        Self::create_with(path, |dir| Self::fill(dir, meta))
+    }
+
+    /// As [`Self::create`], for a recording that keeps records, of which `wire` is the version.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn create_for_records(path: &Path, meta: &Meta, wire: u32) -> Result<Self, Error> {
+        Self::create_with(path, |dir| {
+            let mut writer = Self::fill(dir, meta)?;
+            let (records, header) = RecordsWriter::create(dir, wire)?;
+            writer.log.add(RECORDS, header)?;
+            writer.records = Some(records);
+            Ok(writer)
+        })
+    }
+
+    fn create_with(
+        path: &Path,
+        fill: impl FnOnce(&Directory) -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
         let dir = Directory::make(path)?;
-        let created = Self::fill(&dir, meta);
+        let created = fill(&dir);
         if created.is_err() {
             // It was just created and is empty. The first error is the one to report.
             let _ = dir.remove();
@@ -72,8 +107,58 @@ impl Writer {
             commands: log.begin(&schema::COMMAND)?,
             user_pending: 0,
             user_written: 0,
+            records: None,
+            final_tables: None,
             log,
         })
+    }
+
+    /// Adds whole records of a stream, as their source wrote them and in order of time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when these records made a chunk full.
+    ///
+    /// # Panics
+    ///
+    /// When the trace was not created for records.
+    pub fn record(
+        &mut self,
+        kind: StreamKind,
+        stream: usize,
+        count: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let records = self.records.as_mut().expect("created for records");
+        if self.log.has_failed {
+            records.drop_records(kind, count);
+            return self.log.check();
+        }
+        records.push(kind, stream, count, bytes);
+        if records.packed_bytes() >= CHUNK_BYTES {
+            // With all streams in it: a switch without the record that names its task says little.
+            let written = records.write_pending();
+            self.log.add_chunk(RECORDS, written)?;
+        }
+        Ok(())
+    }
+
+    /// From now on, rows of `switch`, `task` and `open` are written in their final form. They must
+    /// come of the records, which stay until [`Self::finish`]: should this program be killed, or a
+    /// write fail, they are still the trace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when a thread cannot be started.
+    pub fn begin_final(&mut self) -> Result<(), Error> {
+        self.final_tables = Some(FinalTables::begin(&self.log.dir)?);
+        Ok(())
+    }
+
+    /// Number of records that could not be written. Right once all was flushed.
+    pub fn records_not_written(&self) -> RecordCounts {
+        let records = self.records.as_ref();
+        records.map_or_else(RecordCounts::default, RecordsWriter::not_written)
     }
 
     /// Adds a row to the table `switch`.
@@ -82,6 +167,10 @@ impl Writer {
     ///
     /// As [`Self::flush`], when this row made a batch full.
     pub fn push_switch(&mut self, row: &Switch) -> Result<(), Error> {
+        if let Some(tables) = &mut self.final_tables {
+            tables.push_switch(row);
+            return Ok(());
+        }
         self.user_pending += u64::from(row.level == Level::User);
         let pushed = self.log.push(&mut self.switches, *row);
         self.settle_user_rows(pushed.is_ok());
@@ -102,6 +191,10 @@ impl Writer {
     ///
     /// As [`Self::flush`], when this row made a batch full.
     pub fn push_task(&mut self, row: &TaskEvent) -> Result<(), Error> {
+        if let Some(tables) = &mut self.final_tables {
+            tables.push_task(row);
+            return Ok(());
+        }
         self.log.push(&mut self.tasks, row.clone())
     }
 
@@ -120,6 +213,10 @@ impl Writer {
     ///
     /// As [`Self::flush`], when this row made a batch full.
     pub fn push_open(&mut self, row: &Open) -> Result<(), Error> {
+        if let Some(tables) = &mut self.final_tables {
+            tables.push_open(row);
+            return Ok(());
+        }
         self.log.push(&mut self.opens, *row)
     }
 
@@ -177,6 +274,10 @@ impl Writer {
     /// that happened before.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.log.check()?;
+        if let Some(records) = &mut self.records {
+            let written = records.write_pending();
+            self.log.add_chunk(RECORDS, written)?;
+        }
         self.log.flush(&mut self.tasks)?;
         let flushed = self.log.flush(&mut self.switches);
         self.settle_user_rows(flushed.is_ok());
@@ -227,13 +328,17 @@ impl Writer {
     }
 
     /// Number of kernel switches written so far, which a reader would find.
-    pub const fn switches_written(&self) -> u64 {
-        self.switches.rows_written() - self.user_written
+    pub fn switches_written(&self) -> u64 {
+        match &self.final_tables {
+            Some(tables) => tables.os_rows(),
+            None => self.switches.rows_written() - self.user_written,
+        }
     }
 
     /// Number of switches of user-mode schedulers written so far.
-    pub const fn user_switches_written(&self) -> u64 {
-        self.user_written
+    pub fn user_switches_written(&self) -> u64 {
+        let tables = self.final_tables.as_ref();
+        tables.map_or(self.user_written, FinalTables::user_rows)
     }
 
     /// Removes the trace, for a recording that failed.
@@ -244,6 +349,15 @@ impl Writer {
     pub fn discard(self) -> Result<(), Error> {
         let dir = &self.log.dir;
         dir.remove().map_err(|err| Error::write(dir.path(), err))
+    }
+
+    /// Opens the trace as it was recorded so far, to read its records.
+    ///
+    /// # Errors
+    ///
+    /// As [`Trace::open_recorded`].
+    pub fn to_trace(&self) -> Result<Trace, Error> {
+        Trace::open_recorded_in(&self.log.dir)
     }
 
     /// Ends the recording: writes pending rows and turns the streams into Parquet. `progress` gets
@@ -262,10 +376,26 @@ impl Writer {
         if meta.state == RecordingState::Recording {
             meta.state = RecordingState::Finished;
         }
-        if self.user_written > 0 {
-            meta.user.get_or_insert_default().stored = self.user_written;
+        self.finish_as(&meta, progress)
+    }
+
+    /// As [`Self::finish`], for a trace of the rows of another one, whose state it keeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::finish`].
+    pub fn finish_copy(mut self, meta: &Meta) -> Result<(), Error> {
+        self.flush()?;
+        self.finish_as(meta, &mut |_, _| ())
+    }
+
+    fn finish_as(self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        let mut meta = meta.clone();
+        if self.user_switches_written() > 0 {
+            meta.user.get_or_insert_default().stored = self.user_switches_written();
         }
-        finish::finish(&self.log.dir, &self.log.checksums, &meta, progress)
+        let tables = self.final_tables.map(FinalTables::end);
+        finish::finish(&self.log.dir, &self.log.checksums, &meta, tables, progress)
     }
 }
 
@@ -343,6 +473,21 @@ impl Log {
             self.has_failed = true;
         }
         written
+    }
+
+    /// Lists a chunk, if there was one to write.
+    fn add_chunk(
+        &mut self,
+        file: &str,
+        written: Result<Option<Chunk>, Error>,
+    ) -> Result<(), Error> {
+        let added = match written {
+            Ok(None) => Ok(()),
+            Ok(Some(chunk)) => self.add(file, chunk),
+            Err(err) => Err(err),
+        };
+        self.has_failed |= added.is_err();
+        added
     }
 
     fn add(&mut self, file: &str, chunk: Chunk) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 use std::io::stdout;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use swtch_capture::probe::Probe;
 use swtch_core::cost::PriceList;
 use swtch_host::ability;
@@ -90,9 +90,7 @@ fn explain(
         recorded.tell_path();
         return Ok(recorded.exit_code());
     }
-    let path = recorded.directory.path();
-    let trace = Trace::open_in(&recorded.directory);
-    let trace = trace.with_context(|| format!("reading {}", path.display()))?;
+    let trace = opening::open_in(&recorded.directory)?;
     let prices = prices.and_then(prices_of_here);
     tell(&trace, answer, prices.as_ref())?;
     recorded.tell_path();

@@ -3,8 +3,8 @@
 //! ```text
 //! hold the command ─▶ start the finder ─▶ attach ─▶ make the trace ─▶ release it ─▶ give up rights
 //!     ┌────────────────────────────────────────────────────────────────────────────────┘
-//!     └▶ drain ─▶ merge ─▶ timeline ─▶ writer        (until it ends, a signal, or the time is up)
-//!        user level ─▲                    └▶ finish ─▶ Parquet, meta.json
+//!     └▶ drain ─bytes─▶ records.raw                 (until it ends, a signal, or the time is up)
+//!           └▶ decode ─▶ merge ─▶ timeline ─▶ Parquet, meta.json                   (after the end)
 //! ```
 
 mod command;
@@ -33,7 +33,7 @@ use swtch_capture::{
     drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority,
     refuse_system_calls, require_proc,
 };
-use swtch_core::{Nanos, Pid, Timestamp};
+use swtch_core::{Nanos, Pid};
 use swtch_output::caller::Caller;
 use swtch_output::message;
 use swtch_output::progress::ProgressLine;
@@ -335,11 +335,12 @@ fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
 /// Creates the trace at the path that was asked for, or at a name of ours that is not taken.
 fn make_trace(request: &RecordRequest, meta: &Meta) -> Result<Writer, swtch_store::Error> {
     if let Some(path) = &request.output {
-        return Writer::create(path, meta);
+        return Writer::create_for_records(path, meta, pipeline::RECORDS);
     }
     let mut nth = 1;
     loop {
-        match Writer::create(&facts::default_path(&request.target, nth), meta) {
+        let path = facts::default_path(&request.target, nth);
+        match Writer::create_for_records(&path, meta, pipeline::RECORDS) {
             Err(swtch_store::Error::Exists { .. }) if nth < MOST_OF_A_NAME => nth += 1,
             made => return made,
         }
@@ -516,7 +517,7 @@ impl RecordingSession<'_> {
             format!(
                 "swtch: {} s, {} switches, {} lost, {:.1} MB",
                 elapsed.as_secs(),
-                pipeline.in_scope(),
+                pipeline.taken(),
                 capture.counters().lost,
                 megabytes(pipeline.bytes_written()),
             )
@@ -571,18 +572,16 @@ fn finish(
     meta: &mut Meta,
     recorded: Result<()>,
 ) -> Finished {
-    let end = Timestamp::from_ns(meta.end_ns);
     // Also after a failure, so that what is left in the rings is counted.
-    let ended = pipeline.end(capture, end);
+    let ended = pipeline.end(capture);
     match recorded.and(ended.map_err(Into::into)) {
         Ok(()) => meta.state = RecordingState::Finished,
         Err(error) => stop_early(meta, error),
     }
     facts::complete(meta, capture, &pipeline);
-    let in_scope = pipeline.in_scope();
     let progress = ProgressLine::on_stderr();
     let mut told = Instant::now();
-    let finished = pipeline.finish(meta, &mut |done, all| {
+    let (in_scope, finished) = pipeline.finish(meta, &mut |done, all| {
         if told.elapsed() >= FINISHING_EVERY {
             told = Instant::now();
             progress.show(|| format!("swtch: finishing {done} of {all} rows"));

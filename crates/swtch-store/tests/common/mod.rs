@@ -129,6 +129,16 @@ pub fn messaging(seed: u64) -> impl Iterator<Item = Switch> {
     SwitchSimulator::new(MESSAGING, seed)
 }
 
+/// Switches at these moments, otherwise those of [`messaging`].
+pub fn at_times(times: &[u64]) -> Vec<Switch> {
+    let switches = messaging(5).zip(times);
+    let at = |(switch, ns): (Switch, &u64)| Switch {
+        ts: Timestamp::from_ns(*ns),
+        ..switch
+    };
+    switches.map(at).collect()
+}
+
 #[derive(Debug)]
 struct SwitchSimulator {
     program: SimulatedProgram,

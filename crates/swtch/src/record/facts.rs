@@ -1,12 +1,12 @@
 //! Fills in `meta.json`: facts about the machine, the command, the counts and the overhead.
 
-use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
+use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId};
 use swtch_output::message;
@@ -119,7 +119,8 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
     meta.end_ns = monotonic_ns();
 }
 
-/// Adds the facts that are known when all rows are on disk.
+/// Adds the facts that are known when all records are on disk: counts of the kernel side, and what
+/// recording cost. Rows are counted later.
 pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     let counters = capture.counters();
     meta.counts = Counts {
@@ -147,7 +148,7 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
             + peak_memory_bytes(&finder.pid().to_string()),
         ..Overhead::default()
     };
-    pipeline.complete(meta);
+    meta.user = pipeline.user_counts();
     if let Some(user) = &mut meta.user {
         user.words_unread = counters.words_unread;
     }
@@ -155,7 +156,7 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
 
 /// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed
 /// meanwhile has no path.
-pub fn cgroup_paths(wanted: &HashSet<CgroupId>) -> Vec<(CgroupId, String)> {
+pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
     let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
     let root = roots.iter().map(Path::new).find(|root| root.is_dir());
     let mut found = Vec::new();
@@ -171,7 +172,7 @@ const MOST_LEVELS: usize = 32;
 fn find_cgroups(
     root: &Path,
     dir: &Path,
-    wanted: &HashSet<CgroupId>,
+    wanted: &FxHashSet<CgroupId>,
     found: &mut Vec<(CgroupId, String)>,
     level: usize,
 ) {

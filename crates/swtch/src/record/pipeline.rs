@@ -1,38 +1,60 @@
-//! The pipeline of a recording: drain the rings, merge, build the timeline, write. Each record
-//! passes each stage once.
+//! The pipeline of a recording. While it records, bytes are copied from the rings to the trace, and
+//! only that is looked at which would be gone later. Rows are made after the end.
+//!
+//! ```text
+//! while it records   rings ─bytes─▶ records.raw
+//!                      └ task records, cgroups, stacks: what to look up before it is gone
+//! after the end      records.raw ─▶ decode ─▶ merge ─▶ timeline ─▶ tables
+//! ```
 
-use swtch_capture::{Capture, Drained, Stacks};
-use swtch_core::merge::Merge;
-use swtch_core::{Arch, Event, SyscallTable, Timestamp};
-use swtch_store::{Directory, Error, EventWriter, Meta, Writer};
+use rustc_hash::FxHashSet;
+use swtch_capture::{
+    Capture, Drained, RawKind, RawRecords, Stacks, WIRE_VERSION, cgroups_of, decode_tasks,
+    switch_hints,
+};
+use swtch_core::{
+    Arch, CgroupId, Event, Pid, StackKind, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
+    Timestamp,
+};
+use swtch_report::replay::replay;
+use swtch_store::{
+    Directory, Error, EventWriter, Meta, StreamKind, UserCounts, Writer, encode_user_event,
+};
 
 use super::commands::Commands;
 use super::facts;
 use super::user_level::{Finder, UserLevel};
 
+/// Version of the records that a recording keeps.
+pub const RECORDS: u32 = WIRE_VERSION;
+
 /// All stages between the rings and the disk.
 pub struct Pipeline {
-    merge: Merge,
+    arch: Arch,
     user_level: UserLevel,
     commands: Commands,
+    cgroups: NewCgroups,
     /// `None` if no stacks are recorded.
-    stacks: Option<Stacks>,
-    events: EventWriter,
+    stacks: Option<NamedStacks>,
+    writer: Writer,
+    /// Number of switches that were taken from the rings.
+    taken: u64,
+    /// Bytes of one event of a user-mode scheduler.
+    event: Vec<u8>,
 }
 
 impl Pipeline {
-    /// A new pipeline that ends in `writer`.
+    /// A new pipeline that ends in `writer`, which was created for records.
     pub fn new(arch: Arch, writer: Writer, user_level: UserLevel, with_stacks: bool) -> Self {
-        let stacks = with_stacks.then(Stacks::new);
-        if let Some(stacks) = &stacks {
-            stacks.read_kernel_symbols();
-        }
         Self {
-            merge: Merge::default(),
+            arch,
             user_level,
             commands: Commands::default(),
-            stacks,
-            events: EventWriter::new(writer, SyscallTable::of(arch)),
+            cgroups: NewCgroups::default(),
+            stacks: with_stacks.then(NamedStacks::new),
+            writer,
+            taken: 0,
+            event: Vec::new(),
         }
     }
 
@@ -43,22 +65,18 @@ impl Pipeline {
 
     /// Empties the rings once; returns how many records the fullest of them held.
     pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
-        let drained = self.drain(capture);
-        // Read after the kernel's rings, so that everything before their horizon is in these as
-        // well.
-        let drained = drained.and(self.drain_user_level());
+        let kernel = self.drain(capture);
+        let user = self.drain_user_level();
         self.watch_user_level(capture);
-        let events = &mut self.events;
-        self.merge
-            .take_until(drained.horizon, |event| events.push(event));
-        self.look_stacks_up(capture);
-        self.events.check()?;
-        Ok(drained.most_in_a_ring)
+        if let Some(stacks) = &mut self.stacks {
+            stacks.look_up(capture);
+        }
+        Ok(kernel?.and(user?).most_in_a_ring)
     }
 
-    /// Writes pending rows to disk, with the gaps since the last call.
+    /// Writes pending records and rows to disk, with the gaps since the last call.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
-        let writer = self.events.writer_mut();
+        let writer = &mut self.writer;
         for command in self.commands.take() {
             writer.push_command(&command)?;
         }
@@ -69,72 +87,100 @@ impl Pipeline {
             writer.push_wait_type(&wait_type)?;
         }
         // New cgroups are looked up at every flush, since a short-lived one is gone at the end.
-        let new_cgroups = self.events.take_new_cgroups();
-        let writer = self.events.writer_mut();
+        let new_cgroups = self.cgroups.take();
         if !new_cgroups.is_empty() {
             for (cgroup, path) in facts::cgroup_paths(&new_cgroups) {
                 writer.push_cgroup(cgroup, &path)?;
             }
         }
-        for stack in self.stacks.iter_mut().flat_map(Stacks::take_fresh) {
+        for stack in self.stacks.iter_mut().flat_map(NamedStacks::take_fresh) {
             writer.push_stack(&stack)?;
         }
         writer.flush()?;
         writer.check_that_it_is_there()
     }
 
-    /// Takes the records that are left after the probes were detached, and closes open waits.
+    /// Takes the records that are left after the probes were detached.
     ///
     /// # Errors
     /// When the disk is full, now or since an earlier call; the records that are left are counted
     /// then.
-    pub fn end(&mut self, capture: &mut Capture, end: Timestamp) -> Result<(), Error> {
-        while self.drain(capture).switches > 0 {}
+    pub fn end(&mut self, capture: &mut Capture) -> Result<(), Error> {
+        let mut written = Ok(());
+        loop {
+            match self.drain(capture) {
+                Ok(drained) if drained.switches == 0 => break,
+                Ok(_) => {}
+                Err(error) if written.is_ok() => written = Err(error),
+                // The rings are emptied all the same, so that what is left is counted.
+                Err(_) if capture.is_drained() => break,
+                Err(_) => {}
+            }
+        }
         self.user_level.open_rings();
-        self.drain_user_level();
-        let events = &mut self.events;
-        self.merge.take_all(|event| events.push(event));
-        self.look_stacks_up(capture);
-        self.events.check()?;
-        self.events.end(end)?;
+        let user = self.drain_user_level();
+        if let Some(stacks) = &mut self.stacks {
+            stacks.look_up(capture);
+            // The tasks that are still not named will not be.
+            stacks.look_up(capture);
+        }
+        written?;
+        user?;
         for command in self.commands.end() {
-            self.events.writer_mut().push_command(&command)?;
+            self.writer.push_command(&command)?;
         }
         self.flush(capture)?;
         self.write_frames()
     }
 
-    /// Adds what the stages after the rings know to the facts about the trace. Valid once
-    /// [`Self::end`] has flushed.
-    pub fn complete(&self, meta: &mut Meta) {
-        meta.counts.late = self.merge.late();
-        meta.user = self.user_level.counts();
-        self.events.complete(meta);
-    }
-
-    /// Turns the streams into a finished trace.
-    pub fn finish(self, meta: &Meta, progress: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
-        self.events.finish(meta, progress)
+    /// Makes the rows of the finished trace, and completes the facts about it. Returns how many
+    /// switches are of tasks that were asked for. If the trace cannot be finished, what was flushed
+    /// stays in it, and the error is returned with that number, as far as it is known.
+    pub fn finish(
+        self,
+        meta: &mut Meta,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> (u64, Result<(), Error>) {
+        let not_written = self.writer.records_not_written();
+        meta.counts.stored = self.taken.saturating_sub(not_written.switches);
+        meta.counts.storage_failed = not_written.switches;
+        let mut events = match begin_rows(self.writer) {
+            Ok(writer) => EventWriter::new(writer, SyscallTable::of(self.arch)),
+            Err(error) => return (self.taken, Err(error)),
+        };
+        let recorded = events.writer().to_trace();
+        let replayed = recorded.and_then(|trace| match trace.records() {
+            Some(records) => replay(records, &mut events, progress),
+            None => unreachable!("the trace was created for records"),
+        });
+        let ended = replayed.and_then(|replayed| {
+            meta.counts.lost += replayed.unreadable;
+            meta.counts.late = replayed.late;
+            events.end(Timestamp::from_ns(meta.end_ns))
+        });
+        let in_scope = events.in_scope();
+        events.complete(meta);
+        (in_scope, ended.and_then(|()| events.finish(meta, progress)))
     }
 
     /// The directory of the trace.
     pub const fn directory(&self) -> &Directory {
-        self.events.writer().directory()
+        self.writer.directory()
     }
 
     /// Gives the trace to another user.
     pub fn give_to(&self, user: u32, group: u32) -> Result<(), Error> {
-        self.events.writer().give_to(user, group)
+        self.writer.give_to(user, group)
     }
 
     /// Bytes on disk so far.
     pub const fn bytes_written(&self) -> u64 {
-        self.events.writer().bytes_written()
+        self.writer.bytes_written()
     }
 
     /// Removes the trace: nothing was recorded.
     pub fn discard(self) -> Result<(), Error> {
-        self.events.into_writer().discard()
+        self.writer.discard()
     }
 
     /// The process that looks for user-mode schedulers.
@@ -142,31 +188,79 @@ impl Pipeline {
         self.user_level.finder()
     }
 
-    /// Switches of tasks that were asked for, as far as they have passed the timeline.
-    pub const fn in_scope(&self) -> u64 {
-        self.events.in_scope()
+    /// Number of switches that were taken from the rings.
+    pub const fn taken(&self) -> u64 {
+        self.taken
     }
 
-    fn drain(&mut self, capture: &mut Capture) -> Drained {
+    /// What became of the switches of user-mode schedulers; `None` if there is none.
+    pub fn user_counts(&self) -> Option<UserCounts> {
+        self.user_level.counts()
+    }
+
+    /// Copies the records from the rings. After an error the rings are emptied all the same.
+    fn drain(&mut self, capture: &mut Capture) -> Result<Drained, Error> {
+        let mut written = Ok(());
+        let drained = capture.take(|raw| {
+            self.notice(&raw);
+            let kind = match raw.kind {
+                RawKind::Switches => StreamKind::Switches,
+                RawKind::Tasks => StreamKind::Tasks,
+            };
+            let copied = self.writer.record(kind, raw.ring, raw.count, raw.bytes);
+            if written.is_ok() {
+                written = copied;
+            }
+        });
+        self.taken += drained.switches;
+        written.map(|()| drained)
+    }
+
+    /// Notes what these records name that must be looked up while it exists.
+    fn notice(&mut self, raw: &RawRecords<'_>) {
+        match raw.kind {
+            RawKind::Tasks => {
+                for task in decode_tasks(raw.bytes) {
+                    self.user_level.meet(&task);
+                    self.commands.meet(&task);
+                    self.cgroups.add(task.cgroup);
+                    if let Some(stacks) = &mut self.stacks {
+                        stacks.name(&task);
+                    }
+                }
+            }
+            RawKind::Switches => {
+                for cgroup in cgroups_of(raw.bytes) {
+                    self.cgroups.add(cgroup);
+                }
+                if let Some(stacks) = &mut self.stacks {
+                    let hints = switch_hints(raw.bytes);
+                    stacks.meet(hints.flat_map(|hints| hints.stacks.into_iter().flatten()));
+                }
+            }
+        }
+    }
+
+    fn drain_user_level(&mut self) -> Result<Drained, Error> {
         let Self {
-            merge,
             user_level,
-            commands,
+            writer,
+            event: bytes,
             ..
         } = self;
-        capture.drain(|ring, event| {
-            if let Event::Task(task) = &event {
-                user_level.meet(task);
-                commands.meet(task);
+        let mut written = Ok(());
+        let drained = user_level.drain(|stream, event| {
+            let Event::User(event) = event else {
+                unreachable!("a user-mode scheduler has no other events")
+            };
+            bytes.clear();
+            encode_user_event(&event, bytes);
+            let copied = writer.record(StreamKind::UserEvents, stream, 1, bytes);
+            if written.is_ok() {
+                written = copied;
             }
-            merge.push(ring, event);
-        })
-    }
-
-    fn drain_user_level(&mut self) -> Drained {
-        let merge = &mut self.merge;
-        self.user_level
-            .drain(|stream, event| merge.push(stream, event))
+        });
+        written.map(|()| drained)
     }
 
     /// If the kernel side has no room for more threads, their switches lack a worker; recording
@@ -178,23 +272,111 @@ impl Pipeline {
         }
     }
 
-    fn look_stacks_up(&mut self, capture: &Capture) {
-        let Some(stacks) = &mut self.stacks else {
-            return;
-        };
-        for (kind, number, pid) in self.events.take_named_stacks() {
-            stacks.meet(capture, kind, number, pid);
-        }
-    }
-
     fn write_frames(&mut self) -> Result<(), Error> {
         let Some(stacks) = self.stacks.take() else {
             return Ok(());
         };
-        let writer = self.events.writer_mut();
-        for frame in stacks.named_frames() {
-            writer.push_frame(&frame)?;
+        for frame in stacks.stacks.named_frames() {
+            self.writer.push_frame(&frame)?;
         }
-        writer.flush()
+        self.writer.flush()
     }
+}
+
+fn begin_rows(mut writer: Writer) -> Result<Writer, Error> {
+    writer.check_that_it_is_there()?;
+    writer.begin_final()?;
+    Ok(writer)
+}
+
+/// The cgroups that records name.
+#[derive(Debug, Default)]
+struct NewCgroups {
+    known: FxHashSet<CgroupId>,
+    /// Those that have come since the caller asked last.
+    fresh: FxHashSet<CgroupId>,
+}
+
+impl NewCgroups {
+    fn add(&mut self, cgroup: CgroupId) {
+        if self.known.insert(cgroup) {
+            self.fresh.insert(cgroup);
+        }
+    }
+
+    fn take(&mut self) -> FxHashSet<CgroupId> {
+        std::mem::take(&mut self.fresh)
+    }
+}
+
+/// The stacks that records name. They are looked up while their process lives.
+#[derive(Debug)]
+struct NamedStacks {
+    stacks: Stacks,
+    /// The process of each task, by the task's key; `None` until a record names it.
+    pids: Vec<Option<Pid>>,
+    /// Stacks that are not looked up yet. A task may be named a little later than its switch, so
+    /// the look-up is put off once.
+    waiting: Vec<(StackKind, u32, Option<TaskKey>)>,
+    put_off: Vec<(StackKind, u32, Option<TaskKey>)>,
+    met: FxHashSet<(bool, u32)>,
+}
+
+impl NamedStacks {
+    fn new() -> Self {
+        let stacks = Stacks::new();
+        stacks.read_kernel_symbols();
+        Self {
+            stacks,
+            pids: Vec::new(),
+            waiting: Vec::new(),
+            put_off: Vec::new(),
+            met: FxHashSet::default(),
+        }
+    }
+
+    fn name(&mut self, task: &TaskEvent) {
+        if task.kind == TaskEventKind::Exit {
+            return;
+        }
+        let index = index(task.task);
+        if index >= self.pids.len() {
+            self.pids.resize(index + 1, None);
+        }
+        self.pids[index] = Some(task.pid);
+    }
+
+    fn meet(&mut self, named: impl Iterator<Item = (StackKind, u32, Option<TaskKey>)>) {
+        for stack in named {
+            if self.met.insert((stack.0 == StackKind::User, stack.1)) {
+                self.waiting.push(stack);
+            }
+        }
+    }
+
+    fn look_up(&mut self, capture: &Capture) {
+        let put_off = std::mem::take(&mut self.put_off);
+        for (kind, number, task) in put_off {
+            let pid = self.pid(task);
+            self.stacks.meet(capture, kind, number, pid);
+        }
+        for (kind, number, task) in std::mem::take(&mut self.waiting) {
+            match self.pid(task) {
+                None if task.is_some() => self.put_off.push((kind, number, task)),
+                pid => self.stacks.meet(capture, kind, number, pid),
+            }
+        }
+    }
+
+    fn pid(&self, task: Option<TaskKey>) -> Option<Pid> {
+        self.pids.get(index(task?)).copied().flatten()
+    }
+
+    fn take_fresh(&mut self) -> Vec<swtch_core::Stack> {
+        self.stacks.take_fresh()
+    }
+}
+
+fn index(task: TaskKey) -> usize {
+    usize::try_from(task.get()).unwrap_or(usize::MAX)
 }

@@ -112,7 +112,7 @@ impl UserLevel {
     /// Reads all rings. Each event is passed to `sink` with the stream of its scheduler.
     pub fn drain(&mut self, mut sink: impl FnMut(usize, Event)) -> Drained {
         let now = Timestamp::from_ns(monotonic_ns());
-        let mut drained = Drained::nothing(now);
+        let mut drained = Drained::default();
         for watched in &mut self.watched {
             drained = drained.and(watched.drain(
                 now,

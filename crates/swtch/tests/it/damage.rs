@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use swtch_store::{RecordingState, Trace};
+use swtch_report::opening;
+use swtch_store::RecordingState;
 
 use crate::machine::{Orphan, TestProcess, alone, beside_others, command_of, wait_until};
 use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, report, stderr, stdout};
@@ -18,7 +19,7 @@ use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, report, stderr
 #[ignore = "needs root"]
 fn root_a_full_disk_ends_the_recording_and_not_the_command() {
     let _machine = alone();
-    for size in ["1m", "2m", "4m"] {
+    for size in ["512k", "1m", "2m"] {
         let place = TraceDir::new();
         let output = record_on_small_disk(&place, size, "workload yield --count 30000");
         let said = stderr(&output);
@@ -30,7 +31,7 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
             place.dir().join("mark").exists(),
             "the command came to its end"
         );
-        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(opening::open(&place.trace()).unwrap());
         println!(
             "{size}: {} rows, {:?}",
             recorded.switches.len(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use swtch_capture::monotonic_ns;
 use swtch_core::{Reason, TaskEventKind};
+use swtch_report::opening;
 use swtch_store::{Completeness, RecordingState, Trace};
 
 use crate::machine::{
@@ -474,9 +475,9 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
         let place = TraceDir::new();
         let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];
         let mut recorder = start_recorder(&place, &words);
-        let rows = place.trace().join("switch.arrows");
-        wait_until("rows are in the file, not only its schema", || {
-            fs::metadata(&rows).is_ok_and(|file| file.len() > 100_000)
+        let records = place.trace().join("records.raw");
+        wait_until("records are in the file, not only its header", || {
+            fs::metadata(&records).is_ok_and(|file| file.len() > 10_000)
         });
         let command = Orphan(command_of(recorder.pid()));
         // The kills are spread over the time between flushes, which happen twice a second.
@@ -486,7 +487,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
         assert!(!recorder.ends_within(SOON).success());
         thread::sleep(Duration::from_millis(50));
         assert!(is_alive(command.0), "the command goes on");
-        let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+        let recorded = TraceContents::new(opening::open(&place.trace()).unwrap());
         assert!(
             matches!(recorded.completeness, Completeness::Unfinished { .. }),
             "{:?}",
@@ -517,7 +518,7 @@ fn root_a_recorder_whose_parent_has_ended_already_ends_too() {
     assert!(Trace::open(&place.trace()).is_ok(), "the trace is whole");
 }
 
-/// If the recorder is killed while it writes the final files, the streams are still readable.
+/// If the recorder is killed while it writes the final files, the records are still readable.
 #[test]
 #[ignore = "needs root"]
 fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
@@ -540,7 +541,7 @@ fn root_a_recorder_killed_while_it_finishes_leaves_a_readable_trace() {
     });
     recorder.signal(libc::SIGKILL);
     recorder.ends_within(SOON);
-    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    let recorded = TraceContents::new(opening::open(&place.trace()).unwrap());
     assert!(recorded.switches.len() > 1000);
 }
 

@@ -23,10 +23,6 @@ const LEASE_NS: u64 = 1_000_000_000;
 /// A time stamp further away from now than this is invalid: the page is wrong.
 const MOST_OFF_NS: u64 = 10_000_000_000;
 
-/// Time between reading the clock and writing the event, with an allowance for a virtual CPU that
-/// does not run meanwhile.
-const SLACK_NS: u64 = 2_000_000;
-
 /// Events that are taken from one ring in a round at most.
 const TURN: u64 = 1 << 16;
 
@@ -163,8 +159,7 @@ impl WatchedProcess {
         gaps: &mut Vec<Gap>,
         sink: &mut impl FnMut(usize, Event),
     ) -> Drained {
-        let up_to = Timestamp::from_ns(now.as_ns().saturating_sub(SLACK_NS));
-        let mut drained = Drained::nothing(up_to);
+        let mut drained = Drained::default();
         let has_ended = self.page.has_ended();
         let Some(clock) = self.clock else {
             self.is_over = has_ended;
@@ -211,10 +206,6 @@ impl WatchedProcess {
             left += read.left;
             drained = drained.and(Drained {
                 switches: read.taken,
-                horizon: match read.left {
-                    0 => up_to,
-                    _ => self.rings[index].last,
-                },
                 most_in_a_ring: read.taken + read.left,
             });
         }
