@@ -111,16 +111,25 @@ pub struct RecordingResult {
 impl RecordingResult {
     fn tell_counts(&self) {
         match why_empty(&self.meta, self.in_scope) {
-            // An empty trace must not end with "0 switches, 0 lost", which reads like an answer.
-            Some(why) if self.is_failure() => message!("error: {}", escaped(&why)),
-            why => {
+            // An empty trace must not end with "0 switches, 0 lost", which reads like an answer. One that
+            // stopped early says below why it did.
+            Some(why) if self.is_failure() && !self.has_stopped_early() => {
+                message!("error: {}", escaped(&why));
+            }
+            Some(why) if !self.has_stopped_early() => {
                 self.tell_how_many();
-                if let Some(why) = why {
-                    message!("swtch: {}", escaped(&why));
-                }
+                message!("swtch: {}", escaped(&why));
+                self.tell_doubts();
+            }
+            _ => {
+                self.tell_how_many();
                 self.tell_doubts();
             }
         }
+    }
+
+    fn has_stopped_early(&self) -> bool {
+        self.meta.state == RecordingState::StoppedEarly
     }
 
     /// True if no switch in scope was stored because of a failure, such as lost records.
@@ -191,10 +200,9 @@ impl RecordingResult {
 
     /// The exit code of the command if it is not 0; otherwise 2 if the recording failed, or 0.
     pub fn exit_code(&self) -> u8 {
-        let own = match self.meta.state {
-            RecordingState::StoppedEarly => FAILED,
-            _ if self.is_failure() => FAILED,
-            _ => 0,
+        let own = match self.has_stopped_early() || self.is_failure() {
+            true => FAILED,
+            false => 0,
         };
         self.exit_code.filter(|code| *code != 0).unwrap_or(own)
     }

@@ -21,7 +21,7 @@ fn root_a_full_disk_ends_the_recording_and_not_the_command() {
     let _machine = alone();
     for size in ["512k", "1m", "2m"] {
         let place = TraceDir::new();
-        let output = record_on_small_disk(&place, size, "workload yield --count 30000");
+        let output = record_on_small_disk(&place, size, "workload yield --count 200000");
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(7), "{said}");
         assert!(said.contains("No space left on device"), "{said}");
