@@ -55,6 +55,16 @@ pub enum Error {
     /// The counters could not be mapped.
     #[error("mapping the counters failed")]
     Mmap(#[source] io::Error),
+    /// The rings of so many CPUs do not fit into the memory that was asked for.
+    #[error("{} KB are too little for the records of {cpus} CPUs, which need {} KB", .bytes >> 10, .least >> 10)]
+    BufferTooSmall {
+        /// What was asked for.
+        bytes: u64,
+        /// Number of CPUs that this machine can have.
+        cpus: usize,
+        /// What they need.
+        least: u64,
+    },
     /// A process that was asked for does not exist.
     #[error("process {pid} is not there")]
     NoProcess {

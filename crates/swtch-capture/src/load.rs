@@ -28,9 +28,6 @@ use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 use crate::tree::{RecordedTree, TreeCount};
 
-/// Size of the ring of task records, per CPU, in bytes: 7,000 records.
-const TASK_RING_BYTES: u32 = 1 << 20;
-
 /// The most distinct stacks that are kept, of each kind.
 const STACKS: u32 = 32 << 10;
 
@@ -112,7 +109,7 @@ impl Capture {
         set_constants(&mut open, settings, &plan, &hooks, arch);
         choose_programs(&mut open, settings, &plan, &hooks);
         size_maps(&mut open, settings, &plan, cpus)?;
-        let ring_maps = make_rings(TASK_RING_BYTES, cpus)?;
+        let ring_maps = make_rings(settings.task_ring_bytes, cpus)?;
         let mut skel = open.load().map_err(Error::of_load)?;
         for (index, ring) in (0u32..).zip(&ring_maps) {
             update(
@@ -242,7 +239,7 @@ impl Capture {
     }
 
     /// Number of switch records that fit into a CPU's ring.
-    pub(crate) fn slots_per_cpu(&self) -> u64 {
+    pub fn slots_per_cpu(&self) -> u64 {
         self.rings.slots_per_cpu()
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use swtch_core::Nanos;
 
+use crate::error::Error;
 use crate::scope::RecordingScope;
+use crate::skeleton::recorder::types::switch_record;
 
 /// What is recorded, and how.
 #[derive(Clone, Debug)]
@@ -16,6 +18,8 @@ pub struct Settings {
     pub stacks: Option<Nanos>,
     /// Number of switch records that fit into a CPU's ring; a power of two.
     pub slots_per_cpu: u32,
+    /// Size of a CPU's ring of task records in bytes; a power of two, and pages.
+    pub task_ring_bytes: u32,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
@@ -98,25 +102,132 @@ pub enum OptionalHook {
 }
 
 impl Settings {
-    /// Slots of all CPUs together: 92 MiB. More if a CPU would otherwise get fewer than the least.
-    const ALL_SLOTS: usize = 1 << 19;
-    const LEAST_SLOTS: usize = 1 << 13;
-    const MOST_SLOTS: usize = 1 << 18;
-
     /// The defaults for this scope on a machine with this many CPUs. With two CPUs a ring holds
     /// half a second at 500,000 switches a second.
     pub fn new(scope: RecordingScope, cpus: usize) -> Self {
-        let share = Self::ALL_SLOTS / cpus.max(1).next_power_of_two();
-        let slots = share.clamp(Self::LEAST_SLOTS, Self::MOST_SLOTS);
+        let rings = RingSizes::of_share(RingSizes::default_share(cpus));
         Self {
             scope,
             stacks: None,
-            slots_per_cpu: u32::try_from(slots).unwrap_or(u32::MAX),
+            slots_per_cpu: rings.slots,
+            task_ring_bytes: rings.task_bytes,
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,
             missed: None,
             before_walk: None,
         }
+    }
+
+    /// Divides this much memory among the rings of this many CPUs, instead of the default.
+    ///
+    /// # Errors
+    /// [`Error::BufferTooSmall`] names the least.
+    pub fn set_buffer(&mut self, bytes: u64, cpus: usize) -> Result<(), Error> {
+        let count = u64::try_from(cpus.max(1)).unwrap_or(u64::MAX);
+        let share = bytes / count;
+        if share < RingSizes::LEAST_SHARE {
+            return Err(Error::BufferTooSmall {
+                bytes,
+                cpus,
+                least: RingSizes::LEAST_SHARE * count,
+            });
+        }
+        let rings = RingSizes::of_share(share);
+        (self.slots_per_cpu, self.task_ring_bytes) = (rings.slots, rings.task_bytes);
+        Ok(())
+    }
+}
+
+/// Sizes of a CPU's two rings. Both are powers of two, so up to half of a share is left over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RingSizes {
+    /// Switch records.
+    slots: u32,
+    /// Bytes of task records.
+    task_bytes: u32,
+}
+
+impl RingSizes {
+    /// What all CPUs get by default: on a small machine together, on a large one each.
+    const DEFAULT_OF_ALL: u64 = 112 << 20;
+    const DEFAULT_OF_EACH: u64 = 1 << 20;
+    /// The least of a CPU: 64 KiB of task records, which is one page on some arm64 kernels.
+    const LEAST_SHARE: u64 = 128 << 10;
+    const LEAST_TASK_BYTES: u64 = 64 << 10;
+    /// 9,000 task records.
+    const MOST_TASK_BYTES: u64 = 1 << 20;
+    const MOST_SLOTS: u64 = 1 << 22;
+
+    fn default_share(cpus: usize) -> u64 {
+        let count = u64::try_from(cpus.max(1)).unwrap_or(u64::MAX);
+        (Self::DEFAULT_OF_ALL / count).max(Self::DEFAULT_OF_EACH)
+    }
+
+    /// An eighth is for task records, which are rare.
+    fn of_share(bytes: u64) -> Self {
+        let task_bytes =
+            power_of_two_up_to(bytes / 8).clamp(Self::LEAST_TASK_BYTES, Self::MOST_TASK_BYTES);
+        let slots = power_of_two_up_to((bytes - task_bytes) / SWITCH_BYTES).min(Self::MOST_SLOTS);
+        let narrow = |number| u32::try_from(number).expect("below the most");
+        Self {
+            slots: narrow(slots),
+            task_bytes: narrow(task_bytes),
+        }
+    }
+}
+
+/// Size of a switch record.
+const SWITCH_BYTES: u64 = size_of::<switch_record>() as u64;
+
+/// The largest power of two that is not above `number`, which is not 0.
+const fn power_of_two_up_to(number: u64) -> u64 {
+    1 << number.ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(rings: RingSizes) -> u64 {
+        u64::from(rings.slots) * SWITCH_BYTES + u64::from(rings.task_bytes)
+    }
+
+    #[test]
+    fn rings_fill_their_share_to_more_than_a_third_and_never_exceed_it() {
+        for share in [128 << 10, 200_000, 1 << 20, 3 << 20, 56 << 20, 500 << 20u64] {
+            let rings = RingSizes::of_share(share);
+            assert!(rings.slots.is_power_of_two() && rings.task_bytes.is_power_of_two());
+            assert!(
+                bytes(rings) <= share && bytes(rings) > share / 3,
+                "{share} {rings:?}"
+            );
+        }
+    }
+
+    /// The figures of docs/METHODS.md.
+    #[test]
+    fn default_memory_grows_with_the_cpus_by_less_than_a_mebibyte_each() {
+        let of_all = |cpus: u32| {
+            let rings = RingSizes::of_share(RingSizes::default_share(cpus as usize));
+            (rings.slots, (u64::from(cpus) * bytes(rings)) >> 20)
+        };
+        assert_eq!(of_all(2), (1 << 18, 94));
+        assert_eq!(of_all(64), (1 << 13, 100));
+        assert_eq!(of_all(256), (1 << 12, 216));
+        assert_eq!(of_all(1024), (1 << 12, 864));
+    }
+
+    #[test]
+    fn a_buffer_that_is_too_small_is_refused_with_the_least() {
+        let mut settings = Settings::new(RecordingScope::All, 4);
+        let Err(Error::BufferTooSmall { least, .. }) = settings.set_buffer(1000, 4) else {
+            panic!("1,000 bytes are no buffer");
+        };
+        settings.set_buffer(least, 4).unwrap();
+        assert_eq!(
+            (settings.slots_per_cpu, settings.task_ring_bytes),
+            (256, 64 << 10)
+        );
     }
 }

@@ -22,7 +22,7 @@ use crate::fiber;
 use crate::record::{RecordRequest, Target};
 use crate::view;
 
-use values::{by, interval, length, pid, reason, seconds, to};
+use values::{by, interval, length, pid, reason, seconds, size, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -84,6 +84,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
+    /// Memory for records on their way to the disk, of all CPUs together: larger where records are lost
+    /// because the recorder gets no CPU for a while [default: 112MB, or 1MB a CPU if that is more].
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub buffer: Option<u64>,
     /// Record these processes with all their threads, and the processes below them: those that live
     /// already (the backends of a server, the jobs of a shell), and those started later.
     #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
@@ -117,7 +121,7 @@ pub struct RecordArgs {
 pub struct Explain {
     /// Explain this trace again, instead of recording.
     #[arg(value_name = "NAME.swtch",
-          conflicts_with_all = ["output", "duration", "stacks", "pid", "no_children", "all", "cgroup",
+          conflicts_with_all = ["output", "duration", "stacks", "buffer", "pid", "no_children", "all", "cgroup",
                                 "without_hook", "with_hook", "with_parent", "command"])]
     pub trace: Option<PathBuf>,
     /// What to record.
@@ -479,6 +483,7 @@ impl RecordArgs {
             output: self.output.clone(),
             duration: self.duration,
             stacks: self.stacks,
+            buffer: self.buffer,
             without_hooks: self.without_hook.clone(),
             with_hooks: self.with_hook.clone(),
             with_parent: self.with_parent,

@@ -60,6 +60,8 @@ pub struct RecordRequest {
     pub duration: Option<Duration>,
     /// Record the stacks of waits that blocked for at least this long; `None` records no stacks.
     pub stacks: Option<Nanos>,
+    /// Memory for the rings of all CPUs, in bytes; `None` for the default.
+    pub buffer: Option<u64>,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to even if eBPF on them can crash this kernel.
@@ -277,7 +279,7 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
         _ => None,
     };
     let signals = StopSignals::catch()?;
-    let settings = settings(request, command.as_ref());
+    let settings = settings(request, command.as_ref())?;
     // The finder inherits a right that we drop later, and must not inherit our priority. The
     // switches that starting it causes are over before recording begins.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
@@ -417,7 +419,7 @@ fn end_with(parent: Pid) -> Result<()> {
     Ok(())
 }
 
-fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Settings {
+fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Settings> {
     let scope = match (&request.target, command) {
         (Target::Command(_), Some(command)) => RecordingScope::Processes {
             pids: vec![command.pid()],
@@ -431,21 +433,28 @@ fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Settings 
         _ => RecordingScope::All,
     };
     let cpus = facts::possible_cpus();
-    Settings {
+    let mut settings = Settings {
         stacks: request.stacks,
         without_hooks: request.without_hooks.clone(),
         with_hooks: request.with_hooks.clone(),
         ..Settings::new(scope, cpus)
+    };
+    if let Some(bytes) = request.buffer {
+        settings.set_buffer(bytes, cpus).context("--buffer")?;
     }
+    Ok(settings)
 }
 
-/// The pause that would have gathered the wanted number of records; zero if far more came.
-fn next_pause(last: Duration, gathered: u64) -> Duration {
-    if gathered > 8 * RECORDS_A_ROUND {
+/// The pause that would have gathered the wanted number of records in a ring of so many slots; zero
+/// if far more came.
+fn next_pause(last: Duration, gathered: u64, slots: u64) -> Duration {
+    // So many that a small ring is never close to full.
+    let wanted = RECORDS_A_ROUND.min(slots / 16);
+    if gathered > 8 * wanted {
         return Duration::ZERO;
     }
     let last = last.max(SHORTEST_PAUSE);
-    let wanted = last.mul_f64(as_ratio(RECORDS_A_ROUND, gathered.max(1)));
+    let wanted = last.mul_f64(as_ratio(wanted, gathered.max(1)));
     wanted.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
@@ -505,7 +514,7 @@ impl RecordingSession<'_> {
             if is_over || is_time_up {
                 return Ok(());
             }
-            pause = next_pause(pause, most_in_a_ring);
+            pause = next_pause(pause, most_in_a_ring, capture.slots_per_cpu());
             thread::sleep(pause);
         }
     }

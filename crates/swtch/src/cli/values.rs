@@ -71,6 +71,24 @@ pub fn length(words: &str) -> Result<Nanos, String> {
     ))
 }
 
+/// A size of memory with a unit: `800KB`, `64MB`, `1.5GB`; each is 1,024 of the one before.
+pub fn size(words: &str) -> Result<u64, String> {
+    let digits = words.trim_end_matches(|c: char| c.is_alphabetic());
+    let unit = match words[digits.len()..].to_ascii_lowercase().as_str() {
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        _ => return Err(format!("`{words}` needs a unit: KB, MB or GB")),
+    };
+    let number: f64 = digits
+        .parse()
+        .map_err(|_| format!("`{words}` is no size of memory"))?;
+    let size = Duration::try_from_secs_f64(number)
+        .map_err(|_| format!("`{words}` is no size of memory"))?;
+    u64::try_from((size.as_nanos() << unit) / 1_000_000_000)
+        .map_err(|_| format!("`{words}` is more memory than there is"))
+}
+
 /// Parses a process id; 0 is refused, since it stands for idle.
 pub fn pid(words: &str) -> Result<Pid, String> {
     match words.parse() {
@@ -89,5 +107,15 @@ mod tests {
         assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
         assert_eq!(length("0"), Ok(Nanos::ZERO));
         assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
+    }
+
+    #[test]
+    fn sizes_need_a_unit() {
+        assert_eq!(size("64MB"), Ok(64 << 20));
+        assert_eq!(size("1.5g"), Ok(3 << 29));
+        assert_eq!(size("800KiB"), Ok(800 << 10));
+        for refused in ["64", "MB", "-1MB", "1TB", "1e30GB", "64 M B", ""] {
+            assert!(size(refused).is_err(), "{refused}");
+        }
     }
 }

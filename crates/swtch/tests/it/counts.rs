@@ -55,6 +55,25 @@ fn root_rows_of_a_pipe_benchmark_are_as_the_kernel_counts() {
     assert!(counted >= 40_000, "two switches a round: {counted}");
 }
 
+/// With the least memory that is accepted, what does not fit is lost, and counted as such.
+#[test]
+#[ignore = "needs root"]
+fn root_a_buffer_too_small_for_a_load_loses_switches_and_counts_them() {
+    let _machine = alone();
+    let load = ["--", SWTCH, "workload", "yield", "--count", "30000"];
+    let refused = Recording::of(&[&["--buffer", "1KB"], &load[..]].concat());
+    assert_eq!(refused.output.status.code(), Some(2));
+    let said = stderr(&refused.output);
+    let least = said.split_once("which need ").expect(&said).1;
+    let least = least.split_once(" KB").expect(&said).0;
+    let recording = Recording::of(&[&["--buffer", &format!("{least}KB")], &load[..]].concat());
+    let recorded = recording.read();
+    recorded.assert_accounted();
+    let counts = recorded.counts();
+    println!("with {least} KB: {counts:?}");
+    assert!(counts.stored > 500 && counts.stored + counts.lost >= 30_000);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_rows_of_futex_players_are_as_the_kernel_counts() {
