@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    for header in ["kernel.h", "record.h", "share.h", "tree.h"] {
+    for header in ["kernel.h", "record.h", "share.h", "summary.h", "tree.h"] {
         println!("cargo:rerun-if-changed=src/bpf/{header}");
     }
     println!("cargo:rerun-if-env-changed=CLANG");

@@ -24,6 +24,10 @@ pub struct Counters {
     pub stored: u64,
     /// Of `seen`: switches lost because the ring was full.
     pub lost: u64,
+    /// Groups of switches for which a summary has taken room.
+    pub summary_groups: u64,
+    /// Of `lost`, in a summary: switches of tasks to which the kernel refused storage.
+    pub summary_unnamed: u64,
     /// Task records lost because the ring was full.
     pub lost_task_records: u64,
     /// Number of times that the kernel refused storage for a task.
@@ -89,6 +93,8 @@ impl CpuStates {
             filtered: self.sum(offset_of!(cpu_state, filtered)),
             stored: self.sum(offset_of!(cpu_state, stored)),
             lost: self.sum(offset_of!(cpu_state, lost)),
+            summary_groups: self.sum(offset_of!(cpu_state, summary_groups)),
+            summary_unnamed: self.sum(offset_of!(cpu_state, summary_unnamed)),
             lost_task_records: self.sum(offset_of!(cpu_state, lost_task_records)),
             storage_failed: self.sum(offset_of!(cpu_state, storage_failed)),
             stack_failed: self.sum(offset_of!(cpu_state, stack_failed)),

@@ -3,6 +3,7 @@
 //! ```text
 //! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only)
 //! Capture::take    rings ─bytes─▶ caller                        (one ring a CPU)
+//! Capture::take_summary   counts made in the kernel ─▶ caller      (instead of records)
 //! decode_records   bytes ─▶ decode ─Event─▶ caller              (after the recording)
 //! ```
 //!
@@ -33,6 +34,7 @@ mod settings;
 mod share;
 pub mod signals;
 mod stacks;
+mod summary;
 mod tree;
 mod words;
 

@@ -26,6 +26,7 @@ use crate::scope::{
 };
 use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
+use crate::summary::SummaryFlush;
 use crate::tree::{RecordedTree, TreeCount};
 
 /// The most distinct stacks that are kept, of each kind.
@@ -76,6 +77,8 @@ pub struct Capture {
     hooks: FoundHooks,
     targets: Vec<TargetProcess>,
     tree: Option<RecordedTree>,
+    /// `None` unless switches are counted in the kernel.
+    flush: Option<SummaryFlush>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
     /// Number of records that [`Self::drain`] could not decode.
@@ -133,6 +136,10 @@ impl Capture {
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
+        let flush = match settings.summary {
+            Some(_) => Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
+            None => None,
+        };
         let started = Timestamp::from_ns(monotonic_ns());
         set_recording(&mut skel, true);
         if let Some(tree) = &mut tree {
@@ -145,6 +152,7 @@ impl Capture {
             hooks,
             targets: plan.targets,
             tree,
+            flush,
             cost,
             started,
             undecoded: 0,
@@ -259,6 +267,14 @@ impl Capture {
         // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side
         // only reads it, and reads it anew at each switch.
         unsafe { (&raw mut shared.words_generation).write_volatile(generation) };
+    }
+
+    pub(crate) const fn take_flush(&mut self) -> Option<SummaryFlush> {
+        self.flush.take()
+    }
+
+    pub(crate) const fn summaries(&self) -> &impl MapCore {
+        &self.skel.maps.summaries
     }
 
     pub(crate) const fn kernel_stacks(&self) -> &impl MapCore {
@@ -463,6 +479,7 @@ fn set_constants(
     constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
     constants.want_oracle = settings.oracle;
     constants.slots_per_cpu = settings.slots_per_cpu;
+    constants.summary = settings.summary.is_some();
     if let Some(missed) = settings.missed {
         let bits = missed.hooks.iter().map(|hook| 1u32 << *hook as u8);
         constants.missed_hooks = bits.fold(0, |all, bit| all | bit);
@@ -472,9 +489,22 @@ fn set_constants(
         .number_named("clone3")
         .and_then(|number| i32::try_from(number).ok());
     constants.syscall_clone3 = clone3.unwrap_or(-1);
-    for number in calls.numbers_on_files() {
+    let restart = calls
+        .number_named("restart_syscall")
+        .and_then(|number| i32::try_from(number).ok());
+    constants.syscall_restart = restart.unwrap_or(-1);
+    set_bits(&mut constants.syscalls_on_files, calls.numbers_on_files());
+    set_bits(
+        &mut constants.syscalls_with_arguments,
+        calls.numbers_with_arguments(),
+    );
+}
+
+/// Sets the bits with these numbers; those beyond the end are left out.
+fn set_bits(bytes: &mut [u8], numbers: impl Iterator<Item = u32>) {
+    for number in numbers {
         let index = usize::try_from(number / 8).unwrap_or(usize::MAX);
-        if let Some(byte) = constants.syscalls_on_files.get_mut(index) {
+        if let Some(byte) = bytes.get_mut(index) {
             *byte |= 1 << (number % 8);
         }
     }
@@ -489,6 +519,7 @@ fn choose_programs(
 ) {
     let progs = &mut open.progs;
     progs.walk_tasks.set_autoload(!plan.targets.is_empty());
+    progs.flush_tasks.set_autoload(settings.summary.is_some());
     progs
         .sched_set_need_resched
         .set_autoload(hooks.has("sched_set_need_resched_tp"));
@@ -535,6 +566,10 @@ fn size_maps(
         .cpus
         .set_max_entries(cpus)
         .map_err(failed("cpus"))?;
+    open.maps
+        .summaries
+        .set_max_entries(settings.summary.unwrap_or(1))
+        .map_err(failed("summaries"))?;
     let slots = cpus.saturating_mul(settings.slots_per_cpu);
     open.maps
         .records

@@ -20,6 +20,9 @@ pub struct Settings {
     pub slots_per_cpu: u32,
     /// Size of a CPU's ring of task records in bytes; a power of two, and pages.
     pub task_ring_bytes: u32,
+    /// Count switches in the kernel, in a map of so many entries, and write no records; `None`
+    /// writes records. There are no stacks then.
+    pub summary: Option<u32>,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
@@ -111,6 +114,7 @@ impl Settings {
             stacks: None,
             slots_per_cpu: rings.slots,
             task_ring_bytes: rings.task_bytes,
+            summary: None,
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,

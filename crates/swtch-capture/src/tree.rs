@@ -92,10 +92,16 @@ fn walk_all(walk: &mut Iter, shared: &mut types::bss) -> Result<u64, Error> {
         // writes it during a walk only.
         unsafe { counter.write_volatile(0) };
     }
+    visit_all(walk)?;
+    Ok(read(&raw const shared.tree_switches))
+}
+
+/// Reads an iterator over all tasks to its end, so that its program runs for each of them.
+pub(crate) fn visit_all(walk: &mut Iter) -> Result<(), Error> {
     let mut nothing = [0; 64];
     loop {
         match walk.read(&mut nothing) {
-            Ok(0) => return Ok(read(&raw const shared.tree_switches)),
+            Ok(0) => return Ok(()),
             Ok(_) => {}
             // The kernel gives up its CPU from time to time (bpf_seq_read, kernel/bpf/bpf_iter.c).
             Err(error) if is_to_be_continued(&error) => {}

@@ -140,7 +140,7 @@ impl fmt::Debug for EvidenceBits {
 }
 
 /// Everything known about why one run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Evidence {
     /// `sched_switch`'s `prev_state` argument, raw bits; 0 is "still runnable".
     pub state: u32,

@@ -77,6 +77,14 @@ impl Waits {
     pub const fn is_on_file(self) -> bool {
         matches!(self, Self::File | Self::Socket)
     }
+
+    /// Whether the rules read the call's arguments.
+    pub(crate) const fn are_told_by_arguments(self) -> bool {
+        matches!(
+            self,
+            Self::PollCounted(_) | Self::Fcntl | Self::CloneMaybeVfork
+        )
+    }
 }
 
 /// System calls by what they wait for. Names are those of the man pages; where architectures
@@ -280,6 +288,15 @@ impl SyscallTable {
         (0..)
             .zip(&self.waits)
             .filter(|(_, waits)| waits.is_on_file())
+            .map(|(number, _)| number)
+    }
+
+    /// Numbers of the calls whose arguments the rules read. A summary keeps what they read only for
+    /// these.
+    pub fn numbers_with_arguments(&self) -> impl Iterator<Item = u32> {
+        (0..)
+            .zip(&self.waits)
+            .filter(|(_, waits)| waits.are_told_by_arguments())
             .map(|(number, _)| number)
     }
 

@@ -19,7 +19,7 @@ use swtch_report::import;
 use swtch_report::report::{BillBy, By, Filter, Moment};
 
 use crate::fiber;
-use crate::record::{RecordRequest, Target};
+use crate::record::{RecordRequest, SummaryRequest, Target};
 use crate::view;
 
 use values::{by, interval, length, pid, reason, seconds, size, to};
@@ -39,7 +39,7 @@ pub enum Verb {
     /// Say why threads left the CPU, and what can be changed: of a program that is recorded now, or of a trace.
     Explain(Explain),
     /// Record a program into a trace.
-    Record(RecordArgs),
+    Record(Record),
     /// Answer one question about a trace: by reason, thread, waker, lock, stack, and so on.
     Report(Report),
     /// Write a trace in a format that other tools read.
@@ -114,6 +114,61 @@ pub struct RecordArgs {
     /// The command to run and record.
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
+}
+
+/// Record.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// What to record.
+    #[command(flatten)]
+    pub record: RecordArgs,
+    /// Count switches in the kernel and print tables at the end, instead of writing a trace: little
+    /// memory and CPU, for hours and for many CPUs. There are no stacks and no timeline then.
+    #[arg(long)]
+    pub summary: bool,
+    /// Format of the summary.
+    #[arg(long, value_name = "FORMAT", default_value = "table", requires = "summary",
+          value_parser = Format::parser())]
+    pub format: Format,
+    /// Show at most N rows of each table of the summary (default: 20 in a table, all elsewhere).
+    #[arg(long, value_name = "N", requires = "summary")]
+    pub top: Option<usize>,
+    /// Most groups of equal switches that the summary counts: thread, reason, system call, and who
+    /// took the CPU; each takes 700 bytes of the kernel's memory.
+    #[arg(long, value_name = "N", default_value = "65536", requires = "summary",
+          value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub groups: u32,
+}
+
+impl Record {
+    /// The summary that is asked for; `None` if a trace is.
+    ///
+    /// # Errors
+    /// When nothing to record is named, or an option makes no sense with a summary.
+    pub fn to_summary(&self) -> anyhow::Result<Option<SummaryRequest>> {
+        if !self.summary {
+            return Ok(None);
+        }
+        anyhow::ensure!(
+            self.record.output.is_none(),
+            "--summary writes no trace, so there is nothing to put into -o: send its answer to a file with >, \
+             or leave out --summary"
+        );
+        anyhow::ensure!(
+            self.record.stacks.is_none(),
+            "--summary keeps no stacks: leave out --stacks, or leave out --summary to record a trace with them"
+        );
+        anyhow::ensure!(
+            self.record.buffer.is_none(),
+            "--summary sends no records, so it needs no --buffer: leave that out (--groups N makes room for counts)"
+        );
+        Ok(Some(SummaryRequest {
+            record: self.record.to_request()?,
+            format: self.format,
+            top: self.top,
+            groups: self.groups,
+        }))
+    }
 }
 
 /// Record and explain.
@@ -536,7 +591,7 @@ mod tests {
         let Verb::Record(record) = cli.verb else {
             panic!("record")
         };
-        assert_eq!(record.command, ["ls", "-p", "1"]);
-        assert!(record.pid.is_empty());
+        assert_eq!(record.record.command, ["ls", "-p", "1"]);
+        assert!(record.record.pid.is_empty());
     }
 }

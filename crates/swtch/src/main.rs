@@ -42,7 +42,10 @@ fn main() -> ExitCode {
 /// Runs the command and returns its exit code.
 fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
-        Verb::Record(words) => record::run_and_tell(&words.to_request()?),
+        Verb::Record(words) => match words.to_summary()? {
+            Some(request) => record::summarise(&request),
+            None => record::run_and_tell(&words.record.to_request()?),
+        },
         Verb::Explain(words) => {
             let bill = if words.no_bill {
                 BillChoice::Without

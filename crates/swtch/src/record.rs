@@ -12,6 +12,7 @@ mod commands;
 mod facts;
 mod pipeline;
 mod priority;
+mod summary;
 mod user_level;
 
 use std::ffi::OsString;
@@ -48,6 +49,7 @@ use pipeline::Pipeline;
 use user_level::{Finder, UserLevel};
 
 pub use facts::WHOLE_SYSTEM;
+pub use summary::{SummaryRequest, summarise};
 pub use user_level::find_schedulers;
 
 /// The settings of one recording.
@@ -298,13 +300,10 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
         pipeline.discard()?;
         return Err(error.into());
     }
-    let confined = give_up_rights(
-        request,
-        heir.as_ref(),
-        command.as_ref(),
-        &mut pipeline,
-        afterwards,
-    );
+    let confined = give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards, || {
+        pipeline.read_commands(Commands::start()?);
+        Ok(())
+    });
     let directory = pipeline.directory().clone();
     let session = RecordingSession {
         request,
@@ -372,13 +371,14 @@ fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
     }
 }
 
-/// Drops every right that recording does not need, so that none can be regained.
+/// Drops every right that recording does not need, so that none can be regained. `start_helpers`
+/// is called while the last of them are there.
 fn give_up_rights(
     request: &RecordRequest,
     heir: Option<&Caller>,
     command: Option<&HeldCommand>,
-    pipeline: &mut Pipeline,
     afterwards: AfterRecording,
+    start_helpers: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     empty_bounding_set();
     if let Some(caller) = heir {
@@ -396,7 +396,7 @@ fn give_up_rights(
     if let Some(command) = command {
         command.give_up_rights()?;
     }
-    pipeline.read_commands(Commands::start()?);
+    start_helpers()?;
     drop_privileges(kept, kernel_version())?;
     forbid_new_privileges()?;
     if afterwards == AfterRecording::Tells {
@@ -469,6 +469,26 @@ struct RecordingSession<'a> {
     command: Option<HeldCommand>,
 }
 
+/// What a recording must know to see its end.
+struct EndOfRecording {
+    start: Instant,
+    /// When it was last looked whether the processes that were asked for still run.
+    looked: Instant,
+    targets_are_gone: bool,
+    asked_to_stop: Option<Instant>,
+}
+
+impl EndOfRecording {
+    const fn new(start: Instant) -> Self {
+        Self {
+            start,
+            looked: start,
+            targets_are_gone: false,
+            asked_to_stop: None,
+        }
+    }
+}
+
 impl RecordingSession<'_> {
     /// Runs rounds until the command has ended, the time is up, or a signal asks to stop.
     ///
@@ -476,9 +496,8 @@ impl RecordingSession<'_> {
     /// When the trace cannot be written any more, or was removed.
     fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Result<()> {
         let start = Instant::now();
-        let (mut flushed, mut looked, mut told) = (start, start, start);
-        let mut targets_are_gone = false;
-        let mut asked_to_stop: Option<Instant> = None;
+        let (mut flushed, mut told) = (start, start);
+        let mut end = EndOfRecording::new(start);
         let mut pause = LONGEST_PAUSE;
         loop {
             let most_in_a_ring = pipeline.round(capture)?;
@@ -487,36 +506,39 @@ impl RecordingSession<'_> {
                 flushed = now;
                 pipeline.flush(capture)?;
             }
-            if now - looked >= LOOK_EVERY {
-                looked = now;
-                targets_are_gone = capture.targets_are_gone();
-            }
             if now - told >= PROGRESS_EVERY {
                 told = now;
                 self.tell_progress(now - start, capture, pipeline);
             }
-            if asked_to_stop.is_none() && self.signals.any() {
-                asked_to_stop = Some(now);
-                self.pass_signal_on();
-            }
-            let is_over = match &self.command {
-                Some(command) => command
-                    .ended()
-                    .context("waiting for the command")?
-                    .is_some(),
-                None => asked_to_stop.is_some() || targets_are_gone,
-            };
-            let is_time_up = self
-                .request
-                .duration
-                .is_some_and(|limit| now - start >= limit)
-                || asked_to_stop.is_some_and(|asked| now - asked >= GRACE);
-            if is_over || is_time_up {
+            if self.is_over(&mut end, capture, now)? {
                 return Ok(());
             }
             pause = next_pause(pause, most_in_a_ring, capture.slots_per_cpu());
             thread::sleep(pause);
         }
+    }
+
+    /// Whether the command has ended, the time is up, or a signal asks to stop, which is passed on.
+    fn is_over(&self, end: &mut EndOfRecording, capture: &Capture, now: Instant) -> Result<bool> {
+        if now - end.looked >= LOOK_EVERY {
+            end.looked = now;
+            end.targets_are_gone = capture.targets_are_gone();
+        }
+        if end.asked_to_stop.is_none() && self.signals.any() {
+            end.asked_to_stop = Some(now);
+            self.pass_signal_on();
+        }
+        let is_over = match &self.command {
+            Some(command) => command
+                .ended()
+                .context("waiting for the command")?
+                .is_some(),
+            None => end.asked_to_stop.is_some() || end.targets_are_gone,
+        };
+        let limit = self.request.duration;
+        let is_time_up = limit.is_some_and(|limit| now - end.start >= limit)
+            || end.asked_to_stop.is_some_and(|asked| now - asked >= GRACE);
+        Ok(is_over || is_time_up)
     }
 
     /// Passes a signal on to the command. Ctrl-C has reached the command from the terminal, and

@@ -165,6 +165,55 @@ struct watched_word {
 	__u32 pad;
 };
 
+/*
+ * Summaries: switch-outs that the rules cannot tell apart are counted together, in a map. The key
+ * holds what swtch-core/src/rules.rs reads of a switch and no more, so an entry gets the reason
+ * that each of its switches would have got as a record.
+ */
+enum summary_argument {
+	ARGUMENT_0_IS_ZERO = 1 << 0,
+	ARGUMENT_1_IS_ZERO = 1 << 1,
+	ARGUMENT_IS_VFORK = 1 << 2, /* CLONE_VFORK in the first */
+	ARGUMENT_IS_LOCK = 1 << 3, /* F_SETLKW or F_OFD_SETLKW, the second */
+};
+
+struct summary_key {
+	__u32 task; /* keys, as in struct switch_record */
+	__u32 next_task; /* who took the CPU, when it was taken; else KEY_IDLE */
+	__u32 state; /* 0 when it left runnable */
+	__u32 evidence; /* the bits that rules read of such a switch */
+	__s32 syscall; /* restart_syscall is replaced by the call that it continues */
+	__u8 arguments; /* enum summary_argument, of calls whose arguments the rules read */
+	__u8 wait_object;
+	__u8 cause; /* CAUSE_NONE for a task that blocked, as are both classes */
+	__u8 class;
+	__u8 next_class;
+	__u8 pad[3];
+};
+
+/* Slot 0 of a histogram is for lengths below 256 ns, slot n for those from 2^(n+7) ns, and the last
+ * for those of 275 s and more. */
+#define SUMMARY_SLOTS 32
+
+/* Sums over the switch-outs of one key: the runs that they ended, the waits that followed. */
+struct summary_value {
+	__u64 switches;
+	__u64 ran_ns; /* of runs whose start is known */
+	__u64 irq_ns;
+	__u64 longest_run_ns;
+	__u64 waits; /* that have ended in a run */
+	__u64 off_ns;
+	__u64 longest_off_ns;
+	__u64 split_waits; /* those whose wakeup is known, so that they have a run-queue time */
+	__u64 split_off_ns;
+	__u64 runq_ns;
+	__u64 longest_runq_ns;
+	__u64 open_waits; /* that had not ended when the recording did */
+	__u64 open_ns;
+	__u64 off[SUMMARY_SLOTS];
+	__u64 runq[SUMMARY_SLOTS];
+};
+
 /* What this CPU is doing to a task right now. */
 enum window {
 	WINDOW_NONE,
@@ -306,6 +355,8 @@ struct cpu_state {
 	__u64 lost_last_ts;
 	__u64 lost_acknowledged; /* written by user space: lost, as far as it has seen */
 	__u64 lost_task_records;
+	__u64 summary_groups; /* entries made in the map of a summary */
+	__u64 summary_unnamed; /* part of lost: switches of a task that was refused storage */
 	__u64 storage_failed;
 	__u64 stack_failed;
 	__u64 untraced; /* switches between that the tracepoint did not report */

@@ -13,6 +13,8 @@
  *   local_timer, irq, softirq      markers, and interrupt time; on arm64 the timer is an irq
  *   sched_process_*, task_rename   identity
  *
+ * With `summary` there is no record: switches are counted in a map (summary.h).
+ *
  * C records evidence, Rust judges it (swtch-core/src/rules.rs).
  *
  * The state of a CPU is written under its run queue's lock by sched_switch, by requests to
@@ -46,6 +48,9 @@ const volatile bool has_tick_hook = true; /* local_timer_entry exists */
 const volatile __s32 tick_irq = -1; /* without that hook: number of the timer interrupt (arm64) */
 const volatile bool has_state_argument = true; /* sched_switch passes prev_state (5.18) */
 const volatile __s32 syscall_clone3 = -1;
+const volatile __s32 syscall_restart = -1;
+const volatile bool summary = false; /* count switches in the kernel, see summary.h */
+const volatile __u8 syscalls_with_arguments[128]; /* bit n: the rules read call n's arguments */
 const volatile bool want_stacks = false;
 const volatile __u64 stacks_min_blocked_ns = 0;
 const volatile bool want_oracle =
@@ -163,7 +168,14 @@ struct task_state {
 	__u8 in_scope;
 	__u8 inherits; /* its parent was in scope when it was forked */
 	__u8 announced; /* set when its record found room: one that did not is tried at the next run */
-	__u8 pad;
+	/* Of summaries only, see summary.h: its last switch-out, and the last call it was seen in. */
+	__u8 has_pending;
+	__u64 pending_ts;
+	__u64 pending_ran;
+	__u64 pending_irq;
+	struct summary_key pending;
+	__s32 last_call;
+	__u32 pad;
 };
 
 struct {
@@ -198,6 +210,7 @@ extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __ksym __weak;
 /* Keep the types in the object's BTF: Rust's are made from it. */
 const volatile struct switch_record unused_switch_record;
 const volatile struct task_record unused_task_record;
+const volatile struct summary_key unused_summary_key;
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
 {
@@ -362,6 +375,7 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 		st->waker_kernel_stack = NO_STACK;
 		st->waker_user_stack = NO_STACK;
 		st->waker = KEY_UNKNOWN;
+		st->last_call = NO_SYSCALL;
 		st->inherits = is_born_into_scope(p);
 		settle_scope(st, css, is_target(p));
 	} else if (st->css != css) {
@@ -532,6 +546,13 @@ INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, )
 
 /* ---- waiters: tasks in scope that are runnable and do not run ---- */
 
+/* Where every task is recorded, nobody need be found out; a summary does not say who ran while
+ * another waited. */
+static __always_inline bool names_waiters(void)
+{
+	return !scope_all && !summary;
+}
+
 /* Another CPU's count may be written here at any time; its own part needs no lock. */
 static __always_inline void add_to_waiters(__u32 cpu, int number)
 {
@@ -632,11 +653,11 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	st->wake_cpu = cpu_of(p);
 	st->waker_kind = waker_kind_here(c);
 	st->waker = key_of_current(c);
-	if (!scope_all)
+	if (names_waiters())
 		count_waiter(st, st->wake_cpu);
 	if (want_stacks)
 		take_waker_stacks(ctx, c, p, st);
-	if (!c->announced) {
+	if (!summary && !c->announced) {
 		current = bpf_get_current_task_btf();
 		waker = current->pid ? task_state_of(current, c) : NULL;
 		if (waker) {
@@ -692,7 +713,7 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 	}
 	close_window(c);
 	note_woken(t, woken);
-	if (scope_all)
+	if (!names_waiters())
 		return 0;
 	/* One that still runs keeps its CPU, and waits for none; a stranger that preempts is named. */
 	if (in_scope ? p->on_cpu : t->cause && t->nominator == woken) {
@@ -727,7 +748,7 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 	open_window(c, WINDOW_STARTING, p, st->key, st->wake_ts);
 	credit_late(t, st->key, CAUSE_NEW_TASK, EVIDENCE_IN_ENQUEUE);
 	note_woken(t, st->key);
-	if (!scope_all && st->in_scope)
+	if (names_waiters() && st->in_scope)
 		count_waiter(st, st->wake_cpu);
 	return 0;
 }
@@ -1138,6 +1159,23 @@ static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct tas
 	return is_renewed_within(left, p->se.slice, weight_of(&p->se), 5) ? EVIDENCE_SLICE_END : 0;
 }
 
+/*
+ * `evidence` must lie in a map: the verifier forgets what it knows of a value that is stored there. With a
+ * register it followed each combination of the bits, and refused the program after a million instructions
+ * (seen where the hook is missing that says who asked for the CPU).
+ */
+static __always_inline void note_evidence(__u32 *evidence, struct cpu_state *c,
+					  struct task_struct *prev, struct task_struct *next,
+					  __u32 next_key, bool blocks, bool preempt)
+{
+	*evidence = evidence_of(c, prev, next, blocks, preempt);
+	if (!has_need_resched && !blocks) {
+		*evidence |= last_comers(c, next_key);
+		if (bpf_core_field_exists(prev->se.deadline))
+			*evidence |= late_slice_evidence(c, prev);
+	}
+}
+
 static __always_inline struct switch_record *next_slot(struct cpu_state *c, __u32 cpu)
 {
 	__u64 used;
@@ -1243,12 +1281,7 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	r->cause_ts = c->cause ? c->cause_ts : 0;
 	r->nominator = c->cause ? c->nominator : KEY_UNKNOWN;
 	blocks = state && !preempt;
-	r->evidence = evidence_of(c, prev, next, blocks, preempt);
-	if (!has_need_resched && !blocks) {
-		r->evidence |= last_comers(c, next_key);
-		if (bpf_core_field_exists(prev->se.deadline))
-			r->evidence |= late_slice_evidence(c, prev);
-	}
+	note_evidence(&r->evidence, c, prev, next, next_key, blocks, preempt);
 	r->has_user_word = 0;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
 	describe_call(r, prev, blocks);
@@ -1257,6 +1290,8 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	publish_slot(c);
 	c->stored++;
 }
+
+#include "summary.h"
 
 /* Nobody has asked yet for a reschedule of the run that begins. */
 static __always_inline void forget_requests(struct cpu_state *c)
@@ -1303,7 +1338,7 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->run_cgroup = st->cgroup;
 	if (!st->in_scope)
 		return;
-	if (!scope_all)
+	if (names_waiters())
 		discount_waiter(st);
 	/* Its last switch-out was not seen: nothing is known of this wait. */
 	if (st->out_ts && st->out_count != c->run_count)
@@ -1324,13 +1359,13 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 }
 
 /* The run of `prev` ends: keep what its next record will need. */
-static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
-				    struct task_struct *prev, bool blocks)
+static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c, __u64 now,
+						  struct task_struct *prev, bool blocks)
 {
 	struct task_state *st = task_state_of(prev, c);
 
 	if (!st)
-		return;
+		return NULL;
 	if (!c->started) { /* the first switch on this CPU: `prev` has run since before */
 		c->task = st->key;
 		c->in_scope = st->in_scope;
@@ -1343,7 +1378,7 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		c->requests_unseen = 1;
 	}
 	if (!st->in_scope)
-		return;
+		return st;
 	announce(prev, st);
 	if (want_oracle) {
 		c->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, 0);
@@ -1359,12 +1394,13 @@ static __always_inline void end_run(void *ctx, struct cpu_state *c, __u64 now,
 		st->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
 		st->user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
 	}
-	if (scope_all)
-		return;
+	if (!names_waiters())
+		return st;
 	if (blocks)
 		discount_waiter(st);
 	else
 		count_waiter(st, bpf_get_smp_processor_id());
+	return st;
 }
 
 static __always_inline __u32 state_before_5_18(struct task_struct *p)
@@ -1417,7 +1453,7 @@ int sched_switch(__u64 *ctx)
 	struct task_struct *prev = (void *)ctx[1], *next = (void *)ctx[2];
 	__u32 cpu = bpf_get_smp_processor_id(), state, next_key;
 	struct cpu_state *c = state_of(cpu);
-	struct task_state *of_next = NULL;
+	struct task_state *of_prev = NULL, *of_next = NULL;
 	__u64 now;
 	bool is_recorded;
 
@@ -1432,13 +1468,19 @@ int sched_switch(__u64 *ctx)
 	if (c->started && !is_run_of(c, prev))
 		resume_untraced(c, prev);
 	if (prev->pid && (c->in_scope || !c->started))
-		end_run(ctx, c, now, prev, state && !preempt);
+		of_prev = end_run(ctx, c, now, prev, state && !preempt);
 	if (next->pid)
 		of_next = task_state_of(next, c);
 	/* A run out of scope is recorded, too, while a task in scope waits for this CPU. */
-	is_recorded = prev->pid && (c->in_scope || (!scope_all && c->started && has_waiters(c)));
+	is_recorded =
+		prev->pid && (c->in_scope || (names_waiters() && c->started && has_waiters(c)));
 	count_switch(c, !prev->pid, is_recorded);
-	if (is_recorded) {
+	if (is_recorded && summary) {
+		if (of_next && !(state && !preempt))
+			announce(next, of_next);
+		next_key = !next->pid ? KEY_IDLE : of_next ? of_next->key : KEY_UNKNOWN;
+		summarise(c, now, prev, of_prev, next, next_key, state, preempt);
+	} else if (is_recorded) {
 		if (of_next)
 			announce(next, of_next);
 		if (!c->announced)

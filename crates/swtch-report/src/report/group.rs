@@ -5,7 +5,7 @@
 //! switch is remembered until then.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, EvidenceBits, Open, Reason, Switch, TaskKey};
+use swtch_core::{Arch, CgroupId, Evidence, EvidenceBits, Open, Reason, Switch, TaskKey};
 use swtch_output::sheet::{Cell, Sheet};
 
 use super::By;
@@ -43,9 +43,14 @@ pub enum RowSyscall {
 impl RowSyscall {
     /// The call of the row's switch-out.
     pub fn of(row: &Switch) -> Self {
-        match row.evidence.syscall {
+        Self::of_evidence(&row.evidence)
+    }
+
+    /// The call that the task was in when it left.
+    pub fn of_evidence(evidence: &Evidence) -> Self {
+        match evidence.syscall {
             None => Self::None,
-            Some(number) if row.evidence.bits.has(EvidenceBits::COMPAT) => Self::Compat(number),
+            Some(number) if evidence.bits.has(EvidenceBits::COMPAT) => Self::Compat(number),
             Some(number) => Self::Number(number),
         }
     }
@@ -132,6 +137,12 @@ impl Groups {
         if let Some(group) = group {
             self.tallies[group].1.add_open(open);
         }
+    }
+
+    /// Adds what the kernel counted of a thread.
+    pub fn add_counted(&mut self, task: usize, part: &Tally) {
+        let group = self.group(GroupKey::Thread(task));
+        self.tallies[group].1.add(part);
     }
 
     /// Counts by process, of counts by thread.

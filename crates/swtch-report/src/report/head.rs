@@ -111,7 +111,8 @@ impl TraceHead {
         }
     }
 
-    fn overhead(&self) -> String {
+    /// What the recording cost, in words.
+    pub fn overhead(&self) -> String {
         let overhead = &self.meta.overhead;
         if self.meta.state == RecordingState::Recording {
             return "not told (the recording did not end)".to_owned();

@@ -14,6 +14,7 @@
 //! - A [`Sheet`] knows the three formats. Nothing else does, except stacks, which are not a table.
 //! - All reports count switches of the kernel; only `level` reads those of user-mode schedulers,
 //!   too.
+//! - [`KernelSummary`] shows what was counted in the kernel, where there is no trace.
 //! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
@@ -30,6 +31,7 @@ mod filter;
 mod filtered_trace;
 mod group;
 mod head;
+mod kernel_summary;
 mod last;
 mod level;
 mod names;
@@ -68,6 +70,7 @@ pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use group::RowSyscall;
+pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
 pub use stack::Symbols;

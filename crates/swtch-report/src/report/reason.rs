@@ -239,7 +239,7 @@ impl OneReason {
 }
 
 /// Cells from `switches` to `open_ns`.
-fn sum_cells(tally: &Tally, certain: u64, all: u64) -> [Cell; 12] {
+pub fn sum_cells(tally: &Tally, certain: u64, all: u64) -> [Cell; 12] {
     [
         Cell::Count(tally.switches),
         Cell::share(tally.switches, all),

@@ -122,6 +122,18 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
 /// Adds the facts that are known when all records are on disk: counts of the kernel side, and what
 /// recording cost. Rows are counted later.
 pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
+    complete_counts(meta, capture);
+    let finder = pipeline.finder();
+    meta.overhead.recorder_cpu_ns += finder.cpu_time().as_ns();
+    meta.overhead.recorder_peak_rss_bytes += peak_memory_bytes(&finder.pid().to_string());
+    meta.user = pipeline.user_counts();
+    if let Some(user) = &mut meta.user {
+        user.words_unread = capture.counters().words_unread;
+    }
+}
+
+/// Adds what the kernel side counted, and what recording cost this process and the kernel.
+pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
     let counters = capture.counters();
     meta.counts = Counts {
         switches_seen: counters.seen - counters.idle,
@@ -132,7 +144,6 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
         storage_refused: counters.storage_failed,
         ..Counts::default()
     };
-    let finder = pipeline.finder();
     let kernel_cost = capture.kernel_cost().unwrap_or_else(|error| {
         message!(
             "swtch: what recording costs in the kernel is not known: {}",
@@ -143,15 +154,10 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     meta.overhead = Overhead {
         kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
         kernel_cost_switches: kernel_cost.map_or(0, |cost| cost.switches),
-        recorder_cpu_ns: process_cpu_ns() + finder.cpu_time().as_ns(),
-        recorder_peak_rss_bytes: peak_memory_bytes("self")
-            + peak_memory_bytes(&finder.pid().to_string()),
+        recorder_cpu_ns: process_cpu_ns(),
+        recorder_peak_rss_bytes: peak_memory_bytes("self"),
         ..Overhead::default()
     };
-    meta.user = pipeline.user_counts();
-    if let Some(user) = &mut meta.user {
-        user.words_unread = counters.words_unread;
-    }
 }
 
 /// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed

@@ -31,6 +31,7 @@
 //! - `levels`: switches of a user-mode scheduler, counted apart from the kernel's.
 //! - `view`: the viewer's server: access, answers, and the page to send.
 //! - `servers`: all processes below a running one are recorded with it.
+//! - `summaries`: what is counted in the kernel is what a recording beside it holds.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -65,6 +66,7 @@ mod realtime;
 mod recording;
 mod refusals;
 mod servers;
+mod summaries;
 mod surroundings;
 mod truth;
 mod view;

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Summaries: switches are counted here, and no record is written.
+ *
+ *   switch-out        in        switch-out        in        switch-out
+ *  ─────┼─────────────┼──────────────┼─────────────┼─────────────┼──▶ of one task
+ *       └ its key and its run        └ … are added to their entry, with the wait that followed
+ *         are kept in task_state …     them; then this switch-out takes their place
+ *
+ * So a switch takes one look-up in the map. The key holds the task, and a task leaves one CPU at a
+ * time, so no entry is ever written by two CPUs at once. What a task keeps when it ends is added at
+ * once; what living tasks keep when the recording ends, `flush_tasks` adds.
+ *
+ *   seen = idle + filtered + lost + the switches of all entries
+ */
+#ifndef SWTCH_SUMMARY_H
+#define SWTCH_SUMMARY_H
+
+/* What rules read of a switch-out: see swtch-core/src/summary.rs, which names the same bits. */
+#define READ_OF_BLOCKED                                                                            \
+	(EVIDENCE_VOLUNTARY | EVIDENCE_IN_IOWAIT | EVIDENCE_FROZEN | EVIDENCE_MEMSTALL |           \
+	 EVIDENCE_EXITING | EVIDENCE_KTHREAD | EVIDENCE_COMPAT | EVIDENCE_WQ_WORKER)
+#define READ_OF_RUNNABLE                                                                           \
+	(EVIDENCE_VOLUNTARY | EVIDENCE_THROTTLED | EVIDENCE_DL_THROTTLED | EVIDENCE_COMPAT |       \
+	 EVIDENCE_NEXT_STOPPER | EVIDENCE_ROUND_ROBIN | EVIDENCE_REQUESTS_NOT_SEEN |               \
+	 EVIDENCE_SLICE_END | EVIDENCE_GROUP_SLICE_END | EVIDENCE_IN_ENQUEUE |                     \
+	 EVIDENCE_PROTECTION_LAPSED)
+/* And where the hook is missing that says who asked for the CPU. */
+#define READ_TO_INFER                                                                              \
+	(EVIDENCE_RAN_SLICE | EVIDENCE_TICK_IN_RUN | EVIDENCE_WOKEN_IS_NEXT |                      \
+	 EVIDENCE_WOKEN_SINCE_TICK | EVIDENCE_MOVED_IS_NEXT)
+
+#define CLONE_VFORK 0x4000
+#define F_SETLKW 7
+#define F_OFD_SETLKW 38
+
+/* Key -> sums. Preallocated, because sched_switch must not allocate; resized, to 1 where no summary
+ * is made. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct summary_key);
+	__type(value, struct summary_value);
+} summaries SEC(".maps");
+
+static const struct summary_value no_sums; /* too large for the stack */
+
+static __always_inline __u32 slot_of(__u64 ns)
+{
+	__u64 rest = ns >> 7;
+	__u32 slot = 0;
+
+#define HALVE(bits)                                                                                \
+	if (rest >> (bits)) {                                                                      \
+		rest >>= (bits);                                                                   \
+		slot += (bits);                                                                    \
+	}
+	HALVE(32)
+	HALVE(16)
+	HALVE(8)
+	HALVE(4)
+	HALVE(2)
+	HALVE(1)
+#undef HALVE
+	return slot < SUMMARY_SLOTS ? slot : SUMMARY_SLOTS - 1;
+}
+
+/* The entry for the pending switch-out; NULL when the map is full. */
+static __always_inline struct summary_value *entry_of(struct cpu_state *c, struct task_state *st)
+{
+	struct summary_value *entry = bpf_map_lookup_elem(&summaries, &st->pending);
+
+	if (entry)
+		return entry;
+	if (bpf_map_update_elem(&summaries, &st->pending, &no_sums, BPF_NOEXIST))
+		return NULL;
+	c->summary_groups++;
+	return bpf_map_lookup_elem(&summaries, &st->pending);
+}
+
+/* Adds the pending switch-out of the task, without a wait, to its entry. */
+static __always_inline struct summary_value *add_pending(struct cpu_state *c, struct task_state *st)
+{
+	struct summary_value *entry = entry_of(c, st);
+
+	st->has_pending = 0;
+	if (!entry) {
+		c->lost++;
+		return NULL;
+	}
+	entry->switches++;
+	entry->ran_ns += st->pending_ran;
+	entry->irq_ns += st->pending_irq;
+	if (st->pending_ran > entry->longest_run_ns)
+		entry->longest_run_ns = st->pending_ran;
+	return entry;
+}
+
+/* Adds the wait before the run that ends now, as swtch-core/src/timeline.rs computes its parts. */
+static __always_inline void add_wait(struct cpu_state *c, struct summary_value *entry)
+{
+	__u64 off = c->run_start - c->out_ts, runnable, runq;
+
+	entry->waits++;
+	entry->off_ns += off;
+	if (off > entry->longest_off_ns)
+		entry->longest_off_ns = off;
+	entry->off[slot_of(off) & (SUMMARY_SLOTS - 1)]++;
+	if (!c->was_runnable && !c->wake_ts)
+		return;
+	runnable = c->was_runnable || c->wake_ts < c->out_ts ? c->out_ts : c->wake_ts;
+	if (runnable > c->run_start)
+		return;
+	runq = c->run_start - runnable;
+	entry->split_waits++;
+	entry->split_off_ns += off;
+	entry->runq_ns += runq;
+	if (runq > entry->longest_runq_ns)
+		entry->longest_runq_ns = runq;
+	entry->runq[slot_of(runq) & (SUMMARY_SLOTS - 1)]++;
+}
+
+static __always_inline __u8 judged_arguments(const struct switch_record *r, __s32 number)
+{
+	__u8 found = 0;
+
+	if (number < 0 || number >= 1024 ||
+	    !(syscalls_with_arguments[number >> 3] >> (number & 7) & 1))
+		return 0;
+	if (!r->args[0])
+		found |= ARGUMENT_0_IS_ZERO;
+	if (!r->args[1])
+		found |= ARGUMENT_1_IS_ZERO;
+	if (r->args[0] & CLONE_VFORK)
+		found |= ARGUMENT_IS_VFORK;
+	if (r->args[1] == F_SETLKW || r->args[1] == F_OFD_SETLKW)
+		found |= ARGUMENT_IS_LOCK;
+	return found;
+}
+
+/* The call that the task is in: a call that the kernel restarts is the one that was interrupted. */
+static __always_inline __s32 resolved_call(struct task_state *st, __s32 number)
+{
+	if (number >= 0 && number == syscall_restart && st->last_call >= 0)
+		return st->last_call;
+	if (number >= 0)
+		st->last_call = number;
+	return number;
+}
+
+static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct task_struct *prev,
+					 struct task_state *st, struct task_struct *next,
+					 __u32 next_key, __u32 state, bool preempt)
+{
+	struct summary_key *key = &st->pending;
+	bool blocks = state && !preempt;
+	struct switch_record r;
+
+	note_evidence(&key->evidence, c, prev, next, next_key, blocks, preempt);
+	r.evidence = key->evidence;
+	describe_call(&r, prev, blocks);
+	key->task = st->key;
+	key->syscall = resolved_call(st, r.syscall);
+	key->wait_object = r.wait_object;
+	if (blocks) {
+		key->next_task = KEY_IDLE;
+		key->state = state;
+		key->evidence = r.evidence & READ_OF_BLOCKED;
+		key->arguments = judged_arguments(&r, key->syscall);
+		key->cause = CAUSE_NONE;
+		key->class = key->next_class = CLASS_IDLE;
+	} else {
+		key->next_task = next_key;
+		key->state = 0;
+		key->evidence = r.evidence &
+				(READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
+		key->arguments = 0;
+		key->cause = has_need_resched ? c->cause : CAUSE_NO_HOOK;
+		key->class = class_of(prev);
+		key->next_class = class_of(next);
+	}
+	st->pending_ts = now;
+	st->pending_ran = c->run_start ? now - c->run_start : 0;
+	st->pending_irq = c->irq_ns;
+	st->has_pending = 1;
+}
+
+/* TASK_DEAD, EXIT_ZOMBIE and EXIT_DEAD: the task does not come back, so none of its entries is written
+ * after the one with such a state. User space makes room by that. */
+#define LAST_STATES (0x80 | 0x20 | 0x10)
+
+static __always_inline void summarise(struct cpu_state *c, __u64 now, struct task_struct *prev,
+				      struct task_state *st, struct task_struct *next,
+				      __u32 next_key, __u32 state, bool preempt)
+{
+	struct summary_value *entry;
+
+	if (!st) {
+		c->lost++;
+		c->summary_unnamed++;
+		return;
+	}
+	if (st->has_pending) {
+		entry = add_pending(c, st);
+		/* Another moment: a switch-out between was not reported, and its wait not seen. */
+		if (entry && c->out_ts == st->pending_ts && c->run_start >= c->out_ts)
+			add_wait(c, entry);
+	}
+	keep_pending(c, now, prev, st, next, next_key, state, preempt);
+	if ((state & LAST_STATES) && !preempt)
+		add_pending(c, st);
+	c->stored++;
+}
+
+/* Read to its end once, when nothing is recorded any more. */
+SEC("iter/task")
+int flush_tasks(struct bpf_iter__task *ctx)
+{
+	struct task_struct *p = ctx->task;
+	struct cpu_state *c = this_cpu();
+	struct summary_value *entry;
+	struct task_state *st;
+	__u64 now;
+
+	if (!p || !c)
+		return 0;
+	st = bpf_task_storage_get(&tasks, p, 0, 0);
+	if (!st || !st->has_pending)
+		return 0;
+	entry = add_pending(c, st);
+	now = bpf_ktime_get_ns();
+	if (!entry || p->on_cpu || now < st->pending_ts)
+		return 0;
+	entry->open_waits++;
+	entry->open_ns += now - st->pending_ts;
+	return 0;
+}
+
+#endif

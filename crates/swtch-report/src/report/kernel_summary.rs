@@ -1,0 +1,619 @@
+//! The answer of `record --summary`: what the kernel side counted, without a trace.
+//!
+//! ```text
+//! groups of switches ─▶ rules: a reason each ─┬▶ by reason      ─┐
+//!      (counted)                              ├▶ by thread       ├▶ table, json
+//!                                             ├▶ who took the    │
+//!                                             │  CPU from whom  ─┘
+//!                                             └▶ every group ────▶ csv
+//! ```
+//!
+//! The columns are those of the reports on traces, with the same meaning. A column that needs more
+//! than was counted is not there, and [`NOT_KNOWN`] says what that is.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use swtch_core::{
+    Arch, Category, Cause, Certainty, EvidenceBits, GroupTotals, Nanos, Reason, Rule, SwitchGroup,
+    SyscallTable, TaskEvent, classify,
+};
+use swtch_output::answer::VerbAnswer;
+use swtch_output::sheet::{Cell, Sheet, SheetTable};
+use swtch_output::text::{counted, escaped, grouped, table_width};
+use swtch_store::Meta;
+
+use super::group::{GroupKey, Groups, KeyNames, RowSyscall};
+use super::head::{ReportedSwitches, TraceHead, host_words};
+use super::names::Names;
+use super::reason::sum_cells;
+use super::tally::Tally;
+use super::{By, ROWS_OF_TABLE, empty_sheet};
+
+/// What a summary cannot tell, and a trace can.
+const NOT_KNOWN: [&str; 6] = [
+    "when each switch happened: there is no timeline",
+    "stacks, and the objects that were waited for",
+    "who woke whom",
+    "who had the CPU while a thread waited for it: only who took it",
+    "which CPU, and which cgroup",
+    "first waits of new threads, and switches of user-mode schedulers",
+];
+
+const REASON_COLUMNS: [&str; 22] = [
+    "reason",
+    "category",
+    "switches",
+    "share_pct",
+    "certain_pct",
+    "voluntary",
+    "involuntary",
+    "ran_ns",
+    "waits",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+    "open_waits",
+    "open_ns",
+    "irq_ns",
+    "run_max_ns",
+    "off_p50_below_ns",
+    "off_p99_below_ns",
+    "off_max_ns",
+    "runq_p50_below_ns",
+    "runq_p99_below_ns",
+    "runq_max_ns",
+];
+
+const REASON_VIEWS: [SheetTable; 2] = [
+    SheetTable {
+        title: "",
+        columns: &[
+            "reason",
+            "category",
+            "switches",
+            "share_pct",
+            "certain_pct",
+            "voluntary",
+            "involuntary",
+            "ran_ns",
+            "off_ns",
+            "blocked_ns",
+            "runq_ns",
+        ],
+    },
+    SheetTable {
+        title: "length of the wait that followed, below these powers of two",
+        columns: &[
+            "reason",
+            "waits",
+            "runq_p50_below_ns",
+            "runq_p99_below_ns",
+            "runq_max_ns",
+            "off_p50_below_ns",
+            "off_p99_below_ns",
+            "off_max_ns",
+        ],
+    },
+];
+
+const PAIR_COLUMNS: [&str; 9] = [
+    "preemptor",
+    "tid",
+    "pid",
+    "preempted",
+    "preempted_tid",
+    "reason",
+    "cause",
+    "switches",
+    "share_pct",
+];
+
+const GROUP_COLUMNS: [&str; 30] = [
+    "thread",
+    "tid",
+    "pid",
+    "process",
+    "reason",
+    "category",
+    "rule",
+    "certainty",
+    "cause",
+    "syscall",
+    "preemptor",
+    "preemptor_tid",
+    "switches",
+    "voluntary",
+    "involuntary",
+    "ran_ns",
+    "irq_ns",
+    "run_max_ns",
+    "waits",
+    "off_ns",
+    "blocked_ns",
+    "runq_ns",
+    "open_waits",
+    "open_ns",
+    "off_p50_below_ns",
+    "off_p99_below_ns",
+    "off_max_ns",
+    "runq_p50_below_ns",
+    "runq_p99_below_ns",
+    "runq_max_ns",
+];
+
+/// What was counted in the kernel, judged by the rules.
+#[derive(Debug)]
+pub struct KernelSummary {
+    head: TraceHead,
+    names: Names,
+    arch: Arch,
+    groups: Vec<JudgedGroup>,
+    top: Option<usize>,
+}
+
+/// A group of switches and its reason.
+#[derive(Clone, Copy, Debug)]
+struct JudgedGroup {
+    group: SwitchGroup,
+    totals: GroupTotals,
+    rule: &'static Rule,
+}
+
+/// Everything that was counted for one reason.
+#[derive(Default)]
+struct ReasonSums {
+    tally: Tally,
+    certain: u64,
+    totals: GroupTotals,
+}
+
+impl KernelSummary {
+    /// Judges the groups. `meta` says what was recorded and what that cost, `tasks` are the names,
+    /// in order of time; `top` as [`super::ReportRequest::top`].
+    pub fn new(
+        meta: Meta,
+        arch: Arch,
+        counted: &[(SwitchGroup, GroupTotals)],
+        tasks: &[TaskEvent],
+        top: Option<usize>,
+    ) -> Self {
+        let calls = SyscallTable::of(arch);
+        let judged = counted.iter().map(|(group, totals)| JudgedGroup {
+            group: *group,
+            totals: *totals,
+            rule: classify(&group.evidence, &calls),
+        });
+        let mut groups: Vec<_> = judged.collect();
+        let names = Names::new(tasks);
+        groups.sort_by_key(|one| {
+            let (group, most) = (&one.group, u64::MAX - one.totals.switches);
+            (most, group.task, group.next_task, one.rule.name)
+        });
+        Self {
+            head: TraceHead {
+                rows: meta.counts.stored,
+                meta,
+                ..TraceHead::default()
+            },
+            names,
+            arch,
+            groups,
+            top,
+        }
+    }
+
+    fn switches(&self) -> u64 {
+        self.groups.iter().map(|one| one.totals.switches).sum()
+    }
+
+    fn reported(&self) -> ReportedSwitches {
+        ReportedSwitches {
+            counted: self.switches(),
+            out_of_scope: 0,
+        }
+    }
+
+    fn by_reason(&self) -> Sheet {
+        let mut reasons: BTreeMap<Reason, ReasonSums> = BTreeMap::new();
+        let mut all = ReasonSums::default();
+        for one in &self.groups {
+            reasons.entry(one.rule.reason).or_default().add(one);
+            all.add(one);
+        }
+        let mut shown: Vec<_> = reasons.into_iter().collect();
+        shown.sort_by_key(|(reason, sums)| (u64::MAX - sums.tally.switches, *reason));
+        let mut sheet = empty_sheet("reason", &REASON_COLUMNS);
+        sheet.rows = shown
+            .iter()
+            .map(|(reason, sums)| {
+                let name = Cell::text(reason.as_str());
+                let category = Cell::text(reason.category().as_str());
+                sums.cells([name, category], all.tally.switches)
+            })
+            .collect();
+        let words = [Cell::text("total"), Cell::Missing];
+        sheet.total = Some(all.cells(words, all.tally.switches));
+        sheet.views = REASON_VIEWS.to_vec();
+        sheet.notes = all.tally.notes();
+        sheet
+    }
+
+    fn by_thread(&self) -> Sheet {
+        let mut groups = Groups::new(By::Thread, &self.names);
+        for one in &self.groups {
+            groups.add_counted(self.names.index(one.group.task), &one.tally());
+        }
+        let mut sheet = groups.sheet(&self.key_names(&FxHashMap::default()));
+        // They are those of the table of reasons.
+        sheet.notes.clear();
+        sheet
+    }
+
+    /// Who took the CPU from whom, most often first.
+    fn by_pair(&self) -> Sheet {
+        let mut pairs: BTreeMap<(usize, usize, Reason, Cause), u64> = BTreeMap::new();
+        let mut all = 0;
+        for one in self.groups.iter().filter(|one| one.is_preemption()) {
+            let next = one.group.next_task;
+            let next = next.map_or_else(Names::nameless, |next| self.names.index(next));
+            let task = self.names.index(one.group.task);
+            let key = (next, task, one.rule.reason, one.group.evidence.cause);
+            *pairs.entry(key).or_default() += one.totals.switches;
+            all += one.totals.switches;
+        }
+        let mut ranked: Vec<_> = pairs.into_iter().collect();
+        ranked.sort_by_key(|(key, switches)| (u64::MAX - switches, *key));
+        let mut sheet = empty_sheet("preemptor", &PAIR_COLUMNS);
+        for ((next, task, reason, cause), switches) in ranked {
+            let [name, tid, pid, _] = self.thread_cells(next);
+            let [preempted, preempted_tid, ..] = self.thread_cells(task);
+            let (reason, cause) = (Cell::text(reason.as_str()), Cell::text(cause.as_str()));
+            let (count, share) = (Cell::Count(switches), Cell::share(switches, all));
+            sheet.rows.push(vec![
+                name,
+                tid,
+                pid,
+                preempted,
+                preempted_tid,
+                reason,
+                cause,
+                count,
+                share,
+            ]);
+        }
+        sheet.total = Some(total_of_pairs(all));
+        sheet
+    }
+
+    /// Every group: task × rule × system call × who took the CPU.
+    fn by_group(&self) -> Sheet {
+        let mut sheet = empty_sheet("summary", &GROUP_COLUMNS);
+        sheet.rows = self
+            .groups
+            .iter()
+            .map(|one| self.group_cells(one))
+            .collect();
+        sheet
+    }
+
+    fn group_cells(&self, one: &JudgedGroup) -> Vec<Cell> {
+        let (group, totals, rule) = (&one.group, &one.totals, one.rule);
+        let tally = one.tally();
+        let mut cells = self.thread_cells(self.names.index(group.task)).to_vec();
+        cells.extend([
+            Cell::text(rule.reason.as_str()),
+            Cell::text(rule.reason.category().as_str()),
+            Cell::text(rule.name),
+            Cell::text(rule.certainty.as_str()),
+            Cell::text(group.evidence.cause.as_str()),
+            Cell::text(one.syscall().name(Some(self.arch))),
+        ]);
+        match group.next_task.filter(|_| one.is_preemption()) {
+            Some(next) => {
+                let [name, tid, ..] = self.thread_cells(self.names.index(next));
+                cells.extend([name, tid]);
+            }
+            None => cells.extend([Cell::Missing, Cell::Missing]),
+        }
+        cells.extend([
+            Cell::Count(tally.switches),
+            Cell::Count(tally.voluntary),
+            Cell::Count(tally.switches - tally.voluntary),
+            Cell::Time(tally.ran),
+            Cell::Time(totals.irq),
+            Cell::Time(totals.longest_run),
+            Cell::Count(tally.waits),
+            Cell::Time(tally.off),
+            Cell::Time(tally.blocked),
+            Cell::Time(tally.runq),
+            Cell::Count(tally.open_waits),
+            Cell::Time(tally.open),
+        ]);
+        cells.extend(length_cells(totals));
+        cells
+    }
+
+    /// Name, thread id, process id and process of a thread.
+    fn thread_cells(&self, index: usize) -> [Cell; 4] {
+        let mut cells = self
+            .key_names(&FxHashMap::default())
+            .label(GroupKey::Thread(index))
+            .into_iter();
+        std::array::from_fn(|_| cells.next().unwrap_or(Cell::Missing))
+    }
+
+    const fn key_names<'a>(
+        &'a self,
+        cgroups: &'a FxHashMap<swtch_core::CgroupId, String>,
+    ) -> KeyNames<'a> {
+        KeyNames {
+            names: &self.names,
+            arch: Some(self.arch),
+            cgroups,
+        }
+    }
+
+    fn sheets(&self) -> [(&'static str, Sheet); 3] {
+        [
+            ("why threads left the CPU", self.by_reason()),
+            ("which threads left it", self.by_thread()),
+            ("who took the CPU from whom", self.by_pair()),
+        ]
+    }
+
+    fn head_lines(&self) -> String {
+        let head = &self.head;
+        let host = host_words(&head.meta.host).to_line();
+        let what = format!("{} · {}", head.duration(), head.what());
+        let mut lines = vec![
+            format!("host     {}", escaped(&host)),
+            format!(
+                "summary  {} · counted in the kernel, no trace",
+                escaped(&what)
+            ),
+            format!(
+                "{} · {} lost · recorder: {}",
+                counted(self.switches(), "context switch"),
+                grouped(head.lost()),
+                head.overhead(),
+            ),
+        ];
+        let warnings = head.warnings(self.reported());
+        lines.extend(
+            warnings
+                .iter()
+                .map(|line| format!("note: {}", escaped(line))),
+        );
+        lines.join("\n") + "\n\n"
+    }
+}
+
+impl JudgedGroup {
+    /// Whether another task took the CPU. A task that waits to be moved has left by itself, and who
+    /// came next is not kept of it.
+    fn is_preemption(&self) -> bool {
+        self.rule.reason.category() == Category::Preemption && self.group.evidence.state == 0
+    }
+
+    fn syscall(&self) -> RowSyscall {
+        RowSyscall::of_evidence(&self.group.evidence)
+    }
+
+    fn tally(&self) -> Tally {
+        let totals = &self.totals;
+        let is_voluntary = self.group.evidence.bits.has(EvidenceBits::VOLUNTARY);
+        let mut reasons = [0; Reason::ALL.len()];
+        reasons[self.rule.reason.index()] = totals.switches;
+        Tally {
+            switches: totals.switches,
+            voluntary: if is_voluntary { totals.switches } else { 0 },
+            reasons,
+            ran: totals.ran,
+            waits: totals.waits,
+            off: totals.off,
+            blocked: totals.blocked(),
+            runq: totals.runq,
+            unsplit: totals.waits.saturating_sub(totals.split_waits),
+            open_waits: totals.open_waits,
+            open: totals.open,
+        }
+    }
+}
+
+impl ReasonSums {
+    fn add(&mut self, one: &JudgedGroup) {
+        self.tally.add(&one.tally());
+        self.totals.add(&one.totals);
+        if one.rule.certainty == Certainty::Certain {
+            self.certain += one.totals.switches;
+        }
+    }
+
+    fn cells(&self, words: [Cell; 2], all: u64) -> Vec<Cell> {
+        let mut cells = words.to_vec();
+        cells.extend(sum_cells(&self.tally, self.certain, all));
+        cells.push(Cell::Time(self.totals.irq));
+        cells.push(Cell::Time(self.totals.longest_run));
+        cells.extend(length_cells(&self.totals));
+        cells
+    }
+}
+
+/// The cells from `off_p50_below_ns` to `runq_max_ns`.
+fn length_cells(totals: &GroupTotals) -> [Cell; 6] {
+    let longest = |longest: Nanos, number: u64| Cell::time((number > 0).then_some(longest));
+    [
+        Cell::time(totals.off_lengths.percentile_below(50)),
+        Cell::time(totals.off_lengths.percentile_below(99)),
+        longest(totals.longest_off, totals.waits),
+        Cell::time(totals.runq_lengths.percentile_below(50)),
+        Cell::time(totals.runq_lengths.percentile_below(99)),
+        longest(totals.longest_runq, totals.split_waits),
+    ]
+}
+
+fn total_of_pairs(all: u64) -> Vec<Cell> {
+    let mut cells = vec![Cell::text("total")];
+    cells.resize(PAIR_COLUMNS.len() - 2, Cell::Missing);
+    cells.extend([Cell::Count(all), Cell::share(all, all)]);
+    cells
+}
+
+impl VerbAnswer for KernelSummary {
+    fn to_table(&self) -> String {
+        let most = self.top.unwrap_or(ROWS_OF_TABLE);
+        let mut page = self.head_lines();
+        for (title, sheet) in self.sheets() {
+            page += &format!("{title}\n{}\n", sheet.to_table_in(table_width(), most));
+        }
+        page += "not known, because nothing is kept of a single switch (swtch record without --summary keeps it):\n";
+        for words in NOT_KNOWN {
+            page += &format!("  {words}\n");
+        }
+        page
+    }
+
+    fn to_json(&self) -> Value {
+        let [reasons, threads, pairs] = self.sheets().map(|(_, sheet)| {
+            let sheet = sheet.with_most(self.top);
+            json!({
+                "rows": sheet.to_json_rows(),
+                "total": sheet.to_json_total(),
+                "notes": sheet.notes,
+            })
+        });
+        json!({
+            "schema": "swtch.summary/1",
+            "host": self.head.to_json_host(),
+            "summary": self.head.to_json_trace(self.reported()),
+            "balance": self.head.to_json_balance(),
+            "reasons": reasons,
+            "threads": threads,
+            "preemptions": pairs,
+            "not_known": NOT_KNOWN,
+        })
+    }
+
+    fn to_csv(&self) -> anyhow::Result<String> {
+        self.head.tell_missing();
+        Ok(self.by_group().with_most(self.top).to_csv())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::seen;
+    use swtch_core::{Class, Evidence, LengthHistogram, TaskKey, WaitObject};
+
+    const TASK_INTERRUPTIBLE: u32 = 1;
+
+    fn totals(switches: u64, off: u64, runq: u64) -> GroupTotals {
+        let mut off_lengths = LengthHistogram::default();
+        off_lengths.0[2] = switches;
+        GroupTotals {
+            switches,
+            ran: Nanos::from_ns(100 * switches),
+            waits: switches,
+            off: Nanos::from_ns(off),
+            longest_off: Nanos::from_ns(off),
+            split_waits: switches,
+            split_off: Nanos::from_ns(off),
+            runq: Nanos::from_ns(runq),
+            off_lengths,
+            ..GroupTotals::default()
+        }
+    }
+
+    fn group(task: u32, next_task: u32, evidence: Evidence) -> SwitchGroup {
+        SwitchGroup {
+            task: TaskKey::new(task),
+            next_task: Some(TaskKey::new(next_task)),
+            evidence,
+        }
+    }
+
+    /// The server blocks in `read` of a pipe, and is preempted by the hog, which it had woken.
+    fn summary() -> KernelSummary {
+        let asleep = Evidence {
+            state: TASK_INTERRUPTIBLE,
+            bits: EvidenceBits::VOLUNTARY,
+            syscall: Some(0),
+            wait_object: WaitObject::Fifo,
+            class: Class::Idle,
+            next_class: Class::Idle,
+            ..Evidence::RUNNABLE
+        };
+        let preempted = Evidence {
+            cause: Cause::Wakeup,
+            ..Evidence::RUNNABLE
+        };
+        let groups = [
+            (group(1, 0, asleep), totals(30, 900_000, 100_000)),
+            (group(1, 3, preempted), totals(8, 40_000, 40_000)),
+            (group(2, 3, preempted), totals(2, 2_000, 2_000)),
+        ];
+        let tasks = [
+            seen(1, 10, 10, "server"),
+            seen(2, 10, 11, "worker"),
+            seen(3, 30, 30, "hog"),
+        ];
+        KernelSummary::new(Meta::default(), Arch::X86_64, &groups, &tasks, None)
+    }
+
+    fn cells(sheet: &Sheet, row: usize, columns: &[&str]) -> Vec<String> {
+        let place = |column: &&str| sheet.columns.iter().position(|c| c == column).unwrap();
+        let places = columns.iter().map(place);
+        places
+            .map(|place| sheet.rows[row][place].to_table())
+            .collect()
+    }
+
+    #[test]
+    fn a_group_counts_for_the_reason_that_the_rules_give_it() {
+        let sheet = summary().by_reason();
+        let columns = [
+            "reason",
+            "switches",
+            "blocked_ns",
+            "runq_ns",
+            "off_p50_below_ns",
+        ];
+        let expected = ["pipe", "30", "800 µs", "100 µs", "1.02 µs"];
+        assert_eq!(cells(&sheet, 0, &columns), expected);
+        let expected = ["wakeup", "10", "0 ns", "42.0 µs", "1.02 µs"];
+        assert_eq!(cells(&sheet, 1, &columns), expected);
+        assert_eq!(sheet.total.unwrap()[2], Cell::Count(40));
+    }
+
+    #[test]
+    fn who_took_the_cpu_is_told_beside_who_lost_it() {
+        let sheet = summary().by_pair();
+        let columns = ["preemptor", "preempted", "cause", "switches", "share_pct"];
+        let first = ["hog", "server", "wakeup", "8", "80.0"];
+        assert_eq!(cells(&sheet, 0, &columns), first);
+        assert_eq!(sheet.rows.len(), 2);
+    }
+
+    #[test]
+    fn threads_and_groups_have_all_switches() {
+        let summary = summary();
+        let columns = ["thread", "switches", "main_reason"];
+        let server = ["server", "38", "pipe"];
+        assert_eq!(cells(&summary.by_thread(), 0, &columns), server);
+        let groups = summary.by_group();
+        let columns = ["thread", "rule", "syscall", "preemptor", "switches"];
+        let asleep = ["server", "pipe_file", "read", "-", "30"];
+        assert_eq!(cells(&groups, 0, &columns), asleep);
+        assert!(
+            groups
+                .rows
+                .iter()
+                .all(|row| row.len() == GROUP_COLUMNS.len())
+        );
+        let table = summary.to_table();
+        assert!(table.contains("there is no timeline"), "{table}");
+    }
+}

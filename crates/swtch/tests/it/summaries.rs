@@ -1,0 +1,356 @@
+//! `record --summary`: what the kernel side counts is what a recording beside it holds, row by row.
+//!
+//! Two recorders are nested over one run, so that both see the same switches:
+//!
+//! ```text
+//! swtch record -o full -- swtch record --summary --format csv -- swtch workload NAME
+//! ```
+//!
+//! The outer one begins earlier: it has a few switches more, of the command while it is held.
+
+use std::collections::BTreeMap;
+use std::process::Output;
+
+use serde_json::Value;
+use swtch_bench::WorkloadOutcome;
+
+use crate::machine::{alone, beside_others};
+use crate::recording::{Ids, Recording, SWTCH, TraceContents, stderr, stdout, swtch};
+
+/// Switches of a command before the inner recorder begins: it waits at a pipe, and is preempted by
+/// who made it.
+const WHILE_HELD: u64 = 5;
+
+/// A row of the summary as CSV, by the names of its columns.
+type SummaryRow = BTreeMap<String, String>;
+
+/// The rows of the CSV in this text, which may have lines before it.
+fn rows_of(text: &str) -> Vec<SummaryRow> {
+    let start = text.find("thread,tid,pid,").expect("a summary as CSV");
+    let mut lines = text[start..].lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        assert_eq!(cells.len(), head.len(), "{line}");
+        let pairs = head.iter().zip(cells);
+        pairs
+            .map(|(k, v)| ((*k).to_owned(), v.to_owned()))
+            .collect()
+    };
+    lines.map(row).collect()
+}
+
+fn number(row: &SummaryRow, column: &str) -> u64 {
+    row[column]
+        .parse()
+        .unwrap_or_else(|_| panic!("{column}: {row:?}"))
+}
+
+fn ids_of(row: &SummaryRow) -> Ids {
+    let id = |column| u32::try_from(number(row, column)).unwrap();
+    (id("pid"), id("tid"))
+}
+
+/// Number of switches by thread and rule.
+fn by_thread_and_rule(rows: &[SummaryRow]) -> BTreeMap<(Ids, String), u64> {
+    let mut counts = BTreeMap::new();
+    for row in rows {
+        *counts
+            .entry((ids_of(row), row["rule"].clone()))
+            .or_default() += number(row, "switches");
+    }
+    counts
+}
+
+fn summary_of(words: &[&str]) -> Output {
+    swtch(["record", "--summary"]).args(words).output().unwrap()
+}
+
+/// Records a workload both ways at once; compares every thread's switches rule by rule.
+fn assert_as_recorded(name: &str, count: &str) {
+    assert_as_recorded_with(&[], name, count);
+}
+
+/// As [`assert_as_recorded`], with these options of both recorders.
+fn assert_as_recorded_with(options: &[&str], name: &str, count: &str) {
+    let inner = ["--", SWTCH, "record", "--summary", "--format", "csv"];
+    let workload = ["--", SWTCH, "workload", name, "--count", count, "--quiet"];
+    let recording = Recording::of(&[options, &inner[..], options, &workload[..]].concat());
+    let said = stderr(&recording.output);
+    assert!(recording.output.status.success(), "{name}: {said}");
+    let rows = rows_of(&stdout(&recording.output));
+    let counted = by_thread_and_rule(&rows);
+    let recorded = recording.read();
+    let mut full: BTreeMap<(Ids, String), u64> = BTreeMap::new();
+    for (ids, switches) in recorded.by_thread() {
+        if counted.keys().any(|(counted, _)| *counted == ids) {
+            for switch in switches {
+                *full.entry((ids, switch.rule.name.to_owned())).or_default() += 1;
+            }
+        }
+    }
+    let mut held = 0;
+    for key in full.keys().chain(counted.keys()) {
+        let [in_trace, in_summary] =
+            [&full, &counted].map(|counts| counts.get(key).copied().unwrap_or(0));
+        assert!(
+            in_trace >= in_summary,
+            "{name}, {key:?}: {in_trace}, {in_summary}"
+        );
+        // Each key that is in both comes twice here.
+        held += (in_trace - in_summary).min(WHILE_HELD + 1);
+    }
+    assert!(held <= 2 * WHILE_HELD, "{name}: {full:?}, {counted:?}");
+    assert!(counted.values().sum::<u64>() > 0, "{name}: {said}");
+    assert_times(name, &rows, &recorded);
+}
+
+/// Compares the sums of times, leaving out the main thread, which waits while it is held.
+fn assert_times(name: &str, rows: &[SummaryRow], recorded: &TraceContents) {
+    let threads = recorded.by_thread();
+    let of_thread = |ids: &Ids| {
+        rows.iter()
+            .filter(|row| ids_of(row) == *ids)
+            .collect::<Vec<_>>()
+    };
+    let counted: Vec<Ids> = rows.iter().map(ids_of).collect();
+    for (ids, switches) in threads
+        .iter()
+        .filter(|(ids, _)| ids.0 != ids.1 && counted.contains(ids))
+    {
+        let rows = of_thread(ids);
+        let sum = |column| rows.iter().map(|row| number(row, column)).sum::<u64>();
+        let ran: u64 = switches
+            .iter()
+            .filter_map(|row| row.ran)
+            .map(|ran| ran.as_ns())
+            .sum();
+        let off: u64 = switches
+            .iter()
+            .filter_map(|row| row.wait.off)
+            .map(|off| off.as_ns())
+            .sum();
+        let longest = switches.iter().filter_map(|row| row.wait.off).max();
+        // Each recorder reads the clock for itself, and stands in the way of the other.
+        let tolerated = |exact: u64, number: usize| exact / 10 + 20_000 * number as u64;
+        for (what, is, exact) in [("ran", sum("ran_ns"), ran), ("off", sum("off_ns"), off)] {
+            let apart = is.abs_diff(exact);
+            assert!(
+                apart <= tolerated(exact, switches.len()),
+                "{name}, {ids:?}: {what} {is}, recorded {exact}"
+            );
+        }
+        let longest_counted = rows
+            .iter()
+            .filter_map(|row| row["off_max_ns"].parse::<u64>().ok());
+        assert_eq!(
+            longest_counted.max().is_some(),
+            longest.is_some(),
+            "{name}, {ids:?}"
+        );
+    }
+}
+
+macro_rules! summaries {
+    ($($test:ident: $name:literal, $count:literal),+ $(,)?) => {
+        $(#[test]
+        #[ignore = "needs root"]
+        fn $test() {
+            let _machine = alone();
+            assert_as_recorded($name, $count);
+        })+
+    };
+}
+
+summaries! {
+    root_summary_of_hogs: "hogs", "300",
+    root_summary_of_round_robin: "round-robin", "300",
+    root_summary_of_wakeups: "fifo", "50",
+    root_summary_of_policies: "policy", "200",
+    root_summary_of_a_quota: "quota", "4",
+    root_summary_of_moves: "flipped", "100",
+    root_summary_of_yields: "yield", "1000",
+    root_summary_of_futexes: "futex", "1000",
+    root_summary_of_file_locks: "file-lock", "50",
+    root_summary_of_direct_reads: "direct-read", "50",
+    root_summary_of_pipes: "pipe-processes", "1000",
+    root_summary_of_sockets: "tcp", "1000",
+    root_summary_of_polls: "poll", "1000",
+    root_summary_of_sleeps_in_poll: "poll-sleep", "100",
+    root_summary_of_timers: "timerfd", "100",
+    root_summary_of_page_faults: "page-faults", "50",
+    root_summary_of_vforks: "spawn", "50",
+    root_summary_of_stops: "stop", "100",
+    root_summary_of_threads_that_end: "thread-exits", "300",
+    root_summary_of_every_kind: "sampler", "1000",
+}
+
+/// What kernels before 6.17 lack: the kernel side keeps more evidence then.
+#[test]
+#[ignore = "needs root"]
+fn root_a_summary_without_the_hook_is_as_recorded_without_it() {
+    let _machine = alone();
+    let options = ["--without-hook", "sched_set_need_resched_tp"];
+    for (name, count) in [("hogs", "300"), ("wakeup", "50"), ("sampler", "500")] {
+        assert_as_recorded_with(&options, name, count);
+    }
+}
+
+/// A call that a stop has interrupted goes on as `restart_syscall`; its reason stays that of the call.
+#[test]
+#[ignore = "needs root"]
+fn root_a_restarted_call_keeps_its_reason() {
+    let _machine = alone();
+    let script = "sleep 0.5 & for i in 1 2 3; do sleep 0.05; kill -STOP $!; sleep 0.05; kill -CONT $!; done; wait";
+    let output = summary_of(&["--format", "csv", "--", "sh", "-c", script]);
+    let rows = rows_of(&stdout(&output));
+    let of_stopped: Vec<_> = rows
+        .iter()
+        .filter(|row| {
+            rows.iter()
+                .any(|other| other["tid"] == row["tid"] && other["reason"] == "stop")
+        })
+        .collect();
+    assert!(!of_stopped.is_empty(), "{rows:?}");
+    assert!(
+        of_stopped
+            .iter()
+            .all(|row| row["syscall"] != "restart_syscall"),
+        "{of_stopped:?}"
+    );
+    let sleeps = of_stopped.iter().filter(|row| row["reason"] == "sleep");
+    let sleeps: u64 = sleeps.map(|row| number(row, "switches")).sum();
+    assert!(sleeps >= 4, "one, and one after each stop: {of_stopped:?}");
+}
+
+/// The kernel's own counters of each thread, which it reads just before it ends.
+#[test]
+#[ignore = "needs root"]
+fn root_counts_are_those_of_the_kernel() {
+    let _machine = alone();
+    let words = [
+        "--format", "csv", "--", SWTCH, "workload", "condvar", "--count", "20000",
+    ];
+    let output = summary_of(&words);
+    let text = stdout(&output);
+    let outcome: WorkloadOutcome = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let rows = rows_of(&text);
+    for thread in &outcome.threads {
+        let tids: Vec<u64> = thread.ids.iter().map(|id| u64::from(id.tid)).collect();
+        let own = || rows.iter().filter(|row| tids.contains(&number(row, "tid")));
+        let sum = |column| own().map(|row| number(row, column)).sum::<u64>();
+        for (column, counted) in [
+            ("voluntary", thread.counted.voluntary),
+            ("involuntary", thread.counted.involuntary),
+        ] {
+            let switches = sum(column);
+            assert!(
+                (counted..=counted + 3).contains(&switches),
+                "{}: {switches} {column}, the kernel counted {counted}",
+                thread.name
+            );
+        }
+    }
+    assert!(!outcome.threads.is_empty());
+}
+
+fn balance_of(output: &Output) -> [u64; 4] {
+    let answer: Value = serde_json::from_str(&stdout(output)).unwrap();
+    ["switches_seen", "stored", "filtered", "lost"]
+        .map(|part| answer["balance"][part].as_u64().unwrap())
+}
+
+/// Where the map is full, what finds no room is lost, and the user hears how to get room.
+#[test]
+#[ignore = "needs root"]
+fn root_a_full_map_loses_switches_and_says_so() {
+    let _machine = alone();
+    let workload = [
+        "--", SWTCH, "workload", "sampler", "--count", "500", "--quiet",
+    ];
+    let words = [&["--format", "json", "--groups", "8"][..], &workload[..]].concat();
+    let output = summary_of(&words);
+    let [seen, stored, filtered, lost] = balance_of(&output);
+    assert_eq!(seen, stored + filtered + lost);
+    assert!(lost > 0 && stored > 0, "{lost} lost, {stored} stored");
+    let said = stderr(&output);
+    assert!(said.contains("--groups N makes room for more"), "{said}");
+}
+
+/// Room for a hundredth of the threads is enough when they end.
+#[test]
+#[ignore = "needs root"]
+fn root_threads_that_ended_make_room() {
+    let _machine = alone();
+    let workload = [
+        "--",
+        SWTCH,
+        "workload",
+        "thread-exits",
+        "--count",
+        "60000",
+        "--quiet",
+    ];
+    let words = [
+        &["--format", "json", "--groups", "16384"][..],
+        &workload[..],
+    ]
+    .concat();
+    let output = summary_of(&words);
+    let [seen, stored, filtered, lost] = balance_of(&output);
+    assert_eq!((seen, lost), (stored + filtered, 0), "{}", stderr(&output));
+    assert!(stored >= 120_000, "two of each thread: {stored}");
+    let said = stderr(&output);
+    assert!(said.contains("are counted by name"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_summary_of_the_machine_balances_in_every_format() {
+    let _machine = alone();
+    let output = summary_of(&["-a", "-d", "0.5", "--format", "json"]);
+    let [seen, stored, filtered, lost] = balance_of(&output);
+    assert_eq!((seen, filtered), (stored + lost, 0));
+    assert_eq!(lost, 0, "{}", stderr(&output));
+    let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    for table in ["reasons", "threads"] {
+        assert_eq!(answer[table]["total"]["switches"], stored, "{table}");
+    }
+    assert!(!answer["not_known"].as_array().unwrap().is_empty());
+    let table = stdout(&summary_of(&["-a", "-d", "0.2"]));
+    for words in [
+        "counted in the kernel",
+        "0 lost",
+        "who took the CPU from whom",
+        "not known",
+    ] {
+        assert!(table.contains(words), "{words}: {table}");
+    }
+}
+
+/// The exit code is the command's.
+#[test]
+#[ignore = "needs root"]
+fn root_a_summary_ends_as_its_command_did() {
+    let _machine = beside_others();
+    let output = summary_of(&["--", "sh", "-c", "sleep 0.01; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+}
+
+#[test]
+fn what_makes_no_sense_with_a_summary_is_refused() {
+    for (words, why) in [
+        (&["-o", "x.swtch"][..], "writes no trace"),
+        (&["--stacks"], "keeps no stacks"),
+        (&["--groups", "0"], "0 is not in"),
+    ] {
+        let output = summary_of(&[words, &["--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+    let output = swtch(["record", "--format", "json", "--", "true"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--summary"), "{}", stderr(&output));
+}
