@@ -235,43 +235,32 @@ impl KeptArguments {
 
 #[cfg(test)]
 mod tests {
+    use fastrand::Rng;
+
     use super::*;
     use crate::evidence::WaitObject;
     use crate::rules::classify;
     use crate::syscall::Arch;
 
-    /// XorShift that look random and are the same each time (xorshift).
-    struct XorShift(u64);
-
-    impl XorShift {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
-        }
-
-        fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-            let count = u64::try_from(from.len()).unwrap();
-            from[usize::try_from(self.next() % count).unwrap()]
-        }
+    fn of<T: Copy>(dice: &mut Rng, all: &[T]) -> T {
+        *dice.choice(all).expect("none of these lists is empty")
     }
 
-    fn any_evidence(numbers: &mut XorShift) -> Evidence {
+    fn any_evidence(dice: &mut Rng) -> Evidence {
         let states = [0, 0, 0x1, 0x2, 0x402, 0x4, 0x8, 0x80, 0x8001, 0x102];
         let arguments = [0, 1, 7, 38, 0x4000, 0x4111, 64];
         // Two numbers and-ed: a quarter of the bits is set. Bit 24 is of imports.
-        let bits = numbers.next() & numbers.next() & 0x2ff_ffff;
-        let number = u32::try_from(numbers.next() % 460).unwrap();
+        let bits = dice.u32(..) & dice.u32(..) & 0x2ff_ffff;
+        let number = dice.u32(..460);
         Evidence {
-            state: numbers.pick(&states),
-            bits: Bits(u32::try_from(bits).unwrap()),
-            cause: numbers.pick(Cause::ALL),
-            syscall: (!numbers.next().is_multiple_of(4)).then_some(number),
-            args: std::array::from_fn(|_| numbers.pick(&arguments)),
-            wait_object: numbers.pick(WaitObject::ALL),
-            class: numbers.pick(Class::ALL),
-            next_class: numbers.pick(Class::ALL),
+            state: of(dice, &states),
+            bits: Bits(bits),
+            cause: of(dice, Cause::ALL),
+            syscall: (dice.u8(..4) > 0).then_some(number),
+            args: std::array::from_fn(|_| of(dice, &arguments)),
+            wait_object: of(dice, WaitObject::ALL),
+            class: of(dice, Class::ALL),
+            next_class: of(dice, Class::ALL),
             ..Evidence::RUNNABLE
         }
     }
@@ -279,12 +268,12 @@ mod tests {
     /// A rule that comes to read more than a summary keeps fails here.
     #[test]
     fn what_is_kept_has_the_verdict_of_the_whole() {
-        let mut numbers = XorShift(0x5eed);
+        let mut dice = Rng::with_seed(0x5eed);
         let mut rules = std::collections::BTreeSet::new();
         for arch in [Arch::X86_64, Arch::Aarch64] {
             let calls = SyscallTable::of(arch);
             for _ in 0..200_000 {
-                let evidence = any_evidence(&mut numbers);
+                let evidence = any_evidence(&mut dice);
                 let rule = classify(&evidence, &calls);
                 let kept = kept_evidence(&evidence, &calls);
                 assert_eq!(classify(&kept, &calls), rule, "{evidence:?}");

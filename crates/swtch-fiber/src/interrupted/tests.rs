@@ -90,8 +90,9 @@ impl Marker {
 /// busy machine that may happen just after the wakeup; then the kernel counts it.
 #[test]
 fn a_blocking_call_is_no_interruption() {
-    let mut marker = Marker::for_this_thread();
+    // Before the marker's own first reading: an interruption between the two is counted, then.
     let before = involuntary_switches();
+    let mut marker = Marker::for_this_thread();
     let mut noticed = 0;
     for _ in 0..50 {
         std::thread::sleep(Duration::from_micros(100));
@@ -111,8 +112,9 @@ fn a_signal_is_no_interruption() {
     action.sa_flags = libc::SA_ONSTACK;
     // SAFETY: the handler has one argument, as these flags promise it.
     unsafe { libc::sigaction(libc::SIGWINCH, &raw const action, std::ptr::null_mut()) };
-    let mut marker = Marker::for_this_thread();
+    // Before the marker's own first reading: an interruption between the two is counted, then.
     let before = involuntary_switches();
+    let mut marker = Marker::for_this_thread();
     let (mut noticed, mut cleared) = (0, 0);
     for _ in 0..200 {
         // SAFETY: the signal has a handler.
@@ -134,8 +136,9 @@ fn a_signal_is_no_interruption() {
 /// interrupt in between, hence the comparison with the kernel's count.
 #[test]
 fn a_plain_system_call_is_no_interruption() {
-    let mut marker = Marker::for_this_thread();
+    // Before the marker's own first reading: an interruption between the two is counted, then.
     let before = involuntary_switches();
+    let mut marker = Marker::for_this_thread();
     let mut noticed = 0;
     for _ in 0..1000 {
         // SAFETY: reads a number.
