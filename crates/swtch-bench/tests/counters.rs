@@ -26,6 +26,9 @@ const WORKLOAD: &str = "SWTCH_TEST_WORKLOAD";
 /// Tolerated switches for reasons that the bounds do not name, such as a cold page of the test.
 const STRANGERS: u64 = 3;
 
+/// Plays in a row in which a workload must block too often for that to be a defect of it.
+const PLAYS: usize = 3;
+
 fn main() -> ExitCode {
     if let Ok(name) = env::var(WORKLOAD) {
         return play(&name);
@@ -55,15 +58,20 @@ fn judge(workload: &Workload, results: &mut Results) {
     }
 }
 
-/// Blocks beyond the bounds may be waits for pages while another thread of the test maps memory; these
-/// do not come twice in a row. Everything else must hold at once.
+/// Blocks beyond the bounds may be waits for the lock of the address space, in page faults while other
+/// threads of the workload start and end (`swtch report` calls them `fault`; a thread of `storm` had up
+/// to 3 of them in 20 plays). A workload that blocks too often by itself does so in every play, so such
+/// misses count when [`PLAYS`] plays in a row have them. Everything else must hold at once.
 fn lasting_misses(workload: &Workload) -> Vec<String> {
-    let first = misses(workload);
     let is_block_too_many = |miss: &String| miss.contains(", more than");
-    match !first.is_empty() && first.iter().all(is_block_too_many) {
-        true => misses(workload),
-        false => first,
+    let mut found = Vec::new();
+    for _ in 0..PLAYS {
+        found = misses(workload);
+        if found.is_empty() || !found.iter().all(is_block_too_many) {
+            break;
+        }
     }
+    found
 }
 
 fn play(name: &str) -> ExitCode {
