@@ -26,11 +26,11 @@ pub struct Counters {
     pub lost: u64,
     /// Groups of switches for which a summary has taken room.
     pub summary_groups: u64,
-    /// Of `lost`, in a summary: switches of tasks to which the kernel refused storage.
+    /// Of `lost`, in a summary: switches of tasks for whose state there was no free slot.
     pub summary_unnamed: u64,
     /// Task records lost because the ring was full.
     pub lost_task_records: u64,
-    /// Number of times that the kernel refused storage for a task.
+    /// Number of times that no slot was free for the state of a task.
     pub storage_failed: u64,
     /// Number of stacks that could not be stored.
     pub stack_failed: u64,

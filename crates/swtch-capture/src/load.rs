@@ -44,6 +44,7 @@ const NEEDED: &[&str] = &[
     "sched_process_fork",
     "sched_process_exec",
     "sched_process_exit",
+    "sched_process_free",
     "task_rename",
 ];
 
@@ -109,9 +110,10 @@ impl Capture {
         let mut open = SwtchSkelBuilder::default()
             .open(storage)
             .map_err(Error::of_load)?;
-        set_constants(&mut open, settings, &plan, &hooks, arch);
+        let task_slots = settings.task_slots.unwrap_or_else(task_slots);
+        set_constants(&mut open, settings, &plan, &hooks, arch, task_slots);
         choose_programs(&mut open, settings, &plan, &hooks);
-        size_maps(&mut open, settings, &plan, cpus)?;
+        size_maps(&mut open, settings, &plan, cpus, task_slots)?;
         let ring_maps = make_rings(settings.task_ring_bytes, cpus)?;
         let mut skel = open.load().map_err(Error::of_load)?;
         for (index, ring) in (0u32..).zip(&ring_maps) {
@@ -359,8 +361,7 @@ fn names(hooks: &[String], hook: &str) -> bool {
     hooks.iter().any(|named| named == hook)
 }
 
-/// The first version with everything that recording needs: task storage in tracing programs,
-/// `bpf_task_pt_regs`.
+/// The first version with everything that recording needs; the last to come was `bpf_task_pt_regs`.
 const OLDEST_VERSION: (u32, u32) = (5, 15);
 
 /// `sched_switch` passes `prev_state` since this version (fa2c3254d7cf, and 9c2136be0878 moved it
@@ -458,6 +459,7 @@ fn set_constants(
     plan: &ScopePlan,
     hooks: &FoundHooks,
     arch: Arch,
+    task_slots: u32,
 ) {
     let calls = SyscallTable::of(arch);
     let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
@@ -479,6 +481,7 @@ fn set_constants(
     constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
     constants.want_oracle = settings.oracle;
     constants.slots_per_cpu = settings.slots_per_cpu;
+    constants.task_slots = task_slots;
     constants.summary = settings.summary.is_some();
     if let Some(missed) = settings.missed {
         let bits = missed.hooks.iter().map(|hook| 1u32 << *hook as u8);
@@ -550,6 +553,7 @@ fn size_maps(
     settings: &Settings,
     plan: &ScopePlan,
     cpus: usize,
+    task_slots: u32,
 ) -> Result<(), Error> {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let stacks = match (settings.oracle, settings.stacks) {
@@ -570,6 +574,10 @@ fn size_maps(
         .summaries
         .set_max_entries(settings.summary.unwrap_or(1))
         .map_err(failed("summaries"))?;
+    open.maps
+        .tasks
+        .set_max_entries(task_slots)
+        .map_err(failed("tasks"))?;
     let slots = cpus.saturating_mul(settings.slots_per_cpu);
     open.maps
         .records
@@ -587,6 +595,23 @@ fn size_maps(
         .user_stacks
         .set_max_entries(stacks)
         .map_err(failed("user_stacks"))
+}
+
+/// Number of slots for the states of tasks, a power of two: at least four for each thread that there
+/// is now. The least number takes 15 MB. A task is refused a slot when 32 in a row are taken
+/// (`claim_probe` in `bpf/swtch.bpf.c`): 6 in a million while half of all slots are taken, none while a
+/// quarter is (simulated).
+fn task_slots() -> u32 {
+    let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let wanted = threads_of(&loadavg).unwrap_or(0).saturating_mul(4);
+    wanted.clamp(64 << 10, 1 << 20).next_power_of_two()
+}
+
+/// The number of threads of the machine in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`
+/// (`proc_loadavg(5)`).
+fn threads_of(loadavg: &str) -> Option<u32> {
+    let running_and_all = loadavg.split_whitespace().nth(3)?;
+    running_and_all.split_once('/')?.1.parse().ok()
 }
 
 fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
@@ -652,6 +677,7 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         sched_process_fork,
         sched_process_exec,
         sched_process_exit,
+        sched_process_free,
         task_rename,
         sched_migrate_task,
         sched_set_need_resched,
@@ -662,4 +688,16 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         sched_switch,
     );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_machine_are_read() {
+        assert_eq!(threads_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(threads_of(""), None);
+        assert_eq!(threads_of("0.20 0.18 0.12 1-80 11206"), None);
+    }
 }

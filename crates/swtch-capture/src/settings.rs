@@ -33,6 +33,9 @@ pub struct Settings {
     pub oracle: bool,
     /// For tests: called between attaching the probes and walking the tasks to find those in scope.
     pub before_walk: Option<BeforeWalk>,
+    /// For tests: number of slots for the states of tasks, a power of two; `None`: as many as the
+    /// threads of the machine need.
+    pub task_slots: Option<u32>,
     /// For tests: events that the recorder treats as if it had not seen them.
     pub missed: Option<MissedEvents>,
 }
@@ -100,7 +103,7 @@ pub enum OptionalHook {
     SoftirqEntry,
     /// Tracepoint `softirq_exit`: a soft interrupt ends.
     SoftirqExit,
-    /// Not a hook: the first storage of a task, which is then refused.
+    /// Not a hook: the first slot of a task, which is then refused.
     Storage,
 }
 
@@ -118,6 +121,7 @@ impl Settings {
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,
+            task_slots: None,
             missed: None,
             before_walk: None,
         }

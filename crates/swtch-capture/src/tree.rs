@@ -27,7 +27,7 @@ pub struct TreeCount {
     /// that live at its end. Threads that ended meanwhile are not included.
     pub switches: u64,
     /// Tasks that could not be examined when the tree was taken, because too many ended at that
-    /// moment or the kernel refused storage. If it is not 0, processes may be missing.
+    /// moment or no slot was free for their state. If it is not 0, processes may be missing.
     pub missed: u64,
 }
 

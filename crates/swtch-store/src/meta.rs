@@ -132,7 +132,7 @@ pub struct Counts {
     /// Switches that the kernel's tracepoint did not report: the task that left was not the one
     /// that had come. They are not part of [`Self::switches_seen`].
     pub untraced: u64,
-    /// Number of times that the kernel refused storage for a task. The data of that event is
+    /// Number of times that there was no room for the state of a task. The data of that event is
     /// missing, such as a waker or the start of a wait.
     pub storage_refused: u64,
 }

@@ -36,14 +36,12 @@ enum {
 	BPF_MAP_TYPE_STACK_TRACE = 7,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
-	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 };
 #define BPF_F_USER_STACK (1ULL << 8)
-#define BPF_LOCAL_STORAGE_GET_F_CREATE (1ULL << 0)
 #define BPF_RB_NO_WAKEUP (1ULL << 0)
 
 /* include/linux/sched.h: task->flags, unchanged from v5.15 to v6.18 */
@@ -189,6 +187,7 @@ struct files_struct {
 
 struct task_struct {
 	struct thread_info thread_info;
+	void *stack;
 	unsigned int __state; /* 5.14 and later */
 	unsigned int flags;
 	/*

@@ -13,7 +13,7 @@ enum record_kind {
 };
 
 #define KEY_IDLE 0u
-#define KEY_UNKNOWN 0xffffffffu /* the task's storage was refused */
+#define KEY_UNKNOWN 0xffffffffu /* no slot was free for the task's state */
 #define NO_SYSCALL (-1)
 #define NO_STACK (-1)
 
@@ -245,7 +245,7 @@ enum hook {
 	HOOK_IRQ_EXIT,
 	HOOK_SOFTIRQ_ENTRY,
 	HOOK_SOFTIRQ_EXIT,
-	HOOK_STORAGE, /* no hook: the first storage of a task, which the kernel refuses then */
+	HOOK_STORAGE, /* no hook: the first slot of a task, which is refused then */
 };
 
 /*
@@ -345,6 +345,10 @@ struct cpu_state {
 	__u64 origin;
 	__u64 tail_seen;
 
+	/* Distance from a task's stack to its user registers, the same for all tasks; 0 until asked. */
+	__u64 registers_above_stack;
+	__u64 stack_of_prev; /* of the task that leaves, written and read within one switch */
+
 	/* counters: seen = stored + idle + filtered + lost */
 	__u64 seen;
 	__u64 idle;
@@ -356,8 +360,8 @@ struct cpu_state {
 	__u64 lost_acknowledged; /* written by user space: lost, as far as it has seen */
 	__u64 lost_task_records;
 	__u64 summary_groups; /* entries made in the map of a summary */
-	__u64 summary_unnamed; /* part of lost: switches of a task that was refused storage */
-	__u64 storage_failed;
+	__u64 summary_unnamed; /* part of lost: switches of a task without a slot */
+	__u64 storage_failed; /* times that no slot was free for a task */
 	__u64 stack_failed;
 	__u64 untraced; /* switches between that the tracepoint did not report */
 	__u64 words_unread; /* words of user-mode schedulers that could not be read */

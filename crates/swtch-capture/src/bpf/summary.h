@@ -158,7 +158,7 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 
 	note_evidence(&key->evidence, c, prev, next, next_key, blocks, preempt);
 	r.evidence = key->evidence;
-	describe_call(&r, prev, blocks);
+	describe_call(c, &r, prev, blocks);
 	key->task = st->key;
 	key->syscall = resolved_call(st, r.syscall);
 	key->wait_object = r.wait_object;
@@ -172,8 +172,8 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 	} else {
 		key->next_task = next_key;
 		key->state = 0;
-		key->evidence = r.evidence &
-				(READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
+		key->evidence =
+			r.evidence & (READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
 		key->arguments = 0;
 		key->cause = has_need_resched ? c->cause : CAUSE_NO_HOOK;
 		key->class = class_of(prev);
@@ -224,7 +224,7 @@ int flush_tasks(struct bpf_iter__task *ctx)
 
 	if (!p || !c)
 		return 0;
-	st = bpf_task_storage_get(&tasks, p, 0, 0);
+	st = find_task(p);
 	if (!st || !st->has_pending)
 		return 0;
 	entry = add_pending(c, st);

@@ -3,7 +3,7 @@
  * Question: which task left which CPU, why, and how had it waited before?
  *
  * One record per switch-out, complete when it is written. What a task needs across its wait is
- * kept in task-local storage; what belongs to the run in progress is kept per CPU, because a CPU
+ * kept in a slot of its own; what belongs to the run in progress is kept per CPU, because a CPU
  * runs one task at a time.
  *
  *   sched_waking .. sched_wakeup   marker: this CPU wakes a task     (waker, moment)
@@ -56,6 +56,7 @@ const volatile __u64 stacks_min_blocked_ns = 0;
 const volatile bool want_oracle =
 	false; /* for tests: stacks of the request and of the switch-out */
 const volatile __u32 slots_per_cpu = 1; /* switch records, a power of two */
+const volatile __u32 task_slots = 1; /* tasks, a power of two */
 const volatile __u8
 	syscalls_on_files[128]; /* bit n: call n's first argument is the file it waits on */
 
@@ -137,6 +138,10 @@ volatile bool recording = false;
  * writes it was not seen.
  */
 struct task_state {
+	/* The task that has this slot (address_of); 0: none. Missed, that it was freed: the slot is
+	 * cleared when a task is forked at the same address, or, if that was missed, too, when a task
+	 * leaves that has switched less often than this one had (end_run). */
+	__u64 owner;
 	/* Its last switch-out. Missed: the kernel's count tells (see out_count), and the wait that
 	 * began there has no known length. */
 	__u64 out_ts;
@@ -178,10 +183,17 @@ struct task_state {
 	__u32 pad;
 };
 
+/*
+ * The states of all tasks. A task is given a slot when it is first seen, and its slot is free again
+ * when the kernel frees the task. It is found by the task's address, because no exec changes that; the
+ * pid of a thread that calls exec becomes its leader's. The kernel's own task storage cost 22 ns a
+ * look-up on an EPYC on which each return of a helper is slow (spec_rstack_overflow: Safe RET), and
+ * some kernels refuse it (6.19 and later, without cmpxchg16b). task_slots of them.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
 	__type(value, struct task_state);
 } tasks SEC(".maps");
 
@@ -324,6 +336,98 @@ static __attribute__((noinline)) int settle_scope(struct task_state *st, struct 
 	return 0;
 }
 
+/* A task stands in the first slot of its probe sequence that was free when it was first seen. */
+#define MOST_PROBES 32
+
+/*
+ * The task's address as a number. The verifier allows no arithmetic on an address but the difference
+ * of two, so it is told from that of a constant.
+ */
+static __always_inline __u64 address_of(struct task_struct *p)
+{
+	return (__u64)p - (__u64)&task_slots;
+}
+
+static __always_inline struct task_state *probed_slot(__u64 address, __u32 probe)
+{
+	__u32 slot = address * 0x9e3779b97f4a7c15ULL >> 40; /* Fibonacci hashing */
+
+	slot = (slot + probe) & (task_slots - 1);
+	return bpf_map_lookup_elem(&tasks, &slot);
+}
+
+/*
+ * Number of the probe that finds the task's slot; -1 when it has none. Global, as claim_probe, so that
+ * the verifier looks at the loop once and not at each call.
+ */
+__attribute__((noinline)) int find_probe(__u64 address)
+{
+	struct task_state *st;
+	int probe;
+
+	for (probe = 0; probe < MOST_PROBES; probe++) {
+		st = probed_slot(address, probe);
+		if (st && st->owner == address)
+			return probe;
+	}
+	return -1;
+}
+
+/*
+ * Gives the first free slot to a task that has none; -1 when all are taken. Two CPUs that see a task
+ * for the first time at once ask for the same slots in the same order, so the second finds what the
+ * first has claimed.
+ */
+__attribute__((noinline)) int claim_probe(__u64 address)
+{
+	struct task_state *st;
+	__u64 owner;
+	int probe;
+
+	for (probe = 0; probe < MOST_PROBES; probe++) {
+		st = probed_slot(address, probe);
+		if (!st)
+			return -1;
+		owner = __sync_val_compare_and_swap(&st->owner, 0, address);
+		if (!owner || owner == address)
+			return probe;
+	}
+	return -1;
+}
+
+static __always_inline struct task_state *slot_of_task(struct task_struct *p, bool claim)
+{
+	__u64 address = address_of(p);
+	struct task_state *st = probed_slot(address, 0);
+	int probe;
+
+	if (st && st->owner == address)
+		return st;
+	/* An earlier slot of its sequence may have become free: it is claimed only without another. */
+	probe = find_probe(address);
+	if (probe < 0 && claim)
+		probe = claim_probe(address);
+	return probe < 0 ? NULL : probed_slot(address, probe);
+}
+
+/* NULL for a task that has not been seen. */
+static __always_inline struct task_state *find_task(struct task_struct *p)
+{
+	return slot_of_task(p, false);
+}
+
+/* The slot is empty before others see that it is free. */
+static __attribute__((noinline)) int free_slot(struct task_struct *p)
+{
+	struct task_state *st = find_task(p);
+
+	if (!st)
+		return 0;
+	__builtin_memset((char *)st + sizeof(st->owner), 0, sizeof(*st) - sizeof(st->owner));
+	__sync_val_compare_and_swap(&st->owner, st->owner, 0);
+	return 0;
+}
+
 /*
  * Whether a task that is seen for the first time has the mark of who forked it. The fork hook passes the
  * mark on; but from 7.0 on a tracepoint that is hit with preemption enabled can be preempted, and a program
@@ -338,23 +442,19 @@ static __attribute__((noinline)) int is_born_into_scope(struct task_struct *p)
 
 	if (!has_targets || (!is_thread && !with_children))
 		return 0;
-	st = is_thread ? bpf_task_storage_get(&tasks, p->group_leader, 0, 0) :
-			 bpf_task_storage_get(&tasks, p->real_parent, 0, 0);
+	st = is_thread ? find_task(p->group_leader) : find_task(p->real_parent);
 	return st && st->in_scope;
 }
 
-/* Only a first creation can be refused: a test must not take away what a task has. */
+/* Only a first slot can be refused: a test must not take away what a task has. */
 static __always_inline bool is_refused_by_test(struct task_struct *p)
 {
-	return (missed_hooks & (1U << HOOK_STORAGE)) && !bpf_task_storage_get(&tasks, p, 0, 0) &&
-	       is_missed(HOOK_STORAGE);
+	return (missed_hooks & (1U << HOOK_STORAGE)) && !find_task(p) && is_missed(HOOK_STORAGE);
 }
 
 /*
- * NULL where the kernel refuses storage. From 6.19 on it comes from kmalloc_nolock (mm/slub.c), which
- * fails for good on an x86 CPU without cmpxchg16b, and now and then anywhere: while this CPU was
- * interrupted in the allocator and another holds its lock. A refusal costs what the event would have
- * told; the next event of the task asks again.
+ * NULL where no slot is free, which costs what the event would have told; the next event of the task
+ * asks again.
  */
 static __always_inline struct task_state *task_state_of(struct task_struct *p, struct cpu_state *c)
 {
@@ -362,14 +462,15 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 	struct css_set *css;
 
 	if (!is_refused_by_test(p))
-		st = bpf_task_storage_get(&tasks, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		st = slot_of_task(p, true);
 	if (!st) {
 		c->storage_failed++;
 		return NULL;
 	}
 	css = p->cgroups;
 	if (!st->key) {
-		st->key = __sync_fetch_and_add(&last_key, 1) + 1;
+		/* Another CPU may see the task for the first time right now: one key counts. */
+		__sync_val_compare_and_swap(&st->key, 0, __sync_fetch_and_add(&last_key, 1) + 1);
 		st->kernel_stack = NO_STACK;
 		st->user_stack = NO_STACK;
 		st->waker_kernel_stack = NO_STACK;
@@ -536,7 +637,7 @@ static __always_inline void note_woken(struct cpu_state *t, __u32 woken)
 /* Both hooks of an interrupt have its number first. */
 static __always_inline __u32 kind_of_irq(void *ctx)
 {
-	return (__s32)*(__u64 *)ctx == tick_irq ? IN_TICK : IN_HARDIRQ;
+	return (__s32) * (__u64 *)ctx == tick_irq ? IN_TICK : IN_HARDIRQ;
 }
 
 INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c))
@@ -1028,8 +1129,26 @@ static __always_inline void describe_file(struct switch_record *r, struct task_s
 		r->wait_object = kind_of_anonymous(file);
 }
 
-static __always_inline void describe_call(struct switch_record *r, struct task_struct *p,
-					  bool blocks)
+/*
+ * Where user mode left its registers: at the same distance from the stack of every task, so the helper
+ * is asked once on each CPU.
+ */
+static __always_inline struct pt_regs *registers_of(struct cpu_state *c, struct task_struct *p)
+{
+	__u64 stack;
+
+	if (!bpf_ksym_exists(bpf_rdonly_cast))
+		return (struct pt_regs *)bpf_task_pt_regs(p);
+	/* Read back from a map, an address is a number that the verifier lets us add to. */
+	*(volatile __u64 *)&c->stack_of_prev = (__u64)p->stack;
+	stack = *(volatile __u64 *)&c->stack_of_prev;
+	if (!c->registers_above_stack)
+		c->registers_above_stack = (__u64)bpf_task_pt_regs(p) - (__u64)p->stack;
+	return typed((void *)(stack + c->registers_above_stack), struct pt_regs);
+}
+
+static __always_inline void describe_call(struct cpu_state *c, struct switch_record *r,
+					  struct task_struct *p, bool blocks)
 {
 	struct pt_regs *regs;
 	__s32 number;
@@ -1040,7 +1159,7 @@ static __always_inline void describe_call(struct switch_record *r, struct task_s
 	r->args[0] = r->args[1] = r->args[2] = 0;
 	if (r->evidence & EVIDENCE_KTHREAD)
 		return;
-	regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	regs = registers_of(c, p);
 #if defined(__TARGET_ARCH_x86)
 	number = regs->orig_ax;
 	if (p->thread_info.status & TS_COMPAT)
@@ -1217,7 +1336,7 @@ static __attribute__((noinline)) int add_user_word(struct cpu_state *c, struct s
 
 	if (!c || !r || !prev || !c->in_scope)
 		return 0;
-	st = bpf_task_storage_get(&tasks, prev, 0, 0);
+	st = find_task(prev);
 	if (!st)
 		return 0;
 	if (st->words_generation != words_generation) {
@@ -1284,7 +1403,7 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	note_evidence(&r->evidence, c, prev, next, next_key, blocks, preempt);
 	r->has_user_word = 0;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	describe_call(r, prev, blocks);
+	describe_call(c, r, prev, blocks);
 	if (words_generation)
 		add_user_word(c, r, prev);
 	publish_slot(c);
@@ -1366,6 +1485,14 @@ static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c
 
 	if (!st)
 		return NULL;
+	if (prev->nvcsw + prev->nivcsw <
+	    st->out_count) { /* the slot is another task's, see owner */
+		free_slot(prev);
+		st = task_state_of(prev, c);
+		if (!st)
+			return NULL;
+		c->started = 0;
+	}
 	if (!c->started) { /* the first switch on this CPU: `prev` has run since before */
 		c->task = st->key;
 		c->in_scope = st->in_scope;
@@ -1527,6 +1654,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (!c || is_missed(HOOK_FORK))
 		return 0;
 	close_window(c); /* of the task that this one started before */
+	free_slot(child); /* of an earlier task at this address, whose end was not seen */
 	of_parent = task_state_of(parent, c);
 	of_child = task_state_of(child, c);
 	if (of_parent && with_children && taking_tree && is_below_target(parent))
@@ -1567,6 +1695,13 @@ int BPF_PROG(sched_process_exit, struct task_struct *p)
 	if (with_children && taking_tree && is_below_target(p))
 		keep_orphans(p);
 	return tell_change(p, TASK_EXIT);
+}
+
+/* After its last switch, and after it was waited for (delayed_put_task_struct, kernel/exit.c). */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *p)
+{
+	return free_slot(p);
 }
 
 /* Fires before the name changes: the new one is the argument. */

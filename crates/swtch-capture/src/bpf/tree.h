@@ -13,8 +13,8 @@
  *                                            kernel/exit.c: exit_notify comes later)
  *
  * Afterwards every member has its mark, children inherit it, and ancestors are asked no more. A child
- * that the kernel refuses storage for its mark becomes a target instead, which is asked for when the
- * task gets its storage at a later event.
+ * for whose mark no slot is free becomes a target instead, which is asked for when the task gets a
+ * slot at a later event.
  *
  * The same walk adds up how often the kernel itself counted a switch of the tasks in scope.
  */
@@ -28,7 +28,7 @@ volatile __u64 tree_processes = 0;
 /* What nvcsw + nivcsw of the tasks in scope grew by since the walk before, or since their birth. */
 volatile __u64 tree_switches = 0;
 /* Tasks that could not be looked at: there were more ancestors or children than the loops allow, or
- * the kernel refused storage. */
+ * no slot was free for their state. */
 volatile __u64 tree_missed = 0;
 
 #define MAX_ANCESTORS 256
@@ -115,7 +115,7 @@ int walk_tasks(struct bpf_iter__task *ctx)
 		else if (taking_tree)
 			mark_member(st);
 	} else {
-		st = bpf_task_storage_get(&tasks, p, 0, 0);
+		st = find_task(p);
 	}
 	if (!st || !st->in_scope)
 		return 0;

@@ -91,6 +91,11 @@ pub const HOOKS: &[Hook] = &[
         "ends of tasks are not seen",
     ),
     hook(
+        "sched_process_free",
+        Need::Required,
+        "what is kept of a task is never let go",
+    ),
+    hook(
         "task_rename",
         Need::Required,
         "threads keep their first name",
