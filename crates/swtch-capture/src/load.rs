@@ -26,7 +26,7 @@ use crate::scope::{
 };
 use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
-use crate::summary::SummaryFlush;
+use crate::summary::{SummaryFlush, SummaryGroups, places};
 use crate::tree::{RecordedTree, TreeCount};
 
 /// The most distinct stacks that are kept, of each kind.
@@ -80,6 +80,8 @@ pub struct Capture {
     tree: Option<RecordedTree>,
     /// `None` unless switches are counted in the kernel.
     flush: Option<SummaryFlush>,
+    /// `None` unless switches are counted in the kernel.
+    groups: Option<SummaryGroups>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
     /// Number of records that [`Self::drain`] could not decode.
@@ -138,9 +140,12 @@ impl Capture {
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
-        let flush = match settings.summary {
-            Some(_) => Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
-            None => None,
+        let (flush, groups) = match settings.summary {
+            Some(wanted) => (
+                Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
+                Some(SummaryGroups::map(&skel.maps.summaries, places(wanted))?),
+            ),
+            None => (None, None),
         };
         let started = Timestamp::from_ns(monotonic_ns());
         set_recording(&mut skel, true);
@@ -155,6 +160,7 @@ impl Capture {
             targets: plan.targets,
             tree,
             flush,
+            groups,
             cost,
             started,
             undecoded: 0,
@@ -275,8 +281,8 @@ impl Capture {
         self.flush.take()
     }
 
-    pub(crate) const fn summaries(&self) -> &impl MapCore {
-        &self.skel.maps.summaries
+    pub(crate) const fn groups(&self) -> Option<&SummaryGroups> {
+        self.groups.as_ref()
     }
 
     pub(crate) const fn kernel_stacks(&self) -> &impl MapCore {
@@ -483,6 +489,7 @@ fn set_constants(
     constants.slots_per_cpu = settings.slots_per_cpu;
     constants.task_slots = task_slots;
     constants.summary = settings.summary.is_some();
+    constants.summary_places = places(settings.summary.unwrap_or(1));
     if let Some(missed) = settings.missed {
         let bits = missed.hooks.iter().map(|hook| 1u32 << *hook as u8);
         constants.missed_hooks = bits.fold(0, |all, bit| all | bit);
@@ -572,7 +579,7 @@ fn size_maps(
         .map_err(failed("cpus"))?;
     open.maps
         .summaries
-        .set_max_entries(settings.summary.unwrap_or(1))
+        .set_max_entries(places(settings.summary.unwrap_or(1)))
         .map_err(failed("summaries"))?;
     open.maps
         .tasks

@@ -1,14 +1,16 @@
 //! Reads the switches that the kernel side counted: the user side of `bpf/summary.h`.
 //!
 //! ```text
-//! records stop ─▶ wait for programs that still run ─▶ flush: every task is visited ─▶ read the map
+//! records stop ─▶ wait for programs that still run ─▶ flush: every task is visited ─▶ read the table
 //! ```
 //!
 //! What an entry says is decoded here; which reason it has, the rules say.
 
 use std::collections::HashSet;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use libbpf_rs::{Iter, MapCore, MapFlags, ProgramMut};
+use libbpf_rs::{Iter, MapCore, ProgramMut};
 use swtch_core::{
     Cause, Class, Evidence, EvidenceBits, GroupTotals, KeptArguments, LengthHistogram, Nanos,
     SwitchGroup, TaskKey, WaitObject,
@@ -16,7 +18,8 @@ use swtch_core::{
 
 use crate::error::Error;
 use crate::load::Capture;
-use crate::skeleton::recorder::types::{summary_key, summary_value};
+use crate::mapped::Mapped;
+use crate::skeleton::recorder::types::{summary_group, summary_key, summary_value};
 use crate::tree::visit_all;
 
 // The layout of the wire is part of the contract with the kernel side.
@@ -25,8 +28,55 @@ const _: () = assert!(size_of::<summary_key>() == 28 && size_of::<summary_value>
 /// States of a task that does not come back: `LAST_STATES` of `bpf/summary.h`.
 const LAST_STATES: u32 = 0x80 | 0x20 | 0x10;
 
-/// Number of entries that are read by one system call.
-const BATCH: u32 = 4096;
+/// Number of places in the table for this number of groups.
+pub(crate) const fn places(groups: u32) -> u32 {
+    match groups.checked_next_power_of_two() {
+        Some(places) => places,
+        None => 1 << 31,
+    }
+}
+
+/// The table of groups, which the kernel side writes.
+pub(crate) struct SummaryGroups(Mapped<summary_group>);
+
+impl SummaryGroups {
+    pub fn map(map: &impl MapCore, places: u32) -> Result<Self, Error> {
+        let places = usize::try_from(places).unwrap_or(usize::MAX);
+        Mapped::new(map, places).map(Self)
+    }
+
+    /// The entries, each with its place. What is read of a task that runs may be half of a change.
+    fn entries(&self) -> impl Iterator<Item = (usize, (SwitchGroup, GroupTotals))> {
+        let taken =
+            (0..self.0.len()).filter(|place| self.is_taken(*place).load(Ordering::Acquire) != 0);
+        taken.filter_map(|place| {
+            // SAFETY: the place is in the mapping, and any bytes are an entry (plain numbers).
+            let entry = unsafe { self.0.at(place).as_ptr().read_volatile() };
+            Some((place, decoded(&entry)?))
+        })
+    }
+
+    /// Makes the place free for another group. Nobody may write it any more.
+    fn free(&self, place: usize) {
+        let entry = self.0.at(place).as_ptr();
+        // SAFETY: the place is in the mapping.
+        let key = unsafe { &raw mut (*entry).key };
+        // SAFETY: as above; the kernel side writes nothing here until it is free.
+        unsafe { key.write_bytes(0, 1) };
+        // SAFETY: the place is in the mapping.
+        let sums = unsafe { &raw mut (*entry).sums };
+        // SAFETY: as for the key.
+        unsafe { sums.write_bytes(0, 1) };
+        self.is_taken(place).store(0, Ordering::Release);
+    }
+
+    fn is_taken(&self, place: usize) -> &AtomicU64 {
+        const { assert!(offset_of!(summary_group, is_taken) == 0) };
+        // SAFETY: the field is the first of the place, aligned, mapped as long as self, and both
+        // sides change it with whole 64-bit stores, so atomics are what reading it takes.
+        unsafe { AtomicU64::from_ptr(self.0.at(place).as_ptr().cast()) }
+    }
+}
 
 /// The iterator that adds what living tasks keep of their last switch-out.
 pub(crate) struct SummaryFlush(Iter);
@@ -55,36 +105,32 @@ impl Capture {
         };
         wait_for_programs();
         visit_all(&mut flush.0)?;
-        let entries = read(self.summaries())?;
-        Ok(entries
-            .filter_map(|(key, value)| entry(&key, &value))
-            .collect())
+        let entries = self.groups().into_iter().flat_map(SummaryGroups::entries);
+        Ok(entries.map(|(_place, entry)| entry).collect())
     }
 
     /// Takes the groups of tasks that have ended out of a summary that goes on, which makes room for
     /// others. Nothing is lost by it: the entry of a task's last switch-out says that none of its
     /// entries is written any more.
-    ///
-    /// # Errors
-    /// When the map cannot be read or written.
-    pub fn take_ended_groups(&mut self) -> Result<Vec<(SwitchGroup, GroupTotals)>, Error> {
-        let map = self.summaries();
-        let decoded = read(map)?.filter_map(|(key, value)| {
-            let entry = entry(&key, &value)?;
-            Some((key, entry))
-        });
-        let decoded: Vec<_> = decoded.collect();
+    pub fn take_ended_groups(&mut self) -> Vec<(SwitchGroup, GroupTotals)> {
+        let Some(table) = self.groups() else {
+            return Vec::new();
+        };
+        let entries: Vec<_> = table.entries().collect();
         let is_last = |group: &SwitchGroup| group.evidence.state & LAST_STATES != 0;
-        let ended: HashSet<TaskKey> = decoded
+        let ended: HashSet<TaskKey> = entries
             .iter()
             .filter(|(_, (group, _))| is_last(group))
             .map(|(_, (group, _))| group.task)
             .collect();
-        let of_ended = decoded
+        let of_ended = entries
             .into_iter()
             .filter(|(_, (group, _))| ended.contains(&group.task));
         of_ended
-            .map(|(key, entry)| map.delete(&key).map(|()| entry).map_err(failed))
+            .map(|(place, entry)| {
+                table.free(place);
+                entry
+            })
             .collect()
     }
 }
@@ -101,30 +147,11 @@ fn wait_for_programs() {
     }
 }
 
-fn failed(source: libbpf_rs::Error) -> Error {
-    Error::Map {
-        map: "summaries",
-        source,
-    }
-}
-
-/// The bytes of all entries: key and value.
-fn read(map: &impl MapCore) -> Result<impl Iterator<Item = (Vec<u8>, Vec<u8>)>, Error> {
-    map.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-        .map_err(failed)
-}
-
-/// Decodes an entry; `None` for one of another size, or with a number that is in no list.
-fn entry(key: &[u8], value: &[u8]) -> Option<(SwitchGroup, GroupTotals)> {
-    if key.len() != size_of::<summary_key>() || value.len() < size_of::<summary_value>() {
-        return None;
-    }
-    // SAFETY: there are enough bytes, any bytes are a key (plain numbers without padding), and the
-    // read need not be aligned.
-    let key = unsafe { key.as_ptr().cast::<summary_key>().read_unaligned() };
-    // SAFETY: as above.
-    let value = unsafe { value.as_ptr().cast::<summary_value>().read_unaligned() };
-    Some((group(&key)?, totals(&value)))
+/// Decodes an entry; `None` for one with a number that is in no list.
+fn decoded(entry: &summary_group) -> Option<(SwitchGroup, GroupTotals)> {
+    // SAFETY: both variants of the union are plain numbers, so any bytes are a key.
+    let key = unsafe { entry.key.key };
+    Some((group(&key)?, totals(&entry.sums)))
 }
 
 fn group(key: &summary_key) -> Option<SwitchGroup> {
@@ -207,11 +234,6 @@ mod tests {
         }
     }
 
-    fn bytes_of<T>(plain: &T) -> &[u8] {
-        // SAFETY: keys and values are plain numbers without padding.
-        unsafe { std::slice::from_raw_parts((&raw const *plain).cast(), size_of::<T>()) }
-    }
-
     #[test]
     fn an_entry_is_a_group_and_its_sums() {
         let key = summary_key {
@@ -229,7 +251,15 @@ mod tests {
             ..Default::default()
         };
         value.runq[31] = 3;
-        let (group, totals) = entry(bytes_of(&key), bytes_of(&value)).unwrap();
+        let entry = |key| {
+            let mut entry = summary_group {
+                sums: value,
+                ..Default::default()
+            };
+            entry.key.key = key;
+            decoded(&entry)
+        };
+        let (group, totals) = entry(key).unwrap();
         assert_eq!((group.task, group.next_task), (TaskKey::new(7), None));
         assert_eq!(group.evidence.cause, Cause::Tick);
         assert_eq!((group.evidence.syscall, group.evidence.args[1]), (None, 7));
@@ -238,8 +268,7 @@ mod tests {
             (3, Nanos::from_ns(800))
         );
         assert_eq!(totals.runq_lengths.0[31], 3);
-        assert!(entry(&bytes_of(&key)[1..], bytes_of(&value)).is_none());
         let unknown = summary_key { cause: 200, ..key };
-        assert!(entry(bytes_of(&unknown), bytes_of(&value)).is_none());
+        assert!(entry(unknown).is_none());
     }
 }

@@ -214,6 +214,20 @@ struct summary_value {
 	__u64 runq[SUMMARY_SLOTS];
 };
 
+/* The key as four words, which are compared faster than its fields. */
+union summary_key_words {
+	struct summary_key key;
+	__u64 words[4];
+};
+
+/* A place in the table of groups. The key is written by whoever has claimed the place, before the first
+ * switch is added. */
+struct summary_group {
+	__u64 is_taken;
+	union summary_key_words key;
+	struct summary_value sums;
+};
+
 /* What this CPU is doing to a task right now. */
 enum window {
 	WINDOW_NONE,
@@ -359,7 +373,7 @@ struct cpu_state {
 	__u64 lost_last_ts;
 	__u64 lost_acknowledged; /* written by user space: lost, as far as it has seen */
 	__u64 lost_task_records;
-	__u64 summary_groups; /* entries made in the map of a summary */
+	__u64 summary_groups; /* places taken in the table of a summary */
 	__u64 summary_unnamed; /* part of lost: switches of a task without a slot */
 	__u64 storage_failed; /* times that no slot was free for a task */
 	__u64 stack_failed;

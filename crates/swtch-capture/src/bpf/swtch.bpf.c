@@ -13,7 +13,7 @@
  *   local_timer, irq, softirq      markers, and interrupt time; on arm64 the timer is an irq
  *   sched_process_*, task_rename   identity
  *
- * With `summary` there is no record: switches are counted in a map (summary.h).
+ * With `summary` there is no record: switches are counted in a table (summary.h).
  *
  * C records evidence, Rust judges it (swtch-core/src/rules.rs).
  *
@@ -50,6 +50,7 @@ const volatile bool has_state_argument = true; /* sched_switch passes prev_state
 const volatile __s32 syscall_clone3 = -1;
 const volatile __s32 syscall_restart = -1;
 const volatile bool summary = false; /* count switches in the kernel, see summary.h */
+const volatile __u32 summary_places = 1; /* for groups of switches, a power of two */
 const volatile __u8 syscalls_with_arguments[128]; /* bit n: the rules read call n's arguments */
 const volatile bool want_stacks = false;
 const volatile __u64 stacks_min_blocked_ns = 0;
@@ -178,7 +179,7 @@ struct task_state {
 	__u64 pending_ts;
 	__u64 pending_ran;
 	__u64 pending_irq;
-	struct summary_key pending;
+	union summary_key_words pending;
 	__s32 last_call;
 	__u32 pad;
 };
@@ -222,7 +223,7 @@ extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __ksym __weak;
 /* Keep the types in the object's BTF: Rust's are made from it. */
 const volatile struct switch_record unused_switch_record;
 const volatile struct task_record unused_task_record;
-const volatile struct summary_key unused_summary_key;
+const volatile struct summary_group unused_summary_group;
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
 {

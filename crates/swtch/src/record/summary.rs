@@ -124,7 +124,7 @@ impl RecordingSession<'_> {
         let progress = ProgressLine::on_stderr();
         loop {
             tasks.take_from(capture);
-            ended.make_room(capture, tasks)?;
+            ended.make_room(capture, tasks);
             let now = Instant::now();
             if now - told >= PROGRESS_EVERY {
                 told = now;
@@ -254,14 +254,12 @@ impl EndedThreads {
 
     /// Takes the groups of threads that have ended, if many are in use. Reading all of them takes
     /// some 20 ms, so it is not done again before as many as a sixteenth of the room are new.
-    fn make_room(&mut self, capture: &mut Capture, tasks: &NamedTasks) -> Result<()> {
+    fn make_room(&mut self, capture: &mut Capture, tasks: &NamedTasks) {
         let made = capture.counters().summary_groups;
         if made.saturating_sub(self.taken) < self.look_at {
-            return Ok(());
+            return;
         }
-        let ended = capture
-            .take_ended_groups()
-            .context("making room for more groups")?;
+        let ended = capture.take_ended_groups();
         self.taken += u64::try_from(ended.len()).unwrap_or(u64::MAX);
         let in_use = made.saturating_sub(self.taken);
         self.look_at = self.look_at.max(in_use + self.step);
@@ -273,7 +271,6 @@ impl EndedThreads {
             let of_name = SwitchGroup { task, ..group };
             self.groups.entry(of_name).or_default().add(&totals);
         }
-        Ok(())
     }
 
     fn representative(&mut self, task: TaskKey, tasks: &NamedTasks) -> TaskKey {

@@ -336,7 +336,7 @@ fn root_reports_never_mix_the_levels() {
 #[ignore = "needs root"]
 fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
     let mut load = Command::new(load())
-        .args(["fiber", "1", "4", "1000"])
+        .args(["fiber", "1", "4", "3000"]) // on a loaded machine a recording takes a second to start
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
