@@ -21,6 +21,8 @@ pub enum Tool {
     Swtch,
     /// `swtch record --stacks`: also the stacks of blocked switches.
     SwtchStacks,
+    /// `swtch record --summary`: counts in the kernel, and no trace.
+    SwtchSummary,
     /// `perf sched record`: every scheduler event, without analysis.
     PerfSched,
     /// Histogram of run-queue latency in the kernel (libbpf-tools).
@@ -78,6 +80,9 @@ impl Tool {
                 programs.swtch(),
                 &["record", "--stacks", "-o", &output, "--"],
             )),
+            Self::SwtchSummary => {
+                ToolInvocation::Around(words(programs.swtch(), &["record", "--summary", "--"]))
+            }
             Self::PerfSched => ToolInvocation::Around(words(
                 &programs.perf,
                 &["sched", "record", "-o", &output, "--"],
@@ -101,7 +106,11 @@ impl Tool {
         match self {
             Self::Swtch | Self::SwtchStacks => swtch_recorded(output).map(Some),
             Self::PerfSched => perf_recorded(&programs.perf, output, talk).map(Some),
-            Self::Bare | Self::BareAgain | Self::Runqlat | Self::Offcputime => Ok(None),
+            Self::Bare
+            | Self::BareAgain
+            | Self::SwtchSummary
+            | Self::Runqlat
+            | Self::Offcputime => Ok(None),
         }
     }
 
@@ -118,6 +127,7 @@ impl fmt::Display for Tool {
             Self::BareAgain => "bare again",
             Self::Swtch => "swtch record",
             Self::SwtchStacks => "swtch record --stacks",
+            Self::SwtchSummary => "swtch record --summary",
             Self::PerfSched => "perf sched record",
             Self::Runqlat => "runqlat",
             Self::Offcputime => "offcputime",
@@ -268,6 +278,7 @@ impl RecorderPaths {
             (Tool::BareAgain, true),
             (Tool::Swtch, has_swtch),
             (Tool::SwtchStacks, has_swtch),
+            (Tool::SwtchSummary, has_swtch),
             (Tool::PerfSched, true),
             (Tool::Runqlat, self.runqlat.is_some()),
             (Tool::Offcputime, self.offcputime.is_some()),
