@@ -15,7 +15,7 @@
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -64,6 +64,8 @@ pub struct HeldCommand {
     gate: Option<PipeWriter>,
     parent: Option<Parent>,
     ended: OnceCell<ExitStatus>,
+    /// Closed at the other end when the command has ended.
+    ending_notice: PipeReader,
 }
 
 /// The thread that starts the command and waits for it. It lives as long as the command: a command
@@ -80,8 +82,9 @@ struct Parent {
 }
 
 impl Parent {
-    /// `spawn` must not return before the command is executed, as in std. `held` are closed then.
-    fn start(mut spawn: Command, held: (PipeWriter, PipeReader)) -> Self {
+    /// `spawn` must not return before the command is executed, as in std. `held` are closed then,
+    /// and `notice` once [`Self::ending`] says how the command ended.
+    fn start(mut spawn: Command, held: (PipeWriter, PipeReader), notice: PipeWriter) -> Self {
         let (tell_executed, executed) = channel();
         let (order, orders) = channel();
         let (tell_obeyed, obeyed) = channel();
@@ -114,6 +117,7 @@ impl Parent {
                 }
             };
             drop(tell_ending.send(ending));
+            drop(notice);
         });
         Self {
             thread,
@@ -150,12 +154,13 @@ impl HeldCommand {
         };
         let (gate_reader, gate) = io::pipe().map_err(failed)?;
         let (mut pid_reader, pid_writer) = io::pipe().map_err(failed)?;
+        let (ending_notice, notice) = io::pipe().map_err(failed)?;
         let mut spawn = Command::new(program);
         spawn.args(arguments);
         hand_signals_down(&mut spawn);
         hold_before_exec(&mut spawn, &pid_writer, &gate_reader, gate.as_raw_fd());
         // `spawn` returns after exec, so it needs a thread of its own while the child is held.
-        let parent = Parent::start(spawn, (pid_writer, gate_reader));
+        let parent = Parent::start(spawn, (pid_writer, gate_reader), notice);
         let mut pid = [0; 4];
         match pid_reader.read_exact(&mut pid) {
             Ok(()) => Ok(Self {
@@ -164,6 +169,7 @@ impl HeldCommand {
                 gate: Some(gate),
                 parent: Some(parent),
                 ended: OnceCell::new(),
+                ending_notice,
             }),
             Err(error) => Err(failed(match parent.executed() {
                 Err(spawn_error) => spawn_error,
@@ -228,6 +234,12 @@ impl HeldCommand {
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(gone()),
         }
+    }
+
+    /// A descriptor that can be read (its end has come: `POLLHUP`) once [`Self::ended`] has an
+    /// answer, for a caller that waits for other things, too.
+    pub fn ending_notice(&self) -> BorrowedFd<'_> {
+        self.ending_notice.as_fd()
     }
 
     /// Waits for the end of the command, which comes only after [`Self::release`].

@@ -10,6 +10,7 @@
 mod command;
 mod commands;
 mod facts;
+mod pause;
 mod pipeline;
 mod priority;
 mod summary;
@@ -19,16 +20,12 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use swtch_capture::signals::not_ignored;
+use signal_hook::consts::SIGINT;
 use swtch_capture::{
     Capture, Children, Guard, HeldCommand, KeptPrivileges, RecordingScope, Settings,
     drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority,
@@ -45,6 +42,7 @@ use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 use crate::FAILED;
 use command::exit_code;
 use commands::Commands;
+use pause::{Pauses, StopSignals};
 use pipeline::Pipeline;
 use user_level::{Finder, UserLevel};
 
@@ -249,19 +247,16 @@ pub fn run_and_tell(request: &RecordRequest) -> Result<u8> {
     Ok(recorded.exit_code())
 }
 
-/// The longest pause between two rounds: when little happens, the recorder wakes 50 times a second.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// The shortest pause between two rounds, unless a ring fills fast.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-/// Records that a ring should gather between two rounds: 340 kB, which stays in a core's cache.
-const RECORDS_A_ROUND: u64 = 2_000;
-/// Pending rows are written this often, so that a killed recorder loses no more than this.
+/// Pending rows are written this often. A killed recorder loses what came since, and what lay in the
+/// rings.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 /// How often the progress of the final form of the trace is shown.
 const FINISHING_EVERY: Duration = Duration::from_millis(200);
 /// How often to check whether any process that was asked for still runs; if none does, stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often a command that goes on unrecorded is looked at, unless it ends before that.
+const WAIT_STEP: Duration = Duration::from_millis(100);
 /// How long the recording goes on after a signal, so that the command can end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Names that are tried for a trace without `-o` before the recorder gives up.
@@ -445,24 +440,6 @@ fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Se
     Ok(settings)
 }
 
-/// The pause that would have gathered the wanted number of records in a ring of so many slots; zero
-/// if far more came.
-fn next_pause(last: Duration, gathered: u64, slots: u64) -> Duration {
-    // So many that a small ring is never close to full.
-    let wanted = RECORDS_A_ROUND.min(slots / 16);
-    if gathered > 8 * wanted {
-        return Duration::ZERO;
-    }
-    let last = last.max(SHORTEST_PAUSE);
-    let wanted = last.mul_f64(as_ratio(wanted, gathered.max(1)));
-    wanted.clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a ratio of small counts")]
-fn as_ratio(part: u64, whole: u64) -> f64 {
-    part as f64 / whole as f64
-}
-
 struct RecordingSession<'a> {
     request: &'a RecordRequest,
     signals: StopSignals,
@@ -498,9 +475,9 @@ impl RecordingSession<'_> {
         let start = Instant::now();
         let (mut flushed, mut told) = (start, start);
         let mut end = EndOfRecording::new(start);
-        let mut pause = LONGEST_PAUSE;
+        let mut pauses = Pauses::new(capture.slots_per_cpu(), start);
         loop {
-            let most_in_a_ring = pipeline.round(capture)?;
+            let round = pipeline.round(capture)?;
             let now = Instant::now();
             if now - flushed >= FLUSH_EVERY {
                 flushed = now;
@@ -513,9 +490,23 @@ impl RecordingSession<'_> {
             if self.is_over(&mut end, capture, now)? {
                 return Ok(());
             }
-            pause = next_pause(pause, most_in_a_ring, capture.slots_per_cpu());
-            thread::sleep(pause);
+            self.sleep(pauses.after(round, now).min(self.time_left(&end, now)))?;
         }
+    }
+
+    /// Sleeps for this long, or until a signal comes or the command ends.
+    fn sleep(&self, pause: Duration) -> Result<()> {
+        let ending = self.command.as_ref().map(HeldCommand::ending_notice);
+        let slept = self.signals.sleep(pause, ending);
+        slept.context("waiting for the next round")
+    }
+
+    /// Time until the recording is over whatever happens.
+    fn time_left(&self, end: &EndOfRecording, now: Instant) -> Duration {
+        let limit = self.request.duration.map(|limit| end.start + limit);
+        let grace = end.asked_to_stop.map(|asked| asked + GRACE);
+        let over = limit.into_iter().chain(grace).min();
+        over.map_or(Duration::MAX, |over| over.saturating_duration_since(now))
     }
 
     /// Whether the command has ended, the time is up, or a signal asks to stop, which is passed on.
@@ -575,7 +566,8 @@ impl RecordingSession<'_> {
                 asked_to_stop = true;
                 self.pass_signal_on();
             }
-            thread::sleep(LONGEST_PAUSE);
+            self.signals
+                .sleep(WAIT_STEP, Some(command.ending_notice()))?;
         }
     }
 
@@ -643,30 +635,6 @@ fn stop_early(meta: &mut Meta, error: anyhow::Error) {
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
-}
-
-/// Signals that end a recording properly. A signal that was ignored when we were started stays
-/// ignored, as `nohup` and the background jobs of scripts expect.
-struct StopSignals(Arc<AtomicUsize>);
-
-impl StopSignals {
-    fn catch() -> Result<Self> {
-        let last = Arc::new(AtomicUsize::new(0));
-        for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
-            let number = usize::try_from(signal).unwrap_or(0);
-            signal_hook::flag::register_usize(signal, Arc::clone(&last), number)
-                .context("catching signals")?;
-        }
-        Ok(Self(last))
-    }
-
-    fn last(&self) -> i32 {
-        i32::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    fn any(&self) -> bool {
-        self.last() != 0
-    }
 }
 
 /// True if our process group, which the command shares, gets the terminal's Ctrl-C.

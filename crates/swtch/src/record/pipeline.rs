@@ -23,6 +23,7 @@ use swtch_store::{
 
 use super::commands::Commands;
 use super::facts;
+use super::pause::Round;
 use super::user_level::{Finder, UserLevel};
 
 /// Version of the records that a recording keeps.
@@ -41,6 +42,8 @@ pub struct Pipeline {
     taken: u64,
     /// Bytes of one event of a user-mode scheduler.
     event: Vec<u8>,
+    /// Whether a task in scope was started in the last round.
+    has_met_starts: bool,
 }
 
 impl Pipeline {
@@ -55,6 +58,7 @@ impl Pipeline {
             writer,
             taken: 0,
             event: Vec::new(),
+            has_met_starts: false,
         }
     }
 
@@ -63,15 +67,21 @@ impl Pipeline {
         self.commands = commands;
     }
 
-    /// Empties the rings once; returns how many records the fullest of them held.
-    pub fn round(&mut self, capture: &mut Capture) -> Result<u64, Error> {
+    /// Empties the rings once.
+    pub fn round(&mut self, capture: &mut Capture) -> Result<Round, Error> {
+        self.has_met_starts = false;
         let kernel = self.drain(capture);
         let user = self.drain_user_level();
         self.watch_user_level(capture);
         if let Some(stacks) = &mut self.stacks {
             stacks.look_up(capture);
         }
-        Ok(kernel?.and(user?).most_in_a_ring)
+        Ok(Round {
+            most_in_a_ring: kernel?.and(user?).most_in_a_ring,
+            is_urgent: self.has_met_starts
+                || self.stacks.is_some()
+                || self.user_level.is_watching(),
+        })
     }
 
     /// Writes pending records and rows to disk, with the gaps since the last call.
@@ -221,6 +231,7 @@ impl Pipeline {
         match raw.kind {
             RawKind::Tasks => {
                 for task in decode_tasks(raw.bytes) {
+                    self.has_met_starts |= is_start(&task);
                     self.user_level.meet(&task);
                     self.commands.meet(&task);
                     self.cgroups.add(task.cgroup);
@@ -281,6 +292,16 @@ impl Pipeline {
         }
         self.writer.flush()
     }
+}
+
+/// Whether a recorded program begins here, or a thread of it: its command line may be gone soon, and
+/// it may start a user-mode scheduler.
+fn is_start(task: &TaskEvent) -> bool {
+    let is_start = matches!(
+        task.kind,
+        TaskEventKind::Fork | TaskEventKind::Exec | TaskEventKind::Rename
+    );
+    is_start && task.in_scope && !task.is_kthread
 }
 
 fn begin_rows(mut writer: Writer) -> Result<Writer, Error> {

@@ -10,7 +10,6 @@
 //! trace, no guard (a recorder that is late loses no switch) and no look at user-mode schedulers.
 
 use std::io::stdout;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -134,7 +133,7 @@ impl RecordingSession<'_> {
                 progress.clear();
                 return Ok(());
             }
-            thread::sleep(PAUSE);
+            self.sleep(PAUSE.min(self.time_left(&end, now)))?;
         }
     }
 }

@@ -97,6 +97,11 @@ impl UserLevel {
         Ok(())
     }
 
+    /// Whether any scheduler is watched. Its ring is smaller than those of the kernel side.
+    pub const fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
     /// Opens the rings of new schedulers in processes that are watched, so that the next
     /// [`Self::drain`] reads them.
     pub fn open_rings(&mut self) {
