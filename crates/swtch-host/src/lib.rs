@@ -14,6 +14,7 @@
 //! - `config`: options that the kernel was built with.
 //! - `own`: policy, clamp and speculation of this process.
 //! - `processor`: CPUs, SMT, frequency, mitigations, virtualisation.
+//! - `topology`: NUMA nodes and SMT siblings.
 //! - `clock`: the clock source, and what a time stamp costs.
 //! - `cache`, `paging`, `idle`: caches, TLB and registers, idle states.
 //! - `memory`: huge pages, swap, migration of pages.
@@ -49,6 +50,9 @@ mod processor;
 mod program;
 mod scheduler;
 pub mod thread;
+mod topology;
+
+pub use topology::read_topology;
 
 /// One fact about the host, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -236,6 +240,7 @@ pub fn facts() -> Vec<Fact> {
         config::facts(config.as_ref()),
         own::facts(),
         processor::facts(),
+        topology::facts(),
         clock::facts(),
         cache::facts(),
         paging::facts(),

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use swtch_core::RULES_VERSION;
+use swtch_core::{CpuTopology, RULES_VERSION};
 
 use crate::error::Error;
 
@@ -91,6 +91,8 @@ pub struct TraceHost {
     /// Number of CPUs that the recorder could use, by its affinity and its cgroup's quota. A
     /// command that it starts inherits both. `None` in traces of older versions.
     pub usable_cpus: Option<u32>,
+    /// NUMA nodes and SMT siblings; `None` in traces of older versions and in imports.
+    pub topology: Option<CpuTopology>,
 }
 
 /// One moment, read on three clocks.
@@ -346,6 +348,7 @@ mod tests {
     fn missing_fields_default_and_unknown_ones_are_passed_over() {
         let json = br#"{"scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
         let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
+        assert_eq!(meta.host.topology, None, "older traces do not tell it");
         assert_eq!((meta.scope.as_str(), meta.host.cpus), ("all", 2));
         assert_eq!(meta.counts, Counts::default());
     }
@@ -378,6 +381,13 @@ mod tests {
             stop_reason: Some("disk full".into()),
             stacks: Some(StackSettings { min_blocked_ns: 5 }),
             command: vec!["perf".into(), "bench".into()],
+            host: TraceHost {
+                topology: Some(CpuTopology::of_lists(
+                    [(0, "0-1".to_owned())],
+                    ["0-1".to_owned()],
+                )),
+                ..TraceHost::default()
+            },
             ..Meta::default()
         };
         let path = Path::new("meta.json");

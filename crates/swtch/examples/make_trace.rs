@@ -3,25 +3,29 @@
 //!
 //! ```text
 //! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]
+//!                       [--nodes N] [--smt N]
 //! ```
 //!
 //! Each CPU simulates a queue of threads: the one that was woken first runs for a random time,
 //! leaves for a random reason, and is woken again after a random wait by the thread that runs then.
 //! The CPUs are idle for half of the time, or, with `--crowded N`, N threads wait in the run queue of
 //! each CPU on average, as they do in `perf bench sched messaging`.
+//! With `--nodes N` the CPUs are on N NUMA nodes, and with `--smt N` as many share a core; the
+//! numbers are dealt as Xeons have them, siblings furthest apart.
 //! As in a real trace, the rows of a thread and the runs of a CPU do not overlap. The same
 //! arguments give the same trace.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, CpuId, Evidence, EvidenceBits, Frame, Level, Nanos, Pid, Reason, Stack, StackKind,
-    StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait, WakerKind, Wakeup,
+    CgroupId, CpuId, CpuTopology, Evidence, EvidenceBits, Frame, Level, Nanos, Pid, Reason, Stack,
+    StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait, WakerKind,
+    Wakeup,
 };
 use swtch_fixtures::seen;
 use swtch_store::{Counts, Meta, RecordingState, TraceHost, Writer};
@@ -63,6 +67,10 @@ struct Size {
     /// Threads that wait in each run queue on average; 0 for CPUs that are idle for half of the
     /// time.
     crowded: u32,
+    /// NUMA nodes that the CPUs are on.
+    nodes: u16,
+    /// CPUs that share a core.
+    smt: u16,
 }
 
 fn main() -> ExitCode {
@@ -77,7 +85,7 @@ fn main() -> ExitCode {
         },
         Err(problem) => {
             eprintln!(
-                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]"
+                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N] [--nodes N] [--smt N]"
             );
             ExitCode::from(2)
         }
@@ -94,6 +102,8 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
         cpus: 2,
         seconds: 10,
         crowded: 0,
+        nodes: 1,
+        smt: 1,
     };
     let [path, options @ ..] = words else {
         return Err("which trace?".to_owned());
@@ -109,11 +119,17 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
             "--cpus" => size.cpus = number.parse().map_err(wrong)?,
             "--seconds" => size.seconds = number.parse().map_err(wrong)?,
             "--crowded" => size.crowded = number.parse().map_err(wrong)?,
+            "--nodes" => size.nodes = number.parse().map_err(wrong)?,
+            "--smt" => size.smt = number.parse().map_err(wrong)?,
             _ => return Err(format!("there is no {option}")),
         }
     }
     if size.threads == 0 || size.cpus == 0 || size.seconds == 0 {
         return Err("threads, CPUs and seconds must be at least 1".to_owned());
+    }
+    let cores = size.cpus.checked_div(size.smt).unwrap_or(0);
+    if cores * size.smt != size.cpus || size.nodes == 0 || size.nodes > cores {
+        return Err("each core must have as many CPUs, and each node a core".to_owned());
     }
     match size.crowded < (size.threads / u32::from(size.cpus)).max(1) {
         true => Ok((path, size)),
@@ -160,7 +176,7 @@ struct SimulatedCpu {
     /// Threads that wait, by the moment they are woken.
     waiting: BinaryHeap<Reverse<(u64, u32)>>,
     /// The moment and the reason of each thread's last switch.
-    left: Vec<Option<(u64, Reason)>>,
+    left: HashMap<u32, (u64, Reason)>,
 }
 
 impl SimulatedCpu {
@@ -189,7 +205,7 @@ impl SimulatedCpu {
             is_crowded: size.crowded > 0,
             random: fastrand::Rng::with_seed(u64::from(number) + 1),
             waiting,
-            left: vec![None; size.threads as usize + 1],
+            left: HashMap::new(),
         }
     }
 
@@ -226,7 +242,7 @@ impl SimulatedCpu {
         if next.is_some() {
             self.now_ns = end_ns;
         }
-        let left = self.left[key as usize].replace((end_ns, reason));
+        let left = self.left.insert(key, (end_ns, reason));
         let waker = last_on[self.random.usize(0..last_on.len())];
         Some(Switch {
             ts: Timestamp::from_ns(end_ns),
@@ -339,6 +355,36 @@ fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
     Ok(())
 }
 
+/// As the kernel would list them on such a machine.
+fn topology_of(size: &Size) -> CpuTopology {
+    let cores = size.cpus / size.smt;
+    let node_of = |cpu: u16| u32::from(cpu % cores) * u32::from(size.nodes) / u32::from(cores);
+    let nodes = (0..u32::from(size.nodes)).map(|node| {
+        (
+            node,
+            listed((0..size.cpus).filter(|cpu| node_of(*cpu) == node)),
+        )
+    });
+    let siblings = (0..cores).map(|core| listed((0..size.smt).map(|nth| core + nth * cores)));
+    CpuTopology::of_lists(nodes, siblings)
+}
+
+/// A list as the kernel writes it: `0-3,8`.
+fn listed(cpus: impl Iterator<Item = u16>) -> String {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let words = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
 fn meta_of(size: &Size) -> Meta {
     Meta {
         state: RecordingState::Finished,
@@ -347,6 +393,7 @@ fn meta_of(size: &Size) -> Meta {
             kernel_release: "6.18.0".into(),
             machine: "x86_64".into(),
             cpus: size.cpus.into(),
+            topology: Some(topology_of(size)),
             ..TraceHost::default()
         },
         command: vec!["made".into(), "up".into()],

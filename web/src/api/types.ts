@@ -67,6 +67,10 @@ export const traceInfo = record({
   cpus: list(
     record({
       cpu: number,
+      /** Its NUMA node; null where there is only one, or it is not known. */
+      node: optional(number),
+      /** The CPUs of its core as a list, `0,64`; null when it has the core alone. */
+      core: optional(string),
       switches: number,
       first_ns: optional(number),
       last_ns: optional(number),

@@ -2,7 +2,7 @@
 import { atom, derived } from "../lib/atom";
 import type { TraceInfo } from "../api/types";
 import type { TraceRange } from "../lib/units";
-import { KERNEL } from "../timeline/lanes";
+import { CPUS_OF_GROUP, KERNEL, cpuGroups } from "../timeline/lanes";
 import { reasons } from "./trace";
 
 /** Reasons that the legend has switched off, by id. Their time is drawn faintly. */
@@ -30,7 +30,7 @@ export const aliveIn = atom<TraceRange | null>(null);
 /** Threads that were not asked for, but had the CPU: shown only when asked for. */
 export const showOutOfScope = atom(false);
 
-/** Groups that are closed: `cpus`, `kernel`, or `p` and a pid. The kernel's threads mostly sleep. */
+/** Groups that are closed: `cpus`, `g` and a CPU, `kernel`, or `p` and a pid. The kernel's threads mostly sleep. */
 export const collapsed = atom<ReadonlySet<string>>(new Set([KERNEL]));
 
 /** More CPUs than this would push every thread off the screen. */
@@ -38,7 +38,11 @@ const MANY_CPUS = 16;
 
 /** How lanes begin, by what is known of the trace when it is opened. */
 export function suitLanes({ cpus, state }: TraceInfo): void {
-  if (cpus.length > MANY_CPUS) collapsed.set(new Set(["cpus", KERNEL]));
+  if (cpus.length > MANY_CPUS) {
+    const groups = cpus.length > CPUS_OF_GROUP ? cpuGroups(cpus) : [];
+    const keys = groups.flatMap(({ key }) => (key === null ? [] : [key]));
+    collapsed.set(new Set(["cpus", KERNEL, ...keys]));
+  }
   // While CPU time still grows, an order by it would move lanes under the pointer.
   if (state === "recording") laneSort.set("start");
 }

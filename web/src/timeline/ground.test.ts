@@ -6,7 +6,7 @@ const source = (more: Partial<NonNullable<GroundSource["trace"]>> = {}): GroundS
   trace: {
     scope: "command sh\u{1b}[31m",
     every_task: false,
-    cpus: [{ cpu: 0, switches: 9, first_ns: 1e6, last_ns: 9e6 }],
+    cpus: [{ cpu: 0, node: null, core: null, switches: 9, first_ns: 1e6, last_ns: 9e6 }],
     ...more,
   },
   threads: {

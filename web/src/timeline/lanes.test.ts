@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ThreadColumns, TraceInfo } from "../api/types";
 import { rangeOf } from "../lib/units";
-import { type LaneChoice, lanesOf, rowAt, rowsBetween } from "./lanes";
+import { type LaneChoice, cpuGroups, lanesOf, rowAt, rowsBetween } from "./lanes";
 
 type Thread = readonly [pid: number, tid: number, name: string, run: number];
 
@@ -32,8 +32,8 @@ function columns(threads: readonly Thread[], more: Partial<ThreadColumns> = {}):
 
 const TRACE = {
   cpus: [
-    { cpu: 0, switches: 1 },
-    { cpu: 2, switches: 1 },
+    { cpu: 0, node: null, core: null, switches: 1 },
+    { cpu: 2, node: null, core: null, switches: 1 },
   ],
 } as unknown as TraceInfo;
 const ALL: LaneChoice = {
@@ -58,6 +58,54 @@ describe("lanes", () => {
     const { rows } = lanesOf(TRACE, FOUR, ALL);
     const found = rows.map(({ key }) => key);
     expect(found).toEqual(["cpus", "c0", "c2", "p10", "t1", "t3", "p20", "t2", "t4"]);
+  });
+
+  const cpus = (places: readonly (readonly [number, number | null, string | null])[]): TraceInfo =>
+    ({
+      cpus: places.map(([cpu, node, core]) => ({ cpu, node, core, switches: 1 })),
+    }) as unknown as TraceInfo;
+
+  /** As on a Xeon with two sockets: the numbers of siblings are far apart. */
+  it("of CPUs are grouped by node, with siblings next to each other", () => {
+    const xeon = cpus([
+      [0, 0, "0,4"],
+      [1, 0, "1,5"],
+      [2, 1, "2,6"],
+      [3, 1, "3,7"],
+      [4, 0, "0,4"],
+      [5, 0, "1,5"],
+      [6, 1, "2,6"],
+      [7, 1, "3,7"],
+    ]);
+    const { rows } = lanesOf(xeon, null, ALL);
+    expect(rows.map(({ key }) => key)).toEqual([
+      "cpus",
+      "g0",
+      "c0",
+      "c4",
+      "c1",
+      "c5",
+      "g2",
+      "c2",
+      "c6",
+      "c3",
+      "c7",
+    ]);
+    expect(rows[1]).toMatchObject({ title: "Node 0: CPUs 0-1,4-5", count: 4, depth: 1 });
+    expect(rows[3]).toMatchObject({ title: "CPU 4", where: "node 0, one core: CPUs 0,4" });
+    const closed = lanesOf(xeon, null, { ...ALL, collapsed: new Set(["g0"]) }).rows;
+    expect(closed.map(({ key }) => key)).toEqual(["cpus", "g0", "g2", "c2", "c6", "c3", "c7"]);
+  });
+
+  it("of many CPUs are in groups that can be folded", () => {
+    const many = cpus(Array.from({ length: 1024 }, (_, cpu) => [cpu, null, null] as const));
+    const groups = cpuGroups(many.cpus);
+    expect(groups).toHaveLength(16);
+    expect(groups[15]).toMatchObject({ key: "g960", title: "CPUs 960-1023" });
+    const { rows } = lanesOf(many, null, ALL);
+    expect(rows).toHaveLength(1 + 16 + 1024);
+    const few = cpus(Array.from({ length: 64 }, (_, cpu) => [cpu, null, null] as const));
+    expect(cpuGroups(few.cpus)).toMatchObject([{ key: null }]);
   });
 
   it("stand below their parent, wherever the order puts that", () => {

@@ -1,5 +1,5 @@
-// Which lanes there are, from top to bottom: CPUs, then threads by process, each process below its
-// parent, and at the end the kernel's own threads. Pure; the places on the screen are sums of heights,
+// Which lanes there are, from top to bottom: CPUs (in groups where there are many, or several NUMA nodes), then
+// threads by process, each process below its parent, and at the end the kernel's own threads. Pure; the places on the screen are sums of heights,
 // so that a lane is found by bisection among 20,000.
 import type { ThreadColumns, TraceInfo } from "../api/types";
 import type { LaneSort } from "../state/filter";
@@ -12,7 +12,7 @@ export const USER_PX = 12;
 
 export interface HeaderRow {
   readonly kind: "header";
-  /** `cpus`, `kernel`, or `p` and a pid: what `collapsed` holds. */
+  /** `cpus`, `g` and the first CPU of a group, `kernel`, or `p` and a pid: what `collapsed` holds. */
   readonly key: string;
   /** As it came, not escaped. */
   readonly title: string;
@@ -32,6 +32,8 @@ export interface LaneRow {
   readonly title: string;
   /** Place in the columns of threads; -1 for a CPU. */
   readonly place: number;
+  /** Where a CPU is: its node, and with whom it shares its core; empty where all are alike. */
+  readonly where: string;
   /** A number apart from the name: the tid, the CPU; null where it is not known. */
   readonly number: number | null;
   /** Whether it stands for a process of its own, without a line above. */
@@ -98,17 +100,78 @@ export function lanesOf(
   return { rows, height: cssPx(top), placeOf: new Map(rows.map(({ key }, at) => [key, at])) };
 }
 
+type Cpu = TraceInfo["cpus"][number];
+
+/** CPUs that are folded together. */
+export interface CpuGroup {
+  /** null: there is one group only, and no line for it. */
+  readonly key: string | null;
+  readonly title: string;
+  readonly cpus: readonly Cpu[];
+}
+
+/** More CPUs than this are shown in groups: a screen has room for as many lanes. */
+export const CPUS_OF_GROUP = 64;
+
+/** CPUs by node, siblings of a core next to each other, and many of them in groups. */
+export function cpuGroups(cpus: readonly Cpu[]): readonly CpuGroup[] {
+  const first = (core: string | null, cpu: number): number =>
+    core === null ? cpu : Number.parseInt(core, 10);
+  const node = (cpu: Cpu): number => cpu.node ?? Number.MAX_SAFE_INTEGER;
+  const ordered = [...cpus].sort(
+    (a, b) => node(a) - node(b) || first(a.core, a.cpu) - first(b.core, b.cpu) || a.cpu - b.cpu,
+  );
+  const groups: Cpu[][] = [];
+  for (const cpu of ordered) {
+    const last = groups.at(-1);
+    const fits = last !== undefined && last.length < CPUS_OF_GROUP && last[0]?.node === cpu.node;
+    if (fits) last.push(cpu);
+    else groups.push([cpu]);
+  }
+  if (groups.length < 2) return groups.map((alone) => ({ key: null, title: "", cpus: alone }));
+  return groups.map((group) => {
+    const of = group[0]?.node ?? null;
+    const numbers = `CPUs ${listed(group.map(({ cpu }) => cpu))}`;
+    const title = of === null ? numbers : `Node ${of}: ${numbers}`;
+    return { key: `g${group[0]?.cpu ?? 0}`, title, cpus: group };
+  });
+}
+
+/** Numbers as the kernel lists them: `0-3,8`. */
+function listed(numbers: readonly number[]): string {
+  const ranges: [number, number][] = [];
+  for (const number of [...numbers].sort((a, b) => a - b)) {
+    const last = ranges.at(-1);
+    if (last !== undefined && last[1] + 1 === number) last[1] = number;
+    else ranges.push([number, number]);
+  }
+  return ranges.map(([from, to]) => (from === to ? `${from}` : `${from}-${to}`)).join(",");
+}
+
 function addCpus(trace: TraceInfo, choice: LaneChoice, add: (row: Unplaced) => void): void {
   const open = !choice.collapsed.has("cpus");
   const height = cssPx(HEADER_PX);
   const count = trace.cpus.length;
   add({ kind: "header", key: "cpus", title: "CPUs", pid: null, count, open, depth: 0, height });
   if (!open) return;
-  for (const { cpu } of trace.cpus) {
-    const title = `CPU ${cpu}`;
-    const at = { place: -1, number: cpu, single: false, depth: 0, height: cssPx(CPU_PX) };
-    add({ kind: "cpu", key: `c${cpu}`, title, ...at });
+  for (const { key, title, cpus } of cpuGroups(trace.cpus)) {
+    const depth = key === null ? 0 : 1;
+    const shown = key === null || !choice.collapsed.has(key);
+    if (key !== null) {
+      const of = { pid: null, count: cpus.length, open: shown, depth, height };
+      add({ kind: "header", key, title, ...of });
+    }
+    if (shown) for (const cpu of cpus) addCpu(cpu, depth, add);
   }
+}
+
+function addCpu({ cpu, node, core }: Cpu, depth: number, add: (row: Unplaced) => void): void {
+  const words = [
+    ...(node === null ? [] : [`node ${node}`]),
+    ...(core === null ? [] : [`one core: CPUs ${core}`]),
+  ];
+  const at = { place: -1, number: cpu, single: false, depth, height: cssPx(CPU_PX) };
+  add({ kind: "cpu", key: `c${cpu}`, title: `CPU ${cpu}`, where: words.join(", "), ...at });
 }
 
 function addGroup(
@@ -134,6 +197,7 @@ function addGroup(
     const task = threads.task[place] ?? 0;
     const at = {
       place,
+      where: "",
       title: threads.name[place] ?? "",
       number: threads.tid[place] ?? null,
       single,

@@ -4,7 +4,7 @@ import type { Detail, Frame, ReasonInfo, Thread, ThreadColumns } from "../api/ty
 import { escaped } from "../lib/escape";
 import { counted, estimate, lengthOf, momentAt } from "../lib/format";
 import { type GroundSource, groundWords, restOfCpu } from "./ground";
-import { KERNEL } from "./lanes";
+import { KERNEL, cpuGroups } from "./lanes";
 import { type LanePiece, laneKind, laneNumber, stateOf } from "./piece";
 import type { Spot } from "./spot";
 
@@ -61,9 +61,13 @@ function laneWords(lane: string, names: Names): string {
   }
 }
 
-function groupWords(key: string, { threads }: Names): string {
+function groupWords(key: string, { threads, trace }: Names): string {
   if (key === "cpus") return "CPUs";
   if (key === KERNEL) return "threads of the kernel itself";
+  if (key.startsWith("g")) {
+    const group = cpuGroups(trace?.cpus ?? []).find((group) => group.key === key);
+    return group?.title ?? "CPUs";
+  }
   const pid = Number(key.slice(1));
   const place = threads?.pid.indexOf(pid) ?? -1;
   return `process ${escaped(threads?.process[place] ?? "")} ${pid}`;

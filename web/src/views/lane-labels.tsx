@@ -108,8 +108,9 @@ function LaneLabel({ row, selected, focused }: LaneLabelProps) {
   const state = `${selected ? " selected" : ""}${focused ? " focused" : ""}${outside ? " outside" : ""}${row.single ? " single" : ""}`;
   if (row.kind === "cpu") {
     return (
-      <div class={`lane-label${state}`} style={placed(row)}>
+      <div class={`lane-label${state}`} style={placed(row)} title={`${title} ${row.where}`.trim()}>
         <span class="lane-name">{title}</span>
+        {row.where !== "" && <span class="lane-number">{row.where}</span>}
       </div>
     );
   }

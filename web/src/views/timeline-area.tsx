@@ -121,7 +121,7 @@ function NoLanes() {
   const { rows } = useAtom(lanes);
   const known = useAtom(trace);
   const hidden = useAtom(threads)?.task.length ?? 0;
-  if (rows.some(({ key }) => key !== "cpus" && !key.startsWith("c"))) return null;
+  if (rows.some(({ key }) => key !== "cpus" && !/^[cg]\d/.test(key))) return null;
   const words =
     hidden > 0
       ? "No thread matches what is looked for."

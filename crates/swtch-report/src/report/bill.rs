@@ -208,6 +208,7 @@ fn label(key: BillKey, names: &Names, symbols: &Symbols) -> Vec<Cell> {
         names,
         arch: None,
         cgroups: &FxHashMap::default(),
+        places: None,
     };
     match key {
         BillKey::Reason(reason) => reason_label(reason),

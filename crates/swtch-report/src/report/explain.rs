@@ -379,6 +379,7 @@ impl<'p> ExplainPage<'p> {
             names,
             arch,
             cgroups,
+            places: None,
         };
         let total = self.reasons.total();
         let summary = Summary::new(&self.reasons);

@@ -5,7 +5,9 @@
 //! switch is remembered until then.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, Evidence, EvidenceBits, Open, Reason, Switch, TaskKey};
+use swtch_core::{
+    Arch, CgroupId, CpuId, CpuPlaces, Evidence, EvidenceBits, Open, Reason, Switch, TaskKey,
+};
 use swtch_output::sheet::{Cell, Sheet};
 
 use super::By;
@@ -170,7 +172,10 @@ impl Groups {
         for (_, tally) in &self.tallies {
             total.add(tally);
         }
-        let labels = Self::label_columns(self.by);
+        let mut labels = Self::label_columns(self.by).to_vec();
+        if self.by == By::Cpu {
+            labels.extend(words.place_columns());
+        }
         let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
         let mut sheet = empty_sheet(self.by.as_str(), &columns);
         sheet.rows = self
@@ -270,9 +275,32 @@ pub struct KeyNames<'a> {
     pub arch: Option<Arch>,
     /// Paths of the cgroups, by id.
     pub cgroups: &'a FxHashMap<CgroupId, String>,
+    /// Nodes and cores of the CPUs; `None` where CPUs are not shown, or the trace does not tell.
+    pub places: Option<&'a CpuPlaces>,
 }
 
 impl KeyNames<'_> {
+    /// The columns that say where a CPU is: its node where there is more than one, and the CPUs of
+    /// its core where any core has more than one.
+    fn place_columns(&self) -> impl Iterator<Item = &'static str> {
+        let node = self.places.is_some_and(CpuPlaces::has_nodes);
+        let core = self.places.is_some_and(CpuPlaces::has_siblings);
+        let columns = [node.then_some("node"), core.then_some("core_cpus")];
+        columns.into_iter().flatten()
+    }
+
+    /// The cells of those columns.
+    fn place_cells(&self, cpu: CpuId) -> impl Iterator<Item = Cell> {
+        self.place_columns().map(move |column| {
+            let places = self.places.expect("there are no columns without places");
+            let cell = match column {
+                "node" => places.node(cpu).map(|node| Cell::Id(u64::from(node))),
+                _ => places.core(cpu).map(Cell::text),
+            };
+            cell.unwrap_or(Cell::Missing)
+        })
+    }
+
     /// The cells that name a group.
     pub fn label(&self, key: GroupKey) -> Vec<Cell> {
         let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
@@ -297,7 +325,10 @@ impl KeyNames<'_> {
                     Cell::List(process.earlier.clone()),
                 ]
             }
-            GroupKey::Cpu(cpu) => vec![Cell::Id(u64::from(cpu))],
+            GroupKey::Cpu(cpu) => {
+                let number = std::iter::once(Cell::Id(u64::from(cpu)));
+                number.chain(self.place_cells(CpuId::new(cpu))).collect()
+            }
             GroupKey::Cgroup(cgroup) => vec![
                 self.cgroups
                     .get(&cgroup)
@@ -331,6 +362,10 @@ mod tests {
     }
 
     fn table(by: By, rows: &[Switch]) -> String {
+        placed_table(by, rows, None)
+    }
+
+    fn placed_table(by: By, rows: &[Switch], places: Option<&CpuPlaces>) -> String {
         let names = names();
         let mut groups = Groups::new(by, &names);
         for row in rows {
@@ -341,8 +376,61 @@ mod tests {
             names: &names,
             arch: Some(Arch::X86_64),
             cgroups: &cgroups.into_iter().collect(),
+            places,
         };
         groups.sheet(&words).to_table(20)
+    }
+
+    fn placed(nodes: &[(u32, &str)], siblings: &[&str]) -> String {
+        let mut rows = [
+            row(1, Reason::Pipe),
+            row(2, Reason::Pipe),
+            row(3, Reason::Slice),
+        ];
+        for (row, cpu) in rows.iter_mut().zip([0, 0, 5]) {
+            row.cpu = CpuId::new(cpu);
+        }
+        let nodes = nodes.iter().map(|(node, cpus)| (*node, (*cpus).to_owned()));
+        let siblings = siblings.iter().map(|list| (*list).to_owned());
+        let places = swtch_core::CpuTopology::of_lists(nodes, siblings).places();
+        placed_table(By::Cpu, &rows, Some(&places))
+    }
+
+    /// Two sockets with SMT: the table says on which node a CPU is, and with whom it shares its
+    /// core.
+    #[test]
+    fn cpus_of_several_nodes_and_of_shared_cores_have_their_place() {
+        let nodes = [(0, "0-1,4-5"), (1, "2-3,6-7")];
+        let table = placed(&nodes, &["0,4", "1,5", "2,6", "3,7"]);
+        let expected = [
+            vec!["CPU", "node", "core"],
+            vec!["0", "0", "0,4"],
+            vec!["5", "0", "1,5"],
+            vec!["total", "3", "100.0"],
+        ];
+        assert_eq!(first_words(&table), expected, "{table}");
+        let table = placed(&nodes, &[]);
+        let heads = first_words(&table)[0].clone();
+        assert_eq!(heads, ["CPU", "node", "switches"], "{table}");
+        let table = placed(&[(0, "0-7")], &["0,4", "1,5"]);
+        let heads = first_words(&table)[0].clone();
+        assert_eq!(heads, ["CPU", "core", "CPUs"], "{table}");
+    }
+
+    /// A machine with one node and no shared core has no such columns, and neither has a trace
+    /// that does not tell.
+    #[test]
+    fn there_is_no_place_where_all_cpus_are_alike() {
+        let table = placed(&[(0, "0-7")], &["0", "1"]);
+        assert_eq!(
+            first_words(&table)[0],
+            ["CPU", "switches", "share"],
+            "{table}"
+        );
+        assert_eq!(
+            first_words(&self::table(By::Cpu, &[row(1, Reason::Pipe)]))[0],
+            ["CPU", "switches", "share"]
+        );
     }
 
     fn first_words(table: &str) -> Vec<Vec<&str>> {

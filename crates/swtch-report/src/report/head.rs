@@ -254,6 +254,7 @@ impl TraceHead {
             "machine": host.machine,
             "cpus": host.cpus,
             "usable_cpus": host.usable_cpus,
+            "topology": host.topology,
         })
     }
 

@@ -352,6 +352,7 @@ impl KernelSummary {
             names: &self.names,
             arch: Some(self.arch),
             cgroups,
+            places: None,
         }
     }
 

@@ -57,7 +57,7 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Contention, Coverage, Gap, Nanos, Switch};
+use swtch_core::{Contention, Coverage, CpuTopology, Gap, Nanos, Switch};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::text;
@@ -383,10 +383,13 @@ fn by_group(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, Reported
         By::Cgroup => filtered.cgroups()?,
         _ => FxHashMap::default(),
     };
+    let topology = filtered.head().meta.host.topology.as_ref();
+    let places = topology.map(CpuTopology::places);
     let words = KeyNames {
         names: &names,
         arch: filtered.arch(),
         cgroups: &cgroups,
+        places: places.as_ref(),
     };
     Ok((groups.sheet(&words), rows))
 }

@@ -222,6 +222,7 @@ fn host() -> TraceHost {
         usable_cpus: std::thread::available_parallelism()
             .ok()
             .map(|cpus| to_u32(cpus.get())),
+        topology: Some(swtch_host::read_topology()),
     }
 }
 

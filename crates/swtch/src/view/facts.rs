@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use swtch_core::{
-    Coverage, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey, Timestamp,
+    Coverage, CpuPlaces, CpuTopology, Gap, Level, Nanos, Reason, TaskEvent, TaskEventKind, TaskKey,
+    Timestamp,
 };
 use swtch_report::report::{self, ReportedSwitches};
 use swtch_store::{Completeness, RecordingState};
@@ -32,6 +33,8 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
     let rows = rows_of(loaded);
     let duration = Nanos::from_ns(loaded.duration_ns());
     let first = report::first_lines(&loaded.trace, rows, duration)?;
+    let places = meta.host.topology.as_ref().map(CpuTopology::places);
+    let places = places.unwrap_or_default();
     let cpus = loaded.levels.os.cpus().iter();
     let reasons = Reason::ALL.iter().map(|reason| {
         json!({
@@ -61,7 +64,7 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
         "threads": loaded.levels.os.tracks().len(),
         "scope": meta.scope,
         "every_task": has_every_task(loaded),
-        "cpus": cpus.map(|lane| of_cpu(loaded, lane)).collect::<Vec<_>>(),
+        "cpus": cpus.map(|lane| of_cpu(loaded, lane, &places)).collect::<Vec<_>>(),
         "reasons": reasons.collect::<Vec<_>>(),
         "gaps": gaps.iter().map(|gap| of_gap(loaded, gap)).collect::<Vec<_>>(),
         "has_stacks": meta.stacks.is_some(),
@@ -76,8 +79,9 @@ fn has_every_task(loaded: &Loaded) -> bool {
 }
 
 /// A CPU, and the span in which it is known which task had it: from the start of its first run (or
-/// from that run's end, if the start is not known) to the end of its last run.
-fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
+/// from that run's end, if the start is not known) to the end of its last run. It has a node only
+/// where there is more than one.
+fn of_cpu(loaded: &Loaded, lane: &CpuLane, places: &CpuPlaces) -> Value {
     let os = &loaded.levels.os;
     let ends = lane.span_around(os.rows(), 0, u64::MAX);
     let first = ends.map(|(first_ended, _)| {
@@ -86,6 +90,8 @@ fn of_cpu(loaded: &Loaded, lane: &CpuLane) -> Value {
     });
     json!({
         "cpu": lane.cpu.get(),
+        "node": places.node(lane.cpu).filter(|_| places.has_nodes()),
+        "core": places.core(lane.cpu),
         "switches": lane.len(),
         "first_ns": first,
         "last_ns": ends.map(|(_, last_ended)| last_ended),
