@@ -36,7 +36,7 @@ pub mod timeline;
 use std::io::{Write as _, stdout};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -47,6 +47,7 @@ use swtch_core::Nanos;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped};
 use tempfile::NamedTempFile;
+use timeline::kept::RowsSource;
 
 pub use lanes::open_piece;
 pub use loaded::Loaded;
@@ -80,6 +81,7 @@ pub fn run(request: &ViewRequest) -> Result<u8> {
     tell_loaded(&loaded, began);
     let token = token()?;
     let state = Arc::new(ServerState::new(request, loaded, address, token));
+    keep_rows(&state);
     let url = state.url();
     writeln!(stdout(), "{url}").context("writing the address")?;
     // Kept while the server runs, because the browser may be slow to read the file.
@@ -107,11 +109,53 @@ fn listen(port: Option<u16>) -> Result<TcpListener> {
     })
 }
 
+/// Says what was read, how long it took, and where the rows of a large trace are.
 fn tell_loaded(loaded: &Loaded, began: Instant) {
     let rows = loaded.levels.os.rows().len() + loaded.levels.user.rows().len();
     let rows = counted(u64::try_from(rows).unwrap_or(u64::MAX), "context switch");
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    message!("swtch: read {rows} in {}", Nanos::from_ns(took));
+    let took = Nanos::from_ns(took);
+    let shown = |path: &Path| escaped(&path.display().to_string()).into_owned();
+    match &loaded.source {
+        RowsSource::Memory => message!("swtch: read {rows} in {took}"),
+        RowsSource::Kept(path) => {
+            message!(
+                "swtch: opened {rows} in {took}, prepared in {}",
+                shown(path)
+            );
+        }
+        RowsSource::Made(bytes, Some(path)) => message!(
+            "swtch: read {rows} in {took}; prepared for the next time in {} ({}; it may be removed)",
+            shown(path),
+            gigabytes(*bytes)
+        ),
+        RowsSource::Made(bytes, None) => message!(
+            "swtch: read {rows} in {took}, into a file of {} that goes with this program",
+            gigabytes(*bytes)
+        ),
+    }
+}
+
+/// A size of at least a hundred megabytes.
+fn gigabytes(bytes: u64) -> String {
+    let tenths = bytes.div_ceil(100_000_000);
+    format!("{}.{} GB", tenths / 10, tenths % 10)
+}
+
+/// Gives the file with the rows its name, when all of it is on the disk.
+fn keep_rows(state: &Arc<ServerState>) {
+    let loaded = state.loaded();
+    let keep = move || {
+        if let Some(unnamed) = &loaded.unnamed
+            && let Err(error) = unnamed.keep()
+        {
+            message!("swtch: what was prepared could not be kept: {error}");
+        }
+    };
+    // Without a thread the next opening prepares it again.
+    let _ = thread::Builder::new()
+        .name("swtch-keep".to_owned())
+        .spawn(keep);
 }
 
 /// A token of 128 random bits; requests without it are refused.

@@ -34,7 +34,7 @@ const POINTS: u32 = 150;
 pub fn of(loaded: &Loaded, filter: &Filter) -> Vec<Picture> {
     let tracks = loaded.tracks(filter);
     let span = span_of(loaded, filter);
-    if loaded.rows(&tracks, span).next().is_none() {
+    if !loaded.has_rows(&tracks, span) {
         return Vec::new();
     }
     let mut pictures = vec![timeline(loaded, &tracks, span), rate(loaded, &tracks, span)];
@@ -139,8 +139,8 @@ fn spans(os: &LevelRows, track: Track, span: Span) -> Vec<Drawn> {
     let rows = os.rows_between(track, span.from_ns, span.to_ns);
     let mut spans = Vec::new();
     if rows.len() <= EXACT_ROWS {
-        for row in rows {
-            os.rows().pieces(row).each(|from_ns, to_ns, state| {
+        os.rows().each(rows, |_, row| {
+            row.pieces().each(|from_ns, to_ns, state| {
                 let (from_ns, to_ns) = (from_ns.max(span.from_ns), to_ns.min(span.to_ns));
                 if from_ns < to_ns {
                     spans.push(Drawn {
@@ -150,7 +150,7 @@ fn spans(os: &LevelRows, track: Track, span: Span) -> Vec<Drawn> {
                     });
                 }
             });
-        }
+        });
         return spans;
     }
     let mut shares = StateTimes::default();

@@ -34,11 +34,12 @@ pub fn chain(loaded: &Loaded, first: usize) -> Value {
     let rows = timeline.rows();
     let (mut hops, mut row) = (Vec::new(), first);
     let ends = loop {
-        let pieces = rows.pieces(row);
+        let known = rows.row(row);
+        let pieces = known.pieces();
         let Some(task) = timeline.track_of(row).map(|track| track.task) else {
             break "not recorded";
         };
-        let waker = rows.waker(row);
+        let waker = known.waker();
         let woken_ns = pieces.queued_from_ns;
         let waker_row = waker
             .zip(woken_ns)
@@ -154,16 +155,14 @@ fn path(
             }
         };
         let (mut from_ns, mut state) = (floor, ThreadState::Running);
-        timeline.rows().pieces(row).each(|from, to, what| {
+        let known = timeline.rows().row(row);
+        known.pieces().each(|from, to, what| {
             if from < at && at <= to {
                 (from_ns, state) = (from.max(floor), what);
             }
         });
-        let woken_here = timeline.rows().pieces(row).queued_from_ns == Some(at);
-        let waker = timeline
-            .rows()
-            .waker(row)
-            .filter(|waker| woken_here && *waker != task);
+        let woken_here = known.pieces().queued_from_ns == Some(at);
+        let waker = known.waker().filter(|waker| woken_here && *waker != task);
         match (state, waker) {
             // The moment of the wakeup is known only if the wait is split.
             (ThreadState::Blocked(_), Some(waker)) if covering.len() < MOST_HOPS => {
@@ -214,7 +213,8 @@ fn last_known(
 /// The wait of the thread itself, for a time in which nothing is known of its waker.
 fn own_wait(timeline: &LevelRows, task: TaskKey, from_ns: u64, to_ns: u64) -> Option<PathPiece> {
     let row = timeline.row_at(task, to_ns - 1)?;
-    let reason = timeline.rows().off_reason(row).unwrap_or(Reason::Unknown);
+    let reason = timeline.rows().row(row).off_reason;
+    let reason = reason.unwrap_or(Reason::Unknown);
     Some(PathPiece {
         task,
         from_ns,

@@ -6,20 +6,19 @@ use swtch_report::report::Filter;
 
 use super::loaded::Loaded;
 use super::query::{QueryError, Span};
-use super::timeline::{RowColumns, Track};
+use super::timeline::{TableRow, Track};
 
 /// Buckets of a drawn distribution between a length and its double.
 const BUCKETS_PER_DOUBLING: u32 = 4;
 
 /// Switches of the kernel by reason and bin of time.
 pub fn counts(loaded: &Loaded, tracks: &[Track], span: Span, bins: u32) -> Vec<Vec<u32>> {
-    let rows = loaded.levels.os.rows();
     let width = usize::try_from(bins).expect("at least 32-bit addresses");
     let mut counts = vec![vec![0_u32; width]; Reason::ALL.len()];
-    for row in loaded.rows(tracks, span) {
-        let bin = span.bin_of(rows.ended_ns[row], bins);
-        counts[rows.reason(row).index()][bin] += 1;
-    }
+    loaded.each_row(tracks, span, |row| {
+        let bin = span.bin_of(row.ended_ns, bins);
+        counts[row.reason.index()][bin] += 1;
+    });
     counts
 }
 
@@ -54,10 +53,10 @@ pub enum Length {
 
 impl Length {
     /// The length of a row; `None` if it does not have it.
-    fn of(self, rows: &RowColumns, row: usize) -> Option<u64> {
-        let (off, runq) = (rows.off.get(row), rows.runq.get(row));
+    fn of(self, row: &TableRow) -> Option<u64> {
+        let TableRow { off, runq, .. } = *row;
         match self {
-            Self::Ran => rows.ran.get(row),
+            Self::Ran => row.ran,
             Self::Off => off.or(runq),
             // A task that stayed runnable has no blocked time, rather than one of 0 ns.
             Self::Blocked => Some(off?.saturating_sub(runq?)).filter(|ns| *ns > 0),
@@ -66,10 +65,10 @@ impl Length {
     }
 
     /// The reason under which the length counts.
-    fn reason(self, rows: &RowColumns, row: usize) -> Reason {
+    fn reason(self, row: &TableRow) -> Reason {
         match self {
-            Self::Ran => rows.reason(row),
-            _ => rows.off_reason(row).unwrap_or(Reason::Unknown),
+            Self::Ran => row.reason,
+            _ => row.off_reason.unwrap_or(Reason::Unknown),
         }
     }
 }
@@ -83,16 +82,15 @@ pub fn lengths(
     of: Length,
     reason: Option<Reason>,
 ) -> (Distribution, Option<u64>) {
-    let rows = loaded.levels.os.rows();
     let mut lengths = Distribution::default();
     let mut shortest = None;
-    let asked = loaded
-        .rows(tracks, span)
-        .filter(|row| reason.is_none_or(|reason| reason == of.reason(rows, *row)));
-    for ns in asked.filter_map(|row| of.of(rows, row)) {
-        lengths.record(Nanos::from_ns(ns));
-        shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
-    }
+    loaded.each_row(tracks, span, |row| {
+        let is_asked = reason.is_none_or(|reason| reason == of.reason(row));
+        if let Some(ns) = of.of(row).filter(|_| is_asked) {
+            lengths.record(Nanos::from_ns(ns));
+            shortest = Some(shortest.map_or(ns, |least: u64| least.min(ns)));
+        }
+    });
     (lengths, shortest)
 }
 

@@ -35,7 +35,7 @@ pub fn of_row(
     // In memory, rows of workers have no waits, because lanes are of threads.
     let length = |length: Option<Nanos>| length.map(Nanos::as_ns);
     let pieces = RowPieces::new(
-        timeline.rows().ended_ns[row],
+        timeline.rows().ended_ns(row),
         length(switch.ran),
         length(switch.wait.off),
         length(switch.wait.runq),
@@ -59,7 +59,7 @@ fn read(loaded: &Loaded, level: Level, timeline: &LevelRows, row: usize) -> Resu
         .track_of(row)
         .context("the row is of no task")?
         .task;
-    let ts = loaded.moment(timeline.rows().ended_ns[row]);
+    let ts = loaded.moment(timeline.rows().ended_ns(row));
     let mut found = None;
     let span = Some((ts, ts));
     loaded
@@ -253,23 +253,23 @@ fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, T
     let has_previous = os
         .track_of(number)
         .is_some_and(|track| number > track.first);
-    let previous = has_previous.then(|| number - 1);
+    let previous = has_previous.then(|| rows.row(number - 1));
     let mut around = (queued_ns, ended_ns);
     // A task that was not woken is in the queue of the CPU that it left.
-    if let Some(previous) = previous.filter(|previous| rows.ended_ns[*previous] <= queued_ns) {
-        around.0 = rows.ended_ns[previous];
+    if let Some(previous) = previous.filter(|previous| previous.ended_ns <= queued_ns) {
+        around.0 = previous.ended_ns;
     }
     let passed = [
         Some(wanted.cpu),
         wanted.wait.wakeup.cpu,
-        previous.map(|previous| CpuId::new(rows.cpu[previous])),
+        previous.map(|previous| CpuId::new(previous.cpu)),
     ];
     for lane in os
         .cpus()
         .iter()
         .filter(|lane| passed.contains(&Some(lane.cpu)))
     {
-        if let Some((since, until)) = lane.span_around(rows, queued_ns, ended_ns) {
+        if let Some((since, until)) = lane.span_around(os, queued_ns, ended_ns) {
             around = (around.0.min(since), around.1.max(until));
         }
     }

@@ -83,7 +83,7 @@ fn has_every_task(loaded: &Loaded) -> bool {
 /// where there is more than one.
 fn of_cpu(loaded: &Loaded, lane: &CpuLane, places: &CpuPlaces) -> Value {
     let os = &loaded.levels.os;
-    let ends = lane.span_around(os.rows(), 0, u64::MAX);
+    let ends = lane.span_around(os, 0, u64::MAX);
     let first = ends.map(|(first_ended, _)| {
         let runs = lane.pieces(os, 0, first_ended);
         runs.first().map_or(first_ended, |run| run.from_ns)
@@ -221,17 +221,9 @@ impl ThreadColumns {
         let index = loaded.names.index(track.task);
         let thread = loaded.names.thread(index);
         let process = loaded.names.process_of(index);
-        let (mut run_ns, mut blocked_ns, mut runq_ns) = (0, 0, 0);
-        for row in track.rows() {
-            let runq = rows.runq.get(row);
-            run_ns += rows.ran.get(row).unwrap_or(0);
-            runq_ns += runq.unwrap_or(0);
-            // As reports count it: only if both lengths are known.
-            blocked_ns += runq.map_or(0, |runq| {
-                rows.off.get(row).unwrap_or(runq).saturating_sub(runq)
-            });
-        }
-        let first = rows.pieces(track.first).first_ns();
+        let times = timeline.times(track.task);
+        let first = rows.row(track.first);
+        let last = rows.row(track.rows().end - 1);
         self.task.push(track.task.get());
         self.tid.push(thread.tid.map(swtch_core::Tid::get));
         self.pid.push(process.pid.map(swtch_core::Pid::get));
@@ -239,22 +231,21 @@ impl ThreadColumns {
         self.process.push(process.title(TITLE_WIDTH));
         self.parent.push(process.parent.map(swtch_core::Pid::get));
         self.first_ns
-            .push(first.unwrap_or(rows.ended_ns[track.first]));
-        let last = track.rows().end - 1;
-        let last_ns = rows.ended_ns[last];
+            .push(first.pieces().first_ns().unwrap_or(first.ended_ns));
+        let last_ns = last.ended_ns;
         self.last_ns.push(last_ns);
         let life = loaded.lives.get(&track.task).copied().unwrap_or_default();
         let since_start = |moment| loaded.since_start(moment);
         self.forked_ns.push(life.forked.map(since_start));
         // A task that has announced its end still runs until it leaves its CPU for good.
-        let has_left = rows.reason(last) == Reason::Exit;
+        let has_left = last.reason == Reason::Exit;
         let exited = life.exited.map(since_start).or(has_left.then_some(last_ns));
         self.exited_ns
             .push(exited.map(|exited| exited.max(last_ns)));
-        self.run_ns.push(run_ns);
+        self.run_ns.push(times.ran_ns);
         self.switches.push(track.len);
-        self.blocked_ns.push(blocked_ns);
-        self.runq_ns.push(runq_ns);
+        self.blocked_ns.push(times.blocked_ns);
+        self.runq_ns.push(times.runq_ns);
         self.kernel
             .push(loaded.kernel_threads.contains(&track.task));
         self.in_scope.push(thread.in_scope);

@@ -149,27 +149,27 @@ fn put_thread(
         }
         return put_binned(&bins, bytes);
     }
-    let columns = timeline.rows();
+    let table = timeline.rows();
     let mut pieces = Vec::with_capacity(rows.len() * 2);
-    for row in rows {
-        columns.pieces(row).each(|from_ns, to_ns, state| {
+    table.each(rows, |number, row| {
+        row.pieces().each(|from_ns, to_ns, state| {
             if from_ns >= window.span.to_ns || to_ns <= window.span.from_ns {
                 return;
             }
             let who = match (state, is_os) {
-                (ThreadState::Running, true) => u32::from(columns.cpu[row]),
-                (ThreadState::Running, false) => columns.worker(row),
+                (ThreadState::Running, true) => u32::from(row.cpu),
+                (ThreadState::Running, false) => row.worker(),
                 _ => NOBODY,
             };
             pieces.push(Piece {
                 from_ns,
                 to_ns,
-                row: length(row),
+                row: length(number),
                 who,
                 state,
             });
         });
-    }
+    });
     pieces.extend(open);
     put_exact(&pieces, ids, bytes);
 }
@@ -179,8 +179,7 @@ fn put_cpu(loaded: &Loaded, cpu: CpuId, window: &Window, bytes: &mut ByteBuffer)
     let Some(lane) = timeline.cpus().iter().find(|lane| lane.cpu == cpu) else {
         return put_exact(&[], ids, bytes);
     };
-    let rows = timeline.rows();
-    let places = lane.places_between(rows, window.span.from_ns, window.span.to_ns);
+    let places = lane.places_between(timeline, window.span.from_ns, window.span.to_ns);
     if places.len() <= window.px as usize * EXACT_ROWS_PER_PX {
         return put_exact(
             &lane.pieces(timeline, window.span.from_ns, window.span.to_ns),

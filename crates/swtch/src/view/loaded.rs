@@ -1,5 +1,6 @@
-//! A trace loaded for the page: opened, with its names and its rows in memory.
+//! A trace loaded for the page: opened, with its names and its rows at hand.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use super::facts::{self, TaskLifetime};
 use super::query::Span;
 use super::row_ids::RowIds;
 use super::search::{self, WaitsByStack};
-use super::timeline::{LevelTimelines, Track};
+use super::timeline::kept::{self, RowsSource, UnnamedFile};
+use super::timeline::{LevelTimelines, TableRow, Track};
 
 /// A recorder writes every second, if there is anything to write. After this long without a write,
 /// either it has ended or the recorded tasks sleep; the page goes on asking, but less often.
@@ -36,8 +38,12 @@ pub struct Loaded {
     /// The open trace, for what is not in memory.
     pub trace: Trace,
     pub names: Names,
-    /// The rows of both levels, in memory.
+    /// The rows of both levels.
     pub levels: LevelTimelines,
+    /// Where the rows came from.
+    pub source: RowsSource,
+    /// The file with the rows, when it is to be kept for the next time.
+    pub unnamed: Option<UnnamedFile>,
     /// Numbers by which the page knows the rows, by level.
     ids: [RowIds; Level::ALL.len()],
     /// The state of the trace that was read.
@@ -62,6 +68,14 @@ impl Loaded {
     /// # Errors
     /// When it cannot be read.
     pub fn read(path: &Path, generation: u32) -> Result<Self> {
+        Self::read_with(path, generation, kept::MOST_IN_MEMORY)
+    }
+
+    /// Reads a trace, with its rows in memory if there are at most `most`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_with(path: &Path, generation: u32, most: u64) -> Result<Self> {
         // Taken before the trace is read, so that what is written meanwhile causes another reading.
         let stamp = stamp_of(path);
         let trace = opening::open(path)?;
@@ -70,8 +84,8 @@ impl Loaded {
         let commands = trace.commands();
         let commands = commands.context("reading the command lines of the trace")?;
         let start = Timestamp::from_ns(trace.meta().start_ns);
-        let levels =
-            LevelTimelines::read(&trace, start).context("reading the switches of the trace")?;
+        let (levels, source, unnamed) =
+            kept::open(path, &trace, start, most).context("reading the switches of the trace")?;
         let opens = trace.opens().context("reading the open waits")?;
         Ok(Self {
             generation,
@@ -79,6 +93,8 @@ impl Loaded {
             ids: Default::default(),
             names: Names::with_commands(&tasks, &commands),
             levels,
+            source,
+            unnamed,
             opens: opens.into_iter().map(|open| (open.task, open)).collect(),
             kernel_threads: tasks
                 .iter()
@@ -168,15 +184,27 @@ impl Loaded {
         tracks.filter(takes).copied().collect()
     }
 
-    /// Rows of some tasks of the kernel's level that ended in a span.
-    pub fn rows(&self, tracks: &[Track], span: Span) -> impl Iterator<Item = usize> {
-        let timeline = &self.levels.os;
-        tracks.iter().flat_map(move |track| {
-            let ended = &timeline.rows().ended_ns[track.rows()];
-            let first = ended.partition_point(|ended| *ended < span.from_ns);
-            let last = ended.partition_point(|ended| *ended < span.to_ns);
-            track.first + first..track.first + last
-        })
+    /// Calls `each` with the rows of some tasks of the kernel's level that ended in a span.
+    pub fn each_row(&self, tracks: &[Track], span: Span, mut each: impl FnMut(&TableRow)) {
+        let rows = self.levels.os.rows();
+        for track in tracks {
+            rows.each(self.ended_in(track, span), |_, row| each(row));
+        }
+    }
+
+    /// Whether any row of some tasks of the kernel's level ended in a span.
+    pub fn has_rows(&self, tracks: &[Track], span: Span) -> bool {
+        tracks
+            .iter()
+            .any(|track| !self.ended_in(track, span).is_empty())
+    }
+
+    fn ended_in(&self, track: &Track, span: Span) -> Range<usize> {
+        let rows = self.levels.os.rows();
+        let first = rows.partition(track.rows(), |ended| ended < span.from_ns);
+        let last = rows.partition(track.rows(), |ended| ended < span.to_ns);
+        // An empty span may end before it begins.
+        track.first + first..track.first + last.max(first)
     }
 
     /// The answer to `api/threads`, made once.

@@ -153,7 +153,8 @@ mod tests {
             assert_eq!(key["waits"], sum("releasers", "wakes"), "{key}");
             let longest = usize::try_from(key["longest_row"].as_u64().unwrap()).unwrap();
             let rows = loaded.levels.os.rows();
-            let blocked = rows.off.get(longest).unwrap() - rows.runq.get(longest).unwrap();
+            let longest = rows.row(longest);
+            let blocked = longest.off.unwrap() - longest.runq.unwrap();
             assert_eq!(key["max_ns"], blocked, "{key}");
         }
     }

@@ -1,6 +1,6 @@
 //! Ids by which the page knows rows. They stay the same while a trace grows.
 //!
-//! Rows of one task are adjacent in memory, so a new row moves all rows of the tasks behind it. But
+//! Rows of one task are adjacent in the table, so a new row moves all rows of the tasks behind it. But
 //! what the page has drawn, selected or linked must still mean the same row:
 //!
 //! ```text
@@ -36,7 +36,7 @@ impl RowIds {
                 let old_row = old_track
                     .filter(|old| index < old.len)
                     .map(|old| old.first + index)
-                    .filter(|old| before.rows().ended_ns[*old] == now.rows().ended_ns[row]);
+                    .filter(|old| before.rows().ended_ns(*old) == now.rows().ended_ns(row));
                 ids[row] = match old_row {
                     Some(old) => self.id(old),
                     None => {
@@ -93,7 +93,7 @@ mod tests {
         let os = &loaded.levels.os;
         let row = loaded.row(Level::Os, id).unwrap();
         let task = os.track_of(row).unwrap().task;
-        (task.get(), os.rows().ended_ns[row])
+        (task.get(), os.rows().ended_ns(row))
     }
 
     /// A page that is opened during a recording keeps showing what a person has selected.

@@ -1,13 +1,13 @@
-//! All of a trace that a picture needs, in memory: about 35 bytes per switch.
+//! All of a trace that a picture needs: about 35 bytes per switch, in memory or in a file.
 //!
 //! Rows of one task are adjacent and in order of time. So the pieces of a lane are a range of the
-//! columns, and a moment is found by binary search:
+//! table, and a moment is found by binary search:
 //!
 //! ```text
 //!  row          0    1    2  │  3    4  │  5 …       number of a row: what the page asks about
 //!  task         A    A    A  │  B    B  │  C …       `tracks`: (task, first row, rows)
 //!  ended_ns    10   40   90  │ 20   70  │
-//!  ran, off, runq, cpu, why …                        one column each
+//!  ran, off, runq, cpu, why …                        seven words a row: `table`
 //!
 //!        off − runq      runq         ran
 //!      ├── blocked ──┼─ run queue ─┼── runs ──┤ ended_ns       the three pieces of a row
@@ -15,22 +15,33 @@
 //!
 //! What a person asks about one piece (evidence, stacks) is read from the trace on demand.
 //!
-//! Lengths have 32 bits; the few beyond 4.3 s are kept in a map. [`bins`] adds prefix sums for
-//! every 128 rows, so that a picture of a day costs as much as a picture of a second.
+//! [`bins`] adds sums for every 128 rows, so that a picture of a day costs as much as a picture of
+//! a second. The table of a trace that is too large for memory lies in a file ([`word_file`]);
+//! then only the sums and one moment of every 128 rows are in memory, about 1.5 bytes per switch.
+//! [`kept`] is how such a file is found again. Both are read by the same code.
 
 mod bins;
-mod columns;
 mod cpus;
+pub mod kept;
 mod pieces;
+mod table;
+mod word_file;
+
+use std::fs::File;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{CpuId, Level, Switch, TaskKey, Timestamp};
-use swtch_store::{Columns, Error, Trace};
+use swtch_core::{Level, Switch, TaskKey, Timestamp};
+use swtch_store::{Columns, Trace};
 
+use bins::StateSumsBuilder;
 pub use bins::{StateSums, StateTimes};
-pub use columns::RowColumns;
 pub use cpus::CpuLane;
+use cpus::{CpuLanesBuilder, CpuRuns, RUN_WORDS, RowsByCpu};
 pub use pieces::{NO_ROW, NOBODY, Piece, RowPieces, ThreadState};
+use table::{FilledWords, ROW_WORDS, RowTableBuilder};
+pub use table::{RowTable, TableRow};
+use word_file::{WordPlace, WordSpool};
 
 /// Columns that are read of each row.
 const READ: Columns = Columns::TS
@@ -61,14 +72,41 @@ impl Track {
     }
 }
 
+/// What the rows of one task add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrackTimes {
+    /// Time that it ran.
+    pub ran_ns: u64,
+    /// Blocked time, as reports count it: only where both lengths of a wait are known.
+    pub blocked_ns: u64,
+    /// Time in run queues.
+    pub runq_ns: u64,
+}
+
+impl TrackTimes {
+    fn add(&mut self, row: &TableRow) {
+        // A crafted trace can have any lengths.
+        let add = |sum: &mut u64, ns: Option<u64>| *sum = sum.saturating_add(ns.unwrap_or(0));
+        add(&mut self.ran_ns, row.ran);
+        add(&mut self.runq_ns, row.runq);
+        let blocked = row
+            .runq
+            .map(|runq| row.off.unwrap_or(runq).saturating_sub(runq));
+        add(&mut self.blocked_ns, blocked);
+    }
+}
+
 /// The rows of one level.
 #[derive(Debug, Default)]
 pub struct LevelRows {
     tracks: Vec<Track>,
+    times: Vec<TrackTimes>,
     by_task: FxHashMap<TaskKey, usize>,
-    rows: RowColumns,
+    rows: RowTable,
     sums: StateSums,
+    /// Level os only: CPUs have no lanes of user-mode workers.
     cpus: Vec<CpuLane>,
+    runs: CpuRuns,
 }
 
 /// Both levels of a trace.
@@ -82,17 +120,55 @@ pub struct LevelTimelines {
     pub end_ns: u64,
 }
 
+/// Why the rows cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TimelineError {
+    #[error(transparent)]
+    Trace(#[from] swtch_store::Error),
+    /// The file for the rows cannot be written.
+    #[error(
+        "its rows need a file of 45 bytes a switch, which cannot be written (TMPDIR names another folder): {0}"
+    )]
+    File(#[from] std::io::Error),
+}
+
 impl LevelTimelines {
-    /// Reads a trace that began at `start`.
+    /// Reads a trace that began at `start` into memory.
     ///
     /// # Errors
     /// When the trace cannot be read.
-    pub fn read(trace: &Trace, start: Timestamp) -> Result<Self, Error> {
+    pub fn read(trace: &Trace, start: Timestamp) -> Result<Self, TimelineError> {
+        Self::read_into(trace, start, None)
+    }
+
+    /// Reads a trace that began at `start`, with its rows in `file`, or else in memory.
+    ///
+    /// # Errors
+    /// When the trace cannot be read or the file cannot be written.
+    pub fn read_into(
+        trace: &Trace,
+        start: Timestamp,
+        file: Option<&Arc<File>>,
+    ) -> Result<Self, TimelineError> {
         let mut tracks = [Tracks::default(), Tracks::default()];
-        trace.scan_levels(Columns::TASK | Columns::LEVEL, None, &mut |row| {
+        let mut on_cpu = RowsByCpu::new();
+        let columns = Columns::TASK | Columns::LEVEL | Columns::CPU;
+        trace.scan_levels(columns, None, &mut |row| {
             tracks[row.level.index()].count(row.task);
+            if row.level == Level::Os {
+                let cpu = usize::from(row.cpu.get());
+                if cpu >= on_cpu.len() {
+                    on_cpu.resize(cpu + 1, 0);
+                }
+                on_cpu[cpu] += 1;
+            }
         })?;
-        let mut fills = tracks.map(Tracks::into_fill);
+        let mut offset = 0;
+        let [os, user] = tracks;
+        let mut fills = [
+            os.into_placer(&on_cpu, file, &mut offset),
+            user.into_placer(&RowsByCpu::new(), file, &mut offset),
+        ];
         let mut end_ns = 0;
         trace.scan_levels(READ, None, &mut |row| {
             let ended_ns = row.ts.as_ns().saturating_sub(start.as_ns());
@@ -100,6 +176,7 @@ impl LevelTimelines {
             fills[row.level.index()].take(row, ended_ns);
         })?;
         let [os, user] = fills.map(RowPlacer::finish);
+        let (os, user) = (os?, user?);
         Ok(Self { os, user, end_ns })
     }
 
@@ -130,8 +207,18 @@ impl LevelRows {
         track.rows().contains(&row).then_some(track)
     }
 
-    pub const fn rows(&self) -> &RowColumns {
+    /// What the rows of a task add up to.
+    pub fn times(&self, task: TaskKey) -> TrackTimes {
+        let place = self.by_task.get(&task);
+        place.map_or_else(TrackTimes::default, |place| self.times[*place])
+    }
+
+    pub const fn rows(&self) -> &RowTable {
         &self.rows
+    }
+
+    const fn runs(&self) -> &CpuRuns {
+        &self.runs
     }
 
     /// CPUs that have rows, in order.
@@ -142,11 +229,11 @@ impl LevelRows {
     /// Rows of a task that may lie between two moments: from the first that ends after `from_ns`,
     /// up to and including the first that ends at or after `to_ns`.
     pub fn rows_between(&self, track: Track, from_ns: u64, to_ns: u64) -> std::ops::Range<usize> {
-        let ended = &self.rows.ended_ns[track.rows()];
-        let first = ended.partition_point(|ended| *ended <= from_ns);
-        let rest = &ended[first..];
+        let rows = track.rows();
+        let first = self.rows.partition(rows.clone(), |ended| ended <= from_ns);
+        let rest = rows.start + first..rows.end;
         // The row that ends after the span may begin inside it; no later row can.
-        let inside = rest.partition_point(|ended| *ended < to_ns);
+        let inside = self.rows.partition(rest, |ended| ended < to_ns);
         let last = (first + inside + 1).min(track.len);
         track.first + first..track.first + last
     }
@@ -154,17 +241,16 @@ impl LevelRows {
     /// The row of a task that ended at a moment.
     pub fn row_ended(&self, task: TaskKey, ended_ns: u64) -> Option<usize> {
         let track = self.track(task)?;
-        let ended = &self.rows.ended_ns[track.rows()];
-        let place = ended.binary_search(&ended_ns).ok()?;
-        Some(track.first + place)
+        let before = self.rows.partition(track.rows(), |ended| ended < ended_ns);
+        let row = track.first + before;
+        (before < track.len && self.rows.ended_ns(row) == ended_ns).then_some(row)
     }
 
     /// When the last row of a task ended, of those that ended at or before a moment.
     pub fn last_ended(&self, task: TaskKey, by_ns: u64) -> Option<u64> {
         let track = self.track(task)?;
-        let ended = &self.rows.ended_ns[track.rows()];
-        let after = ended.partition_point(|ended| *ended <= by_ns);
-        ended[..after].last().copied()
+        let after = self.rows.partition(track.rows(), |ended| ended <= by_ns);
+        Some(self.rows.ended_ns(track.first + after.checked_sub(1)?))
     }
 
     /// The row of a task in whose wait or run a moment lies.
@@ -202,81 +288,93 @@ impl Tracks {
         self.tracks[place].len += 1;
     }
 
-    fn into_fill(mut self) -> RowPlacer {
-        let mut first = 0;
+    /// What places the rows that were counted: in `file` from `offset` on, which moves on to its
+    /// end, or in memory.
+    fn into_placer(
+        mut self,
+        on_cpu: &RowsByCpu,
+        file: Option<&Arc<File>>,
+        offset: &mut u64,
+    ) -> RowPlacer {
+        let mut rows = 0;
         for track in &mut self.tracks {
-            track.first = first;
-            first += track.len;
+            track.first = rows;
+            rows += track.len;
         }
+        let mut spool = |width, records, begins: &mut dyn Iterator<Item = usize>| {
+            let place = WordPlace {
+                offset: *offset,
+                records,
+                width,
+            };
+            *offset = place.end();
+            file.map(|file| WordSpool::new(Arc::clone(file), place, begins))
+        };
+        let begins = &mut self.tracks.iter().map(|track| track.first);
+        let words = match spool(ROW_WORDS, rows, begins) {
+            Some(spool) => FilledWords::File(spool),
+            None => RowTableBuilder::in_memory(rows),
+        };
+        let runs = on_cpu.iter().sum();
+        let lanes = CpuLanesBuilder::new(on_cpu, |begins| spool(RUN_WORDS, runs, begins));
         RowPlacer {
-            next: self.tracks.iter().map(|track| track.first).collect(),
-            rows: RowColumns::with_rows(first),
-            cpus: Vec::new(),
-            cpu_places: Vec::new(),
+            placed: vec![0; self.tracks.len()],
+            times: vec![TrackTimes::default(); self.tracks.len()],
+            rows: RowTableBuilder::new(words),
+            sums: StateSumsBuilder::new(&self.tracks),
+            lanes,
             tracks: self.tracks,
             by_task: self.by_task,
         }
     }
 }
 
-/// The second pass, which writes each row to its position in the columns.
+/// The second pass, which writes each row to its position in the table.
 #[derive(Debug)]
 struct RowPlacer {
     by_task: FxHashMap<TaskKey, usize>,
     tracks: Vec<Track>,
-    /// Where the next row of each task goes.
-    next: Vec<usize>,
-    rows: RowColumns,
-    cpus: Vec<CpuLane>,
-    /// Index of each CPU's lane in `cpus`, by the number of the CPU.
-    cpu_places: Vec<Option<usize>>,
+    /// Rows of each task so far.
+    placed: Vec<usize>,
+    times: Vec<TrackTimes>,
+    rows: RowTableBuilder,
+    sums: StateSumsBuilder,
+    lanes: CpuLanesBuilder,
 }
 
 impl RowPlacer {
     fn take(&mut self, row: &Switch, ended_ns: u64) {
-        let Some(place) = self.by_task.get(&row.task) else {
+        let Some(&track) = self.by_task.get(&row.task) else {
             return;
         };
-        let number = self.next[*place];
+        let place = self.placed[track];
         // A trace that grows between the passes has rows that were not counted. The next reading
         // gets them.
-        if number >= self.tracks[*place].rows().end {
+        if place >= self.tracks[track].len {
             return;
         }
-        self.next[*place] += 1;
-        self.rows.set(number, row, ended_ns);
-        self.lane(row.cpu).push(number, row);
+        self.placed[track] += 1;
+        let number = self.tracks[track].first + place;
+        let placed = self.rows.set(track, number, row, ended_ns);
+        self.times[track].add(&placed);
+        self.sums.add(track, place, &placed.pieces());
+        self.lanes.push(number, &placed);
     }
 
-    fn lane(&mut self, cpu: CpuId) -> &mut CpuLane {
-        let index = usize::from(cpu.get());
-        if index >= self.cpu_places.len() {
-            self.cpu_places.resize(index + 1, None);
+    fn finish(mut self) -> std::io::Result<LevelRows> {
+        for (track, placed) in self.tracks.iter_mut().zip(&self.placed) {
+            track.len = *placed;
         }
-        let cpus = &mut self.cpus;
-        let place = *self.cpu_places[index].get_or_insert_with(|| {
-            cpus.push(CpuLane::new(cpu));
-            cpus.len() - 1
-        });
-        &mut self.cpus[place]
-    }
-
-    fn finish(mut self) -> LevelRows {
-        for (track, next) in self.tracks.iter_mut().zip(&self.next) {
-            track.len = next - track.first;
-        }
-        let sums = StateSums::new(&self.tracks, &self.rows);
-        for lane in &mut self.cpus {
-            lane.sum_up();
-        }
-        self.cpus.sort_by_key(|lane| lane.cpu);
-        LevelRows {
+        let (cpus, runs) = self.lanes.finish()?;
+        Ok(LevelRows {
             by_task: self.by_task,
             tracks: self.tracks,
-            rows: self.rows,
-            sums,
-            cpus: self.cpus,
-        }
+            times: self.times,
+            rows: self.rows.finish()?,
+            sums: self.sums.finish(),
+            cpus,
+            runs,
+        })
     }
 }
 
@@ -334,7 +432,7 @@ mod tests {
                 let add = |from, to, state: ThreadState| {
                     *by_row.entry(state.number()).or_default() += to - from
                 };
-                os.rows().pieces(row).each(add);
+                os.rows().row(row).pieces().each(add);
             }
             let by_row: Vec<_> = by_row.into_iter().collect();
             assert_eq!(shares(os, *track, 0, levels.end_ns + 1), by_row);
@@ -362,7 +460,7 @@ mod tests {
         let os = &levels.os;
         let [cpu] = os.cpus() else { panic!("one CPU") };
         let runs: u64 = (0..os.rows().len())
-            .filter_map(|row| os.rows().ran.get(row))
+            .filter_map(|row| os.rows().row(row).ran)
             .sum();
         assert_eq!(cpu.busy_between(os, 0, levels.end_ns + 1), runs);
         for cut in [1, 100_000, 12_345_678, levels.end_ns] {

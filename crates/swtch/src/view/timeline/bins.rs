@@ -10,25 +10,32 @@
 
 use std::cmp::{max, min};
 
-use super::columns::RowColumns;
-use super::pieces::ThreadState;
+use super::pieces::{RowPieces, ThreadState};
 use super::{LevelRows, Track};
 
 /// Rows between two sums. If all 71 states occur, 8 bytes for each every 128 rows are 4.4 bytes a
-/// row.
+/// row; a trace with ten has 0.6.
 const BLOCK: usize = 128;
 
 /// Sums of time by state, for the states that occur.
 #[derive(Debug, Default)]
 pub struct StateSums {
-    /// Column of each state, by its number; and the state of each column.
-    column: Vec<u8>,
-    states: Vec<u8>,
-    /// `states.len()` sums for every block of every track: the time of all rows of the track
-    /// before the block.
-    before: Vec<u64>,
+    /// The states that occur, by number, and for each of them: the time of all rows of a track
+    /// before every block of the track.
+    before: Vec<(u8, Vec<u64>)>,
     /// Where each track's sums begin, in blocks.
     first_block: Vec<usize>,
+}
+
+/// Sums that grow with each row.
+#[derive(Debug)]
+pub struct StateSumsBuilder {
+    sums: StateSums,
+    /// Place of each state in `sums.before`, by its number.
+    places: [Option<u8>; ThreadState::NUMBERS],
+    /// The time of the rows so far, by track and by the place of the state.
+    running: Vec<Vec<u64>>,
+    blocks: usize,
 }
 
 /// Time of each state, by the state's number.
@@ -71,50 +78,83 @@ impl StateTimes {
     }
 }
 
-impl StateSums {
-    pub(super) fn new(tracks: &[Track], rows: &RowColumns) -> Self {
-        let states = states_of(rows);
-        let mut column = vec![u8::MAX; ThreadState::NUMBERS];
-        for (place, state) in (0..).zip(&states) {
-            column[usize::from(*state)] = place;
+impl StateSumsBuilder {
+    /// No time yet, for tracks of these lengths.
+    pub(super) fn new(tracks: &[Track]) -> Self {
+        let first_block = tracks.iter().scan(0, |next, track| {
+            let first = *next;
+            *next += track.len.div_ceil(BLOCK);
+            Some(first)
+        });
+        Self {
+            sums: StateSums {
+                before: Vec::new(),
+                first_block: first_block.collect(),
+            },
+            places: [None; ThreadState::NUMBERS],
+            running: vec![Vec::new(); tracks.len()],
+            blocks: tracks.iter().map(|track| track.len.div_ceil(BLOCK)).sum(),
         }
-        let mut sums = Self {
-            column,
-            before: Vec::with_capacity(blocks_of(tracks) * states.len()),
-            states,
-            first_block: Vec::with_capacity(tracks.len()),
-        };
-        let mut running = vec![0_u64; sums.states.len()];
-        for track in tracks {
-            sums.first_block.push(sums.before.len() / sums.width());
-            running.fill(0);
-            for (place, row) in track.rows().enumerate() {
-                if place % BLOCK == 0 {
-                    sums.before.extend_from_slice(&running);
-                }
-                rows.pieces(row).each(|from, to, state| {
-                    let column = sums.column[usize::from(state.number())];
-                    running[usize::from(column)] += to - from;
-                });
+    }
+
+    /// Adds the next row of a track, which is the track's row `place`.
+    pub(super) fn add(&mut self, track: usize, place: usize, pieces: &RowPieces) {
+        let Self {
+            sums,
+            places,
+            running,
+            blocks,
+        } = self;
+        let running = &mut running[track];
+        if place.is_multiple_of(BLOCK) {
+            let block = sums.first_block[track] + place / BLOCK;
+            for ((_, before), sum) in sums.before.iter_mut().zip(running.iter()) {
+                before[block] = *sum;
             }
         }
-        sums
+        pieces.each(|from, to, state| {
+            let number = state.number();
+            let place = *places[usize::from(number)].get_or_insert_with(|| {
+                sums.before.push((number, vec![0; *blocks]));
+                u8::try_from(sums.before.len() - 1).expect("fewer states than numbers")
+            });
+            let place = usize::from(place);
+            if place >= running.len() {
+                running.resize(place + 1, 0);
+            }
+            running[place] = running[place].saturating_add(to - from);
+        });
     }
 
-    fn width(&self) -> usize {
-        self.states.len().max(1)
+    pub(super) fn finish(self) -> StateSums {
+        self.sums
+    }
+}
+
+impl StateSums {
+    /// Sums that were kept, for these tracks.
+    pub(super) fn kept(tracks: &[Track], before: Vec<(u8, Vec<u64>)>) -> Self {
+        Self {
+            before,
+            ..StateSumsBuilder::new(tracks).sums
+        }
     }
 
-    fn block(&self, track: usize, block: usize) -> &[u64] {
-        let at = (self.first_block[track] + block) * self.width();
-        &self.before[at..at + self.states.len()]
+    /// The states that occur and their sums, to be kept.
+    pub(super) fn before(&self) -> &[(u8, Vec<u64>)] {
+        &self.before
+    }
+
+    /// How many sums there are of each state.
+    pub(super) fn blocks_of(tracks: &[Track]) -> usize {
+        StateSumsBuilder::new(tracks).blocks
     }
 
     /// Adds the time in the whole blocks `first..last` of a track.
     fn add_blocks(&self, track: usize, first: usize, last: usize, shares: &mut StateTimes) {
-        let (before, after) = (self.block(track, first), self.block(track, last));
-        for ((state, before), after) in self.states.iter().zip(before).zip(after) {
-            shares.add(*state, after - before);
+        let begin = self.first_block[track];
+        for (state, before) in &self.before {
+            shares.add(*state, before[begin + last] - before[begin + first]);
         }
     }
 }
@@ -124,12 +164,12 @@ impl LevelRows {
     pub fn add_shares(&self, track: Track, from_ns: u64, to_ns: u64, shares: &mut StateTimes) {
         let rows = self.rows_between(track, from_ns, to_ns);
         let add_clipped = |rows: std::ops::Range<usize>, shares: &mut StateTimes| {
-            for row in rows {
-                self.rows.pieces(row).each(|from, to, state| {
+            self.rows.each(rows, |_, row| {
+                row.pieces().each(|from, to, state| {
                     let clipped = min(to, to_ns).saturating_sub(max(from, from_ns));
                     shares.add(state.number(), clipped);
                 });
-            }
+            });
         };
         // A block lies inside the span if a row of the span comes before it, and another after it.
         let (start, end) = (rows.start - track.first, rows.end - track.first);
@@ -142,22 +182,4 @@ impl LevelRows {
         self.sums.add_blocks(place, first, last, shares);
         add_clipped(track.first + last * BLOCK..rows.end, shares);
     }
-}
-
-fn blocks_of(tracks: &[Track]) -> usize {
-    tracks.iter().map(|track| track.len.div_ceil(BLOCK)).sum()
-}
-
-/// The states that occur in the rows, by number.
-fn states_of(rows: &RowColumns) -> Vec<u8> {
-    let mut seen = [false; ThreadState::NUMBERS];
-    for row in 0..rows.len() {
-        rows.pieces(row)
-            .each(|_, _, state| seen[usize::from(state.number())] = true);
-    }
-    (0..)
-        .zip(seen)
-        .filter(|one| one.1)
-        .map(|one| one.0)
-        .collect()
 }
