@@ -193,7 +193,8 @@ mod tests {
     fn settled(pauses: &mut Pauses, rate: u64, now: Instant) -> Duration {
         let mut pause = pauses.last;
         for _ in 0..50 {
-            let gathered = (pause.as_secs_f64() * rate as f64) as u64;
+            let micros = u64::try_from(pause.as_micros()).unwrap();
+            let gathered = micros * rate / 1_000_000;
             pause = pauses.after(round(gathered), now);
         }
         pause
