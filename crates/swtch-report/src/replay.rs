@@ -21,6 +21,12 @@ use swtch_store::{
 /// How often progress is reported, in events.
 const PROGRESS_EVERY: u64 = 1 << 16;
 
+/// The kernel side numbers tasks one after the other, and what reads them has tables by number. A
+/// larger number than there can be tasks is damage, and would ask for a table of gigabytes: there is
+/// not more than one task for each byte of records (a record has more than ten), besides this many
+/// whose records were lost.
+const MOST_UNSEEN_TASKS: u64 = 1 << 20;
+
 /// What was seen of records besides their events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
@@ -42,10 +48,11 @@ pub fn replay(
 ) -> Result<Replayed, Error> {
     records.require_wire(WIRE_VERSION)?;
     let trouble = Rc::new(RefCell::new(ReplayTrouble::default()));
+    let most_tasks = MOST_UNSEEN_TASKS.saturating_add(records.size());
     let streams = records.streams();
     let streams = streams
         .into_iter()
-        .map(|stream| EventStream::new(stream, &trouble));
+        .map(|stream| EventStream::new(stream, most_tasks, &trouble));
     let mut merge = Merge::new(streams);
     let mut done = 0;
     for event in merge.by_ref() {
@@ -80,16 +87,19 @@ struct EventStream {
     next_block: usize,
     block: std::vec::IntoIter<Event>,
     user_events: UserEventDecoder,
+    /// Numbers of tasks are below it.
+    most_tasks: u64,
     trouble: Rc<RefCell<ReplayTrouble>>,
 }
 
 impl EventStream {
-    fn new(stream: RecordStream, trouble: &Rc<RefCell<ReplayTrouble>>) -> Self {
+    fn new(stream: RecordStream, most_tasks: u64, trouble: &Rc<RefCell<ReplayTrouble>>) -> Self {
         Self {
             stream,
             next_block: 0,
             block: Vec::new().into_iter(),
             user_events: UserEventDecoder::default(),
+            most_tasks,
             trouble: Rc::clone(trouble),
         }
     }
@@ -118,9 +128,23 @@ impl EventStream {
                 .user_events
                 .decode(&bytes, |event| events.push(Event::User(event))),
         };
+        let decoded = events.len();
+        events.retain(|event| is_of_tasks_below(event, self.most_tasks));
+        trouble.unreadable += u64::try_from(decoded - events.len()).unwrap_or(u64::MAX);
         self.block = events.into_iter();
         true
     }
+}
+
+/// Whether the tasks that an event is about have numbers below this one.
+fn is_of_tasks_below(event: &Event, most: u64) -> bool {
+    let tasks = match event {
+        Event::Switch(switch) => [switch.task, switch.next_task],
+        Event::Task(task) => [Some(task.task), None],
+        Event::User(_) => [None, None],
+    };
+    let mut tasks = tasks.into_iter().flatten();
+    tasks.all(|task| u64::from(task.get()) < most)
 }
 
 impl Iterator for EventStream {

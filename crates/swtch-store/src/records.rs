@@ -506,7 +506,7 @@ impl RecordFile {
     }
 
     /// Size of the part that can be read, in bytes.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         parquet::file::reader::Length::len(&self.file)
     }
 }

@@ -28,6 +28,7 @@ mod load_file;
 mod mutate;
 mod perf_data;
 mod price_list;
+mod records;
 mod supervise;
 mod trace;
 mod worker;
@@ -49,6 +50,7 @@ trait FuzzSubject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FuzzTarget {
     Stream,
+    Records,
     Parquet,
     PerfData,
     LoadFile,
@@ -61,6 +63,7 @@ impl FuzzTarget {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Stream => "stream",
+            Self::Records => "records",
             Self::Parquet => "parquet",
             Self::PerfData => "perf_data",
             Self::LoadFile => "load_file",
@@ -73,6 +76,7 @@ impl FuzzTarget {
     fn subject(self, directory: &Path) -> Box<dyn FuzzSubject> {
         match self {
             Self::Stream => Box::new(trace::Traces::recorded(directory)),
+            Self::Records => Box::new(records::Recordings::new(directory)),
             Self::Parquet => Box::new(trace::Traces::finished(directory)),
             Self::PerfData => Box::new(perf_data::PerfFiles::new(directory)),
             Self::LoadFile => Box::new(load_file::LoadFiles::new(directory)),
@@ -88,11 +92,18 @@ impl FuzzTarget {
     }
 }
 
-/// A trace of an unfinished recording, with damaged streams and checksums that usually match the
+/// A trace of an unfinished import, with damaged streams and checksums that usually match the
 /// damaged bytes.
 #[test]
 fn stream() {
     supervise(FuzzTarget::Stream);
+}
+
+/// A recording that was cut off, with damaged records and checksums that usually match the damaged
+/// bytes.
+#[test]
+fn records() {
+    supervise(FuzzTarget::Records);
 }
 
 /// A finished trace, with damaged Parquet files and checksums that usually match the damaged bytes.

@@ -20,6 +20,7 @@ use swtch_store::{
 };
 
 use super::archive::Archive;
+use super::records::{RECORDS, header_length};
 use super::{FuzzSubject, mutate};
 use crate::page;
 use crate::view::Loaded;
@@ -51,7 +52,7 @@ const WORDS: [&str; 12] = [
 pub struct Traces {
     state: RecordingState,
     corpus: Vec<Archive>,
-    path: PathBuf,
+    pub path: PathBuf,
     output: PathBuf,
 }
 
@@ -153,7 +154,7 @@ impl Traces {
     }
 
     /// Asks one question about a trace, such as a report or an export.
-    fn look(&self, trace: &Trace, choice: &mut Rng) {
+    pub fn look(&self, trace: &Trace, choice: &mut Rng) {
         let filter = filter(choice);
         let format = Format::ALL[choice.usize(..Format::ALL.len())];
         let request = |by| ReportRequest {
@@ -220,7 +221,7 @@ fn filter(choice: &mut Rng) -> Filter {
 
 /// Writes the archive as the trace at `path`. If it has no list of checksums, one is made that
 /// matches the damaged bytes.
-fn put(archive: &Archive, path: &Path) {
+pub fn put(archive: &Archive, path: &Path) {
     let _ = fs::remove_dir_all(path);
     fs::create_dir(path).expect("a scratch directory");
     for (name, bytes) in &archive.files {
@@ -236,11 +237,13 @@ fn checksums(archive: &Archive) -> String {
     let mut list = "file,offset,length,crc32\n".to_owned();
     for (name, bytes) in &archive.files {
         let mut offset = 0;
-        let size = match name.as_str() {
-            META => bytes.len().max(1),
-            _ => CHUNK_BYTES,
+        let (first, size) = match name.as_str() {
+            META => (0, bytes.len().max(1)),
+            RECORDS => (header_length(bytes), bytes.len().max(1)),
+            _ => (0, CHUNK_BYTES),
         };
-        for chunk in bytes.chunks(size) {
+        let (header, rest) = bytes.split_at(first);
+        for chunk in header.chunks(first.max(1)).chain(rest.chunks(size)) {
             let (length, crc32) = (chunk.len(), crc32fast::hash(chunk));
             list += &format!("{name},{offset},{length},{crc32:08x}\n");
             offset += length;
@@ -250,7 +253,7 @@ fn checksums(archive: &Archive) -> String {
 }
 
 /// Reads the files of a trace into an archive, and removes the trace.
-fn taken(path: &Path) -> Archive {
+pub fn taken(path: &Path) -> Archive {
     let archive = read_archive(path);
     fs::remove_dir_all(path).expect("what was made can be removed");
     archive
