@@ -21,10 +21,17 @@
 //! **unaccounted** where they do: near a [`Gap`], beyond the memory kept here, and after a row that
 //! names a successor whose run is not in the trace.
 //!
+//! [`Contention`] divides one wait after the other. [`ContentionSums`] gives the sums over all waits
+//! and does not look at each run for each wait.
+//!
 //! Limit: a task whose cgroup was throttled while it slept counts as waiting from its wakeup,
 //! although it could not have run, and the tasks that used the CPU count as those it waited for.
 
+mod sums;
+
 use std::collections::VecDeque;
+
+pub use sums::{ContentionSums, GroupSplit, HeldWaits, HolderTotals};
 
 use crate::ids::{CpuId, TaskKey};
 use crate::reason::Reason;
@@ -60,6 +67,17 @@ pub enum Holder {
     Idle,
     /// Not known: lost records, or more history than is kept.
     Unaccounted,
+}
+
+impl Holder {
+    /// The holders that are not tasks.
+    pub const OTHERS: [Self; 5] = [
+        Self::Interrupts,
+        Self::Steal,
+        Self::Throttle,
+        Self::Idle,
+        Self::Unaccounted,
+    ];
 }
 
 /// A part of a wait, with one holder of the CPU.
@@ -458,7 +476,7 @@ impl CpuHistory {
                 }
                 let run_from = run.start.max(stretch.from);
                 if run_from < to {
-                    run.give_to_holders(length(run_from, to), waiter, each);
+                    run.give_to_holders(length(run_from, to), Some(waiter), each);
                     to = run_from;
                 }
                 after = Some(run);
@@ -566,10 +584,15 @@ impl CpuRun {
     }
 
     /// Splits `time` of this run among the task, interrupts and steal, in proportion to the whole
-    /// run.
+    /// run. It is a part of a wait of `waiter`, if there is one.
     #[inline(always)]
-    fn give_to_holders(&self, time: Nanos, waiter: TaskKey, each: &mut impl FnMut(Holder, Nanos)) {
-        let Some(task) = self.task.filter(|task| *task != waiter) else {
+    fn give_to_holders(
+        &self,
+        time: Nanos,
+        waiter: Option<TaskKey>,
+        each: &mut impl FnMut(Holder, Nanos),
+    ) {
+        let Some(task) = self.task.filter(|task| Some(*task) != waiter) else {
             // The task's own run cannot be a part of its wait; it looks so where the clocks of two
             // CPUs differ.
             give(each, Holder::Unaccounted, time);
@@ -624,7 +647,7 @@ mod tests {
     const B: u32 = 3;
 
     /// A run of `task` on `cpu` from `start` to `end`; `next` comes after it.
-    fn run(cpu: u16, task: u32, start: u64, end: u64, next: u32) -> Switch {
+    pub(super) fn run(cpu: u16, task: u32, start: u64, end: u64, next: u32) -> Switch {
         Switch {
             ts: Timestamp::from_ns(end),
             cpu: CpuId::new(cpu),
@@ -643,7 +666,7 @@ mod tests {
         }
     }
 
-    fn waited(row: Switch, runq: u64) -> Switch {
+    pub(super) fn waited(row: Switch, runq: u64) -> Switch {
         let wait = Wait {
             reason: Some(Reason::Futex),
             off: Some(Nanos::from_ns(runq)),
@@ -653,7 +676,7 @@ mod tests {
         Switch { wait, ..row }
     }
 
-    fn moved(row: Switch, woken_to: Option<u16>, here: u64) -> Switch {
+    pub(super) fn moved(row: Switch, woken_to: Option<u16>, here: u64) -> Switch {
         let wait = Wait {
             wakeup: Wakeup {
                 cpu: woken_to.map(CpuId::new),
@@ -665,7 +688,7 @@ mod tests {
         Switch { wait, ..row }
     }
 
-    fn gap(cpu: u16, start: u64, end: u64) -> Gap {
+    pub(super) fn gap(cpu: u16, start: u64, end: u64) -> Gap {
         Gap {
             cpu: CpuId::new(cpu),
             start: Timestamp::from_ns(start),

@@ -36,7 +36,9 @@ pub mod units;
 pub mod user;
 pub mod wait;
 
-pub use contention::{Contended, Contention, Coverage, Holder};
+pub use contention::{
+    Contended, Contention, ContentionSums, Coverage, GroupSplit, HeldWaits, Holder, HolderTotals,
+};
 pub use distribution::Distribution;
 pub use event::{Event, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
