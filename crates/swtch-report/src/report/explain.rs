@@ -21,7 +21,7 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, CgroupId, Contention, Reason, Switch, Timestamp};
+use swtch_core::{Arch, CgroupId, Contention, Reason, Timestamp};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -31,8 +31,8 @@ use swtch_store::{Columns, Trace};
 use super::accounts::BillContext;
 use super::bill::is_complete;
 use super::empty::{why_empty, why_filtered};
-use super::filter::{CountedParts, Filter};
-use super::filtered_trace::{FilteredTrace, FurtherVisitor};
+use super::filter::Filter;
+use super::filtered_trace::{CountedRows, FilteredTrace, PieceVisitor};
 use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
 use super::names::Names;
@@ -267,7 +267,7 @@ impl<'p> ExplainPage<'p> {
     }
 
     /// What takes the rows. No two of these share anything, so each may run on a thread of its own.
-    fn visitors<'a>(&'a mut self, names: &'a Names) -> [FurtherVisitor<'a>; 3] {
+    fn visitors<'a>(&'a mut self, names: &'a Names) -> [PieceVisitor<'a>; 3] {
         let Self {
             reasons,
             processes: _,
@@ -280,29 +280,43 @@ impl<'p> ExplainPage<'p> {
             details,
             worth,
         } = self;
-        let counts = move |row: &Switch, task, counted: CountedParts| {
-            reasons.add(row, counted);
-            threads.add(row, task, counted, names);
-            calls.add(row, task, counted, names);
-            if counted.switch {
-                details.add_switch(row, task, names);
-            }
-            if counted.wait {
-                details.add_wait(row, task, names);
+        let counts = move |rows: CountedRows<'_>| {
+            for (row, task, counted) in rows.iter() {
+                reasons.add(row, counted);
+                threads.add(row, task, counted, names);
+                calls.add(row, task, counted, names);
+                if counted.switch {
+                    details.add_switch(row, task, names);
+                }
+                if counted.wait {
+                    details.add_wait(row, task, names);
+                }
             }
         };
-        let waits = move |row: &Switch, task, counted: CountedParts| {
-            objects.add(row, task, counted, names);
+        let waits = move |rows: CountedRows<'_>| {
+            for (row, task, counted) in rows.iter() {
+                objects.add(row, task, counted, names);
+            }
             if let Some(worth) = worth {
-                worth.add(row, task, counted, names);
+                for (row, task, counted) in rows.iter() {
+                    worth.add(row, task, counted, names);
+                }
             }
-            if counted.wait {
-                wakers.add(row, task, names);
-                places.add(row, task, names);
+            for (row, task, counted) in rows.iter() {
+                if counted.wait {
+                    wakers.add(row, task, names);
+                }
+            }
+            for (row, task, counted) in rows.iter() {
+                if counted.wait {
+                    places.add(row, task, names);
+                }
             }
         };
-        let holders = move |row: &Switch, task, counted: CountedParts| {
-            preemptors.add(row, task, counted, names);
+        let holders = move |rows: CountedRows<'_>| {
+            for (row, task, counted) in rows.iter() {
+                preemptors.add(row, task, counted, names);
+            }
         };
         [Box::new(counts), Box::new(waits), Box::new(holders)]
     }
@@ -310,6 +324,7 @@ impl<'p> ExplainPage<'p> {
     /// Counts what can be told only after the last row.
     fn finish(&mut self, names: &Names) {
         self.preemptors.finish(names);
+        self.objects.finish();
         self.details.finish();
         self.worth.iter_mut().for_each(SwitchPricing::finish);
         self.processes = self.threads.by_process(names);

@@ -28,8 +28,27 @@ pub struct FilteredTrace<'t> {
 /// Called for each row, with the index of its task and what of it counts.
 pub type RowVisitor<'a> = &'a mut dyn FnMut(&Switch, usize, CountedParts);
 
-/// As [`RowVisitor`], of several for one scan; it is called on a thread of its own.
-pub type FurtherVisitor<'a> = Box<dyn FnMut(&Switch, usize, CountedParts) + Send + 'a>;
+/// Rows that follow each other in time.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedRows<'p> {
+    rows: &'p [Switch],
+    /// For each row, the index of its task, and what of it counts.
+    parts: &'p [(usize, CountedParts)],
+}
+
+impl<'p> CountedRows<'p> {
+    /// Each row, with the index of its task and what of it counts.
+    pub fn iter(self) -> impl Iterator<Item = (&'p Switch, usize, CountedParts)> {
+        let parts = self.parts.iter();
+        let rows = self.rows.iter().zip(parts);
+        rows.map(|(row, (task, counted))| (row, *task, *counted))
+    }
+}
+
+/// Called for some thousand rows at a time, one of several for one scan. What counts by large tables
+/// goes over such a piece in a loop of its own: then the processor fetches the entries of several
+/// rows at once.
+pub type PieceVisitor<'a> = Box<dyn FnMut(CountedRows<'_>) + Send + 'a>;
 
 impl<'t> FilteredTrace<'t> {
     /// Reads everything but the rows.
@@ -96,7 +115,7 @@ impl<'t> FilteredTrace<'t> {
     pub fn scan(&mut self, columns: Columns, each: RowVisitor<'_>) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
-        self.scan_span(columns, span, &[Level::Os], each, Vec::new())
+        self.scan_span(columns, span, &[Level::Os], &mut of_rows(each), Vec::new())
     }
 
     /// As [`Self::scan`], but with the rows of user-mode schedulers, too.
@@ -107,6 +126,7 @@ impl<'t> FilteredTrace<'t> {
     ) -> Result<ReportedSwitches> {
         let (from, to) = (self.selection.from(), self.selection.to());
         let span = self.selection.is_of_a_span().then_some((from, to));
+        let each = &mut of_rows(each);
         self.scan_span(columns | Columns::LEVEL, span, Level::ALL, each, Vec::new())
     }
 
@@ -117,15 +137,16 @@ impl<'t> FilteredTrace<'t> {
         columns: Columns,
         each: RowVisitor<'_>,
     ) -> Result<ReportedSwitches> {
-        self.scan_from_start_with(columns, each, Vec::new())
+        self.scan_from_start_with(columns, &mut of_rows(each), Vec::new())
     }
 
     /// As [`Self::scan_from_start`], for several visitors: each gets every row, in order of time.
+    /// `first` is called on this thread, each of `further` on a thread of its own.
     pub fn scan_from_start_with(
         &mut self,
         columns: Columns,
-        each: RowVisitor<'_>,
-        further: Vec<FurtherVisitor<'_>>,
+        first: &mut dyn FnMut(CountedRows<'_>),
+        further: Vec<PieceVisitor<'_>>,
     ) -> Result<ReportedSwitches> {
         let to = self.selection.to();
         let is_cut = to < Timestamp::from_ns(u64::MAX);
@@ -134,7 +155,7 @@ impl<'t> FilteredTrace<'t> {
             true => Columns::TS,
             false => Columns::NONE,
         };
-        self.scan_span(columns | ts, span, &[Level::Os], each, further)
+        self.scan_span(columns | ts, span, &[Level::Os], first, further)
     }
 
     fn scan_span(
@@ -142,8 +163,8 @@ impl<'t> FilteredTrace<'t> {
         columns: Columns,
         span: Option<(Timestamp, Timestamp)>,
         levels: &[Level],
-        each: RowVisitor<'_>,
-        further: Vec<FurtherVisitor<'_>>,
+        first: &mut dyn FnMut(CountedRows<'_>),
+        further: Vec<PieceVisitor<'_>>,
     ) -> Result<ReportedSwitches> {
         let (names, selection) = (&*self.names, &*self.selection);
         let mut rows = ReportedSwitches::default();
@@ -155,25 +176,21 @@ impl<'t> FilteredTrace<'t> {
             Columns::NONE
         };
         let columns = columns | Columns::TASK | ts;
+        let mut parts = Vec::new();
         let mut take = |piece: &[Switch]| {
-            for row in piece {
-                let task = names.index(row.task);
-                let counted = selection.counts(row, task);
+            let counted = counted_rows(piece, names, selection, &mut parts);
+            for (row, task, counted) in counted.iter() {
                 if row.level == Level::Os {
                     rows.counted += u64::from(counted.switch);
                     rows.out_of_scope += u64::from(!selection.is_in_scope(task));
                 }
                 last = row.ts;
-                each(row, task, counted);
             }
+            first(counted);
         };
         let further = further.into_iter().map(|mut visit| -> PieceReader<'_> {
-            Box::new(move |piece| {
-                for row in piece {
-                    let task = names.index(row.task);
-                    visit(row, task, selection.counts(row, task));
-                }
-            })
+            let mut parts = Vec::new();
+            Box::new(move |piece| visit(counted_rows(piece, names, selection, &mut parts)))
         });
         let scanned = self
             .trace
@@ -226,6 +243,30 @@ impl<'t> FilteredTrace<'t> {
         let stacks = self.trace.stacks().context("reading the stacks")?;
         let frames = self.trace.frames().context("reading the frames")?;
         Ok(Symbols::new(stacks, &frames))
+    }
+}
+
+/// What of each row counts; the memory of `parts` is used for that.
+pub fn counted_rows<'p>(
+    rows: &'p [Switch],
+    names: &Names,
+    selection: &Selection,
+    parts: &'p mut Vec<(usize, CountedParts)>,
+) -> CountedRows<'p> {
+    parts.clear();
+    parts.extend(rows.iter().map(|row| {
+        let task = names.index(row.task);
+        (task, selection.counts(row, task))
+    }));
+    CountedRows { rows, parts }
+}
+
+/// A visitor that is called for each row.
+fn of_rows(each: RowVisitor<'_>) -> impl FnMut(CountedRows<'_>) {
+    move |rows| {
+        for (row, task, counted) in rows.iter() {
+            each(row, task, counted);
+        }
     }
 }
 

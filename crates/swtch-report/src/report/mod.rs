@@ -456,6 +456,7 @@ pub fn waits_by_object(
             each(object, row);
         }
     })?;
+    objects.finish();
     Ok((objects, rows))
 }
 

@@ -1,12 +1,15 @@
 //! `report --by preemptor`: which tasks had the CPU while the tasks of the trace were runnable.
 //!
-//! Every run-queue wait is split among the holders of the CPU ([`swtch_core::contention`]), so the
+//! All run-queue time is split among the holders of the CPU ([`swtch_core::contention`]), so the
 //! rows sum to the run-queue time of all waits. Beside that time, the report shows how often a task
 //! took the CPU from a running task, and how often its wakeup had asked for that. These may be two
 //! different tasks.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Category, Contended, Contention, Holder, Nanos, Reason, Switch, TaskKey};
+use swtch_core::{
+    Category, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Reason, Switch,
+    TaskKey,
+};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
@@ -14,6 +17,7 @@ use super::empty_sheet;
 use super::filter::CountedParts;
 use super::names::Names;
 use super::programs::program_numbers;
+use super::waker::MOST_IN_TABLE;
 
 const COLUMNS: [&str; 9] = [
     "preemptor",
@@ -36,68 +40,91 @@ const OTHERS: [(Holder, &str); 5] = [
     (Holder::Unaccounted, "unaccounted"),
 ];
 
-/// What is counted of one holder.
+/// What is counted of one task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HolderCounts {
-    /// How long it had the CPU while others were runnable.
-    pub time: Nanos,
-    /// Number of waits in which it had the CPU.
-    pub waits: u64,
+    /// What it had of the waits of others.
+    pub held: HeldWaits,
     /// How often it took the CPU from a running task.
     pub preempted: u64,
     /// How often its wakeup asked for a preemption.
     pub nominated: u64,
-    /// Number of the wait that was counted last: a holder may occur twice in one wait.
-    last_wait: u64,
 }
 
-/// Run-queue time of the waits for one reason, by the holder of the CPU.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Split {
-    /// Tasks of the waiter's own program ([`program_numbers`]).
-    pub own: Nanos,
-    /// Time of tasks of other programs.
-    pub others: Nanos,
-    /// Time of interrupts, steal, throttling, idle, and unaccounted time, as in
-    /// [`Preemptors::other`].
-    pub rest: Nanos,
-}
-
-/// Splits and sums run-queue waits.
+/// Sums up run-queue waits, and counts preemptions.
 #[derive(Debug)]
 pub struct Preemptors {
-    contention: Contention,
-    sums: HolderSums,
+    sums: ContentionSums,
+    preemptions: Preemptions,
 }
 
+/// Which tasks took the CPU from which, by index.
 #[derive(Debug)]
-struct HolderSums {
-    tasks: Vec<HolderCounts>,
-    /// Number of each task's program: equal for tasks of one program ([`program_numbers`]).
-    programs: Vec<usize>,
-    others: [HolderCounts; OTHERS.len()],
-    splits: Vec<Split>,
-    /// Preemptions by reason, task that took the CPU, and task that lost it.
+struct Preemptions {
+    all: u64,
+    /// How often each task took the CPU.
+    took: Vec<u64>,
+    /// How often the wakeup of each task asked for it.
+    nominated: Vec<u64>,
+    pairs: PreemptionPairs,
+}
+
+/// Preemptions by reason, task that took the CPU, and task that lost it.
+#[derive(Debug)]
+struct PreemptionPairs {
+    /// Number of tasks, if it is at most [`MOST_IN_TABLE`]; else 0.
+    tasks: usize,
+    /// In a trace of few tasks, counts for each reason, at taker × `tasks` + loser; empty for a
+    /// reason that no preemption had.
+    tables: Vec<Vec<u64>>,
+    /// In a trace of many tasks.
     pairs: FxHashMap<(Reason, usize, usize), u64>,
-    preemptions: u64,
-    waits: u64,
-    total: Nanos,
+}
+
+impl PreemptionPairs {
+    fn new(tasks: usize) -> Self {
+        Self {
+            tasks: if tasks <= MOST_IN_TABLE { tasks } else { 0 },
+            tables: vec![Vec::new(); Reason::ALL.len()],
+            pairs: FxHashMap::default(),
+        }
+    }
+
+    fn count(&mut self, reason: Reason, taker: usize, loser: usize) {
+        if self.tasks == 0 {
+            *self.pairs.entry((reason, taker, loser)).or_default() += 1;
+            return;
+        }
+        let table = &mut self.tables[reason.index()];
+        if table.is_empty() {
+            table.resize(self.tasks * self.tasks, 0);
+        }
+        table[taker * self.tasks + loser] += 1;
+    }
+
+    /// Pairs of taker and loser for a reason, with how often.
+    fn of(&self, reason: Reason) -> Vec<(usize, usize, u64)> {
+        let table = self.tables[reason.index()].iter().enumerate();
+        let table = table
+            .filter(|(_, count)| **count > 0)
+            .map(|(place, count)| (place / self.tasks, place % self.tasks, *count));
+        let pairs = self.pairs.iter().filter(|(key, _)| key.0 == reason);
+        let pairs = pairs.map(|(key, count)| (key.1, key.2, *count));
+        table.chain(pairs).collect()
+    }
 }
 
 impl Preemptors {
     /// For a trace with these tasks.
     pub fn new(contention: Contention, names: &Names) -> Self {
+        let tasks = names.thread_count();
         Self {
-            contention,
-            sums: HolderSums {
-                tasks: vec![HolderCounts::default(); names.thread_count()],
-                programs: program_numbers(names),
-                others: [HolderCounts::default(); OTHERS.len()],
-                splits: vec![Split::default(); Reason::ALL.len()],
-                pairs: FxHashMap::default(),
-                preemptions: 0,
-                waits: 0,
-                total: Nanos::ZERO,
+            sums: ContentionSums::new(contention, &program_numbers(names)),
+            preemptions: Preemptions {
+                all: 0,
+                took: vec![0; tasks],
+                nominated: vec![0; tasks],
+                pairs: PreemptionPairs::new(tasks),
             },
         }
     }
@@ -105,60 +132,56 @@ impl Preemptors {
     /// Takes the next row. All rows of the trace are needed, including those that do not count,
     /// because other tasks waited for their runs.
     pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
-        let sums = &mut self.sums;
         if counted.switch {
-            sums.add_preemption(row, task, names);
+            self.preemptions.add(row, task, names);
         }
-        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names);
-        if counted.wait {
-            self.contention.push(row, &mut sink);
-        } else {
-            self.contention.push_run(row, &mut sink);
-        }
+        self.sums.push(row, counted.wait, &|key| names.index(key));
     }
 
-    /// Takes the waits that could not be split before the end of the trace.
+    /// Takes the waits that could not be summed up before the end of the trace.
     pub fn finish(&mut self, names: &Names) {
-        let sums = &mut self.sums;
-        let mut sink = |wait: Contended<'_>| sums.add_wait(wait, names);
-        self.contention.finish(&mut sink);
+        self.sums.finish(&|key| names.index(key));
     }
 
     /// Run-queue time of all waits.
     pub const fn total(&self) -> Nanos {
-        self.sums.total
+        self.sums.totals().runq()
     }
 
     /// What a holder that is not a task had: interrupts, steal, throttling, idle, unaccounted.
-    pub fn other(&self, holder: Holder) -> HolderCounts {
-        place_of(holder).map_or_else(HolderCounts::default, |place| self.sums.others[place])
+    pub fn other(&self, holder: Holder) -> HeldWaits {
+        self.sums.totals().other(holder)
     }
 
-    /// Which holders had the CPU during the waits for a reason.
-    pub fn split(&self, reason: Reason) -> Split {
-        self.sums.splits[reason.index()]
+    /// Which holders had the CPU during the waits for a reason; the groups are programs.
+    pub fn split(&self, reason: Reason) -> GroupSplit {
+        self.sums.totals().split(reason)
     }
 
     /// Preemptions for a reason: (task that took the CPU, task that lost it, how often), most often
     /// first.
     pub fn pairs(&self, reason: Reason) -> Vec<(usize, usize, u64)> {
-        let pairs = self.sums.pairs.iter();
-        let mut pairs: Vec<_> = pairs
-            .filter(|(key, _)| key.0 == reason)
-            .map(|(key, count)| (key.1, key.2, *count))
-            .collect();
+        let mut pairs = self.preemptions.pairs.of(reason);
         pairs.sort_by(|a, b| b.2.cmp(&a.2).then((a.0, a.1).cmp(&(b.0, b.1))));
         pairs
     }
 
     /// Tasks that held or took the CPU, longest first.
     pub fn ranked(&self) -> Vec<(usize, HolderCounts)> {
-        let held = self.sums.tasks.iter().copied().enumerate();
-        let mut ranked: Vec<_> = held
-            .filter(|(_, h)| h.waits + h.preempted + h.nominated > 0)
+        let tasks = self.sums.totals().tasks().iter();
+        let counts = tasks.enumerate().map(|(index, held)| {
+            let counts = HolderCounts {
+                held: *held,
+                preempted: self.preemptions.took[index],
+                nominated: self.preemptions.nominated[index],
+            };
+            (index, counts)
+        });
+        let mut ranked: Vec<_> = counts
+            .filter(|(_, h)| h.held.waits + h.preempted + h.nominated > 0)
             .collect();
         ranked.sort_by(|a, b| {
-            let by_time = b.1.time.cmp(&a.1.time);
+            let by_time = b.1.held.time.cmp(&a.1.held.time);
             by_time
                 .then(b.1.preempted.cmp(&a.1.preempted))
                 .then(a.0.cmp(&b.0))
@@ -168,10 +191,9 @@ impl Preemptors {
 
     /// The report: tasks by time, then the holders that are not tasks, then the sum.
     pub fn sheet(&self, names: &Names) -> Sheet {
-        let sums = &self.sums;
-        let all = sums.total.as_ns();
+        let all = self.total().as_ns();
         let mut sheet = empty_sheet("preemptor", &COLUMNS);
-        for (index, held) in self.ranked() {
+        for (index, counts) in self.ranked() {
             let label = [
                 Cell::text(&names.thread(index).comm),
                 Cell::text(if names.thread(index).in_scope {
@@ -181,34 +203,34 @@ impl Preemptors {
                 }),
                 id(names.thread(index).tid.map(swtch_core::Tid::get)),
                 id(names.process_of(index).pid.map(swtch_core::Pid::get)),
-                Cell::Count(held.preempted),
-                Cell::Count(held.nominated),
+                Cell::Count(counts.preempted),
+                Cell::Count(counts.nominated),
             ];
-            sheet
-                .rows
-                .push(with_time(label, held.waits, held.time, all));
+            sheet.rows.push(with_time(label, counts.held, all));
         }
         let others = OTHERS
             .iter()
-            .zip(sums.others)
+            .map(|(holder, word)| (word, self.other(*holder)))
             .filter(|(_, held)| held.waits > 0);
-        for ((_, word), held) in others {
+        for (word, held) in others {
             let missing = || Cell::Missing;
             let (name, kind) = (Cell::text(format!("({word})")), Cell::text(*word));
             let label = [name, kind, missing(), missing(), missing(), missing()];
-            sheet
-                .rows
-                .push(with_time(label, held.waits, held.time, all));
+            sheet.rows.push(with_time(label, held, all));
         }
         let label = [
             Cell::text("total"),
             Cell::Missing,
             Cell::Missing,
             Cell::Missing,
-            Cell::Count(sums.preemptions),
+            Cell::Count(self.preemptions.all),
             Cell::Missing,
         ];
-        sheet.total = Some(with_time(label, sums.waits, sums.total, all));
+        let waits = HeldWaits {
+            time: self.total(),
+            waits: self.sums.totals().waits(),
+        };
+        sheet.total = Some(with_time(label, waits, all));
         sheet.notes = self.notes();
         sheet
     }
@@ -223,7 +245,7 @@ impl Preemptors {
                 unaccounted.time
             ));
         }
-        let beyond = self.contention.beyond_memory();
+        let beyond = self.sums.beyond_memory();
         if beyond > 0 {
             notes.push(format!(
                 "{} reach back beyond the runs kept in memory; that part is unaccounted",
@@ -234,77 +256,32 @@ impl Preemptors {
     }
 }
 
-impl HolderSums {
-    fn add_preemption(&mut self, row: &Switch, task: usize, names: &Names) {
+impl Preemptions {
+    fn add(&mut self, row: &Switch, task: usize, names: &Names) {
         if row.rule.reason.category() != Category::Preemption {
             return;
         }
-        self.preemptions += 1;
+        self.all += 1;
         if let Some(next) = row.next_task.filter(|next| *next != TaskKey::IDLE) {
             let next = names.index(next);
-            self.tasks[next].preempted += 1;
-            *self.pairs.entry((row.rule.reason, next, task)).or_default() += 1;
+            self.took[next] += 1;
+            self.pairs.count(row.rule.reason, next, task);
         }
         if let Some(nominator) = row.evidence.nominator {
-            self.tasks[names.index(nominator)].nominated += 1;
+            self.nominated[names.index(nominator)] += 1;
         }
     }
-
-    /// Adds a wait that counts. This loop runs for each run that each wait spans, which on crowded
-    /// CPUs are hundreds.
-    fn add_wait(&mut self, wait: Contended<'_>, names: &Names) {
-        let (tasks, others, programs) = (&mut self.tasks, &mut self.others, &self.programs);
-        let program = programs[names.index(wait.task)];
-        self.waits += 1;
-        self.total += wait.runq;
-        let number = self.waits;
-        let mut split = Split::default();
-        wait.for_each_part(|holder, time| {
-            let held = match holder {
-                Holder::Task(task) => {
-                    let task = names.index(task);
-                    match programs[task] == program {
-                        true => split.own += time,
-                        false => split.others += time,
-                    }
-                    &mut tasks[task]
-                }
-                other => {
-                    split.rest += time;
-                    let place = place_of(other).expect("every holder but a task is listed");
-                    &mut others[place]
-                }
-            };
-            held.time += time;
-            held.waits += u64::from(held.last_wait != number);
-            held.last_wait = number;
-        });
-        let reason = wait.reason.unwrap_or(Reason::Unknown);
-        self.splits[reason.index()].add(split);
-    }
-}
-
-impl Split {
-    fn add(&mut self, more: Self) {
-        self.own += more.own;
-        self.others += more.others;
-        self.rest += more.rest;
-    }
-}
-
-fn place_of(holder: Holder) -> Option<usize> {
-    OTHERS.iter().position(|other| other.0 == holder)
 }
 
 fn id(number: Option<u32>) -> Cell {
     number.map_or(Cell::Missing, |number| Cell::Id(u64::from(number)))
 }
 
-fn with_time(label: [Cell; 6], waits: u64, time: Nanos, all_ns: u64) -> Vec<Cell> {
+fn with_time(label: [Cell; 6], held: HeldWaits, all_ns: u64) -> Vec<Cell> {
     let mut cells = label.to_vec();
-    cells.push(Cell::Count(waits));
-    cells.push(Cell::Time(time));
-    cells.push(Cell::share(time.as_ns(), all_ns));
+    cells.push(Cell::Count(held.waits));
+    cells.push(Cell::Time(held.time));
+    cells.push(Cell::share(held.time.as_ns(), all_ns));
     cells
 }
 

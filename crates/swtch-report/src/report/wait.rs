@@ -16,7 +16,7 @@ use super::last::LastByTask;
 use super::names::Names;
 use super::programs::program_numbers;
 use super::stack::Symbols;
-use super::waker::{Waker, is_blocking};
+use super::waker::{MOST_IN_TABLE, Waker, is_blocking};
 use super::worth::own_functions;
 
 const COLUMNS: [&str; 14] = [
@@ -35,6 +35,9 @@ const COLUMNS: [&str; 14] = [
     "last_wakers",
     "woken_from",
 ];
+
+/// Objects whose wakers are counted in a table, which takes 2 MB then at most.
+const MOST_OBJECTS: usize = 512;
 
 /// Most functions that are named of a waker's stack.
 const FUNCTIONS_NAMED: usize = 3;
@@ -103,7 +106,8 @@ pub struct ObjectWaits {
     pub woken_by_peer: u64,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
-    /// What ended these waits, and in which functions they began and ended.
+    /// What ended these waits, and in which functions they began and ended; the tasks that ended them
+    /// only after [`Objects::finish`].
     pub ends: WaitEnds,
 }
 
@@ -122,6 +126,9 @@ pub struct Objects {
     programs: Vec<usize>,
     /// What each task began to wait for when it last left.
     last: LastByTask<usize>,
+    /// Number of waits for each of the first [`MOST_OBJECTS`] objects that each task ended, at object ×
+    /// tasks + waker; empty in a trace of many tasks. A hash would be most of the work.
+    woken_by: Vec<u64>,
     switches: u64,
     nameless: u64,
 }
@@ -137,6 +144,7 @@ impl Objects {
             waited_kinds: vec![0; names.thread_count()],
             programs: program_numbers(names),
             last: LastByTask::new(names),
+            woken_by: Vec::new(),
             switches: 0,
             nameless: 0,
         }
@@ -165,6 +173,18 @@ impl Objects {
             self.add_switch(row, task, place);
         }
         ended.map(|place| self.objects[place].0)
+    }
+
+    /// Counts what can be told only after the last row.
+    pub fn finish(&mut self) {
+        let tasks = self.waited_kinds.len();
+        for (counted, count) in std::mem::take(&mut self.woken_by).into_iter().enumerate() {
+            if count > 0 {
+                let (place, waker) = (counted / tasks, Waker::Task(counted % tasks));
+                let wakers = &mut self.objects[place].1.ends.wakers;
+                *wakers.entry(waker).or_default() += count;
+            }
+        }
     }
 
     /// Objects, most blocked time first.
@@ -239,8 +259,20 @@ impl Objects {
         waited.off += row.wait.off.unwrap_or(Nanos::ZERO);
         waited.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
         waited.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
-        waited.ends.add(row, names);
-        let Some(waker) = Waker::of(row, names) else {
+        let waker = Waker::of(row, names);
+        let tasks = self.waited_kinds.len();
+        match waker {
+            Some(Waker::Task(waker)) if tasks <= MOST_IN_TABLE && place < MOST_OBJECTS => {
+                let counted = place * tasks + waker;
+                if counted >= self.woken_by.len() {
+                    self.woken_by.resize((place + 1) * tasks, 0);
+                }
+                self.woken_by[counted] += 1;
+                waited.ends.add_stacks(row);
+            }
+            _ => waited.ends.add(row, names),
+        }
+        let Some(waker) = waker else {
             return;
         };
         if let Waker::Task(waker) = waker {
@@ -332,7 +364,30 @@ mod tests {
         for row in rows {
             objects.add(row, names.index(row.task), BOTH, &names);
         }
+        objects.finish();
         objects
+    }
+
+    /// They are counted in a table for the first objects, and in a hash for the others.
+    #[test]
+    fn wakers_of_many_objects_are_all_counted() {
+        let words = 0..u64::try_from(MOST_OBJECTS + 20).unwrap();
+        let wait = |word: u64| {
+            let left = on(row(1, Reason::Futex), 0x1000 + word);
+            [
+                left,
+                woken_by(after(row(1, Reason::Exit), Reason::Futex, 80, 20), 2),
+            ]
+        };
+        let rows: Vec<_> = words.flat_map(wait).collect();
+        let objects = fed(&rows);
+        let waker = Waker::Task(names().index(swtch_core::TaskKey::new(2)));
+        let ranked = objects.ranked();
+        assert_eq!(ranked.len(), MOST_OBJECTS + 20);
+        for (object, waited) in ranked {
+            let wakers: Vec<_> = waited.ends.wakers.iter().collect();
+            assert_eq!(wakers, [(&waker, &1)], "{object:?}");
+        }
     }
 
     /// Task 1 leaves for the word, comes back after 80 ns blocked, woken by task 2 which had

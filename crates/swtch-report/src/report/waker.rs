@@ -79,7 +79,7 @@ pub struct Wakers {
 }
 
 /// The most tasks whose pairs are kept in a table, which takes 6 MB then.
-const MOST_IN_TABLE: usize = 512;
+pub const MOST_IN_TABLE: usize = 512;
 
 impl Wakers {
     /// No counts yet, for a trace with these tasks.

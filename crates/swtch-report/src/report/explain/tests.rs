@@ -4,9 +4,10 @@
 use super::*;
 use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
 use crate::report::filter::{Filter, Selection};
+use crate::report::filtered_trace::counted_rows;
 use std::path::Path;
 use swtch_core::rules::rule_named;
-use swtch_core::{Coverage, CpuId, Nanos, TaskEvent, TaskKey, Timestamp, WakerKind};
+use swtch_core::{Coverage, CpuId, Nanos, Switch, TaskEvent, TaskKey, Timestamp, WakerKind};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
@@ -46,11 +47,9 @@ impl DrawnMachine {
         let contention = Contention::new(Coverage::EveryTask, 1, &[]);
         let mut page = ExplainPage::new(names, contention, worth);
         let mut visitors = page.visitors(names);
-        for row in &self.rows {
-            let task = names.index(row.task);
-            for visit in &mut visitors {
-                visit(row, task, selection.counts(row, task));
-            }
+        let mut parts = Vec::new();
+        for visit in &mut visitors {
+            visit(counted_rows(&self.rows, names, &selection, &mut parts));
         }
         drop(visitors);
         page.finish(names);
