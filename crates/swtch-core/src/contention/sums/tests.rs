@@ -162,7 +162,7 @@ fn random_trace(random: &mut fastrand::Rng, odd_pct: u32) -> Drawn {
     for _ in 0..random.usize(1..400) {
         let (cpu, task) = (random.u16(0..cpus), random.u32(1..TASKS));
         let end = &mut ends[usize::from(cpu)];
-        let idle = random.bool().then(|| random.u64(0..30)).unwrap_or(0);
+        let idle = if random.bool() { random.u64(0..30) } else { 0 };
         let start = match is_odd(random) {
             true => end.saturating_sub(random.u64(0..60)),
             false => (*end + idle).max(left[task as usize]),
