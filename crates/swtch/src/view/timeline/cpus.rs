@@ -58,7 +58,7 @@ struct LaneRun {
 
 impl LaneRun {
     /// When it began; `None` if that is not known.
-    fn from_ns(&self) -> Option<u64> {
+    fn begin_ns(&self) -> Option<u64> {
         Some(self.ended_ns.saturating_sub(self.ran?))
     }
 }
@@ -257,7 +257,7 @@ impl CpuLane {
         let clipped = |places: Range<usize>| -> u64 {
             let mut busy = 0_u64;
             self.each(timeline, places, |run| {
-                if let Some(from) = run.from_ns() {
+                if let Some(from) = run.begin_ns() {
                     let clipped = run.ended_ns.min(to_ns).saturating_sub(from.max(from_ns));
                     busy = busy.saturating_add(clipped);
                 }
@@ -280,7 +280,7 @@ impl CpuLane {
         let mut pieces = Vec::with_capacity(places.len());
         self.each(timeline, places, |run| {
             let track = timeline.track_of(index(run.row));
-            let Some((from_ns, track)) = run.from_ns().zip(track) else {
+            let Some((from_ns, track)) = run.begin_ns().zip(track) else {
                 return;
             };
             if from_ns < to_ns && from_ns < run.ended_ns {

@@ -461,7 +461,7 @@ mod tests {
                 this.ts = Timestamp::from_ns(now);
                 this.cpu = CpuId::new(cpu * 2);
                 let is_worker = cpu == 0 && place == 0;
-                all.extend(is_worker.then(|| Switch {
+                all.extend(is_worker.then_some(Switch {
                     level: Level::User,
                     user_task: Some(number),
                     ..this
