@@ -33,7 +33,7 @@ use swtch_capture::signals::not_ignored;
 
 /// What one round of emptying the rings has shown.
 #[derive(Clone, Copy, Debug)]
-pub struct Round {
+pub struct DrainRound {
     /// Number of records that the fullest ring held.
     pub most_in_a_ring: u64,
     /// Whether something may have to be looked up soon, before it is gone.
@@ -77,7 +77,7 @@ impl Pauses {
 
     /// The pause after a round: one that would have gathered the wanted number of records, and at
     /// most twice the last one. Zero if far more came.
-    pub fn after(&mut self, round: Round, now: Instant) -> Duration {
+    pub fn after(&mut self, round: DrainRound, now: Instant) -> Duration {
         if round.is_urgent {
             self.urgent_until = now + Self::URGENT_FOR;
         }
@@ -182,8 +182,8 @@ mod tests {
 
     const SLOTS: u64 = 1 << 18;
 
-    fn round(most_in_a_ring: u64) -> Round {
-        Round {
+    fn round(most_in_a_ring: u64) -> DrainRound {
+        DrainRound {
             most_in_a_ring,
             is_urgent: false,
         }
@@ -250,7 +250,7 @@ mod tests {
         // The start of the recording counts, too.
         assert_eq!(pauses.after(round(0), start), brief);
         assert!(pauses.after(round(0), at(2)) > brief);
-        let urgent = Round {
+        let urgent = DrainRound {
             is_urgent: true,
             ..round(0)
         };

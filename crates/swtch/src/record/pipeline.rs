@@ -23,7 +23,7 @@ use swtch_store::{
 
 use super::commands::Commands;
 use super::facts;
-use super::pause::Round;
+use super::pause::DrainRound;
 use super::user_level::{Finder, UserLevel};
 
 /// Version of the records that a recording keeps.
@@ -68,7 +68,7 @@ impl Pipeline {
     }
 
     /// Empties the rings once.
-    pub fn round(&mut self, capture: &mut Capture) -> Result<Round, Error> {
+    pub fn round(&mut self, capture: &mut Capture) -> Result<DrainRound, Error> {
         self.has_met_starts = false;
         let kernel = self.drain(capture);
         let user = self.drain_user_level();
@@ -76,7 +76,7 @@ impl Pipeline {
         if let Some(stacks) = &mut self.stacks {
             stacks.look_up(capture);
         }
-        Ok(Round {
+        Ok(DrainRound {
             most_in_a_ring: kernel?.and(user?).most_in_a_ring,
             is_urgent: self.has_met_starts
                 || self.stacks.is_some()
