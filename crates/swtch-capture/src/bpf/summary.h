@@ -92,8 +92,8 @@ static __always_inline struct summary_group *probed_group(__u32 hash, __u32 prob
 	return bpf_map_lookup_elem(&summaries, &place);
 }
 
-/* Number of the probe that finds the place of the task's pending switch-out; -1 when it has none. No
- * place of a living task is given to another, so the search goes on beyond a place that is free. */
+/* Number of the probe that finds the place of the task's pending switch-out; -1 when it has none. The
+ * search goes on beyond places that are free: they may have become so since. */
 __attribute__((noinline)) int find_group(struct task_state *st)
 {
 	struct summary_group *group;
@@ -247,8 +247,8 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 	} else {
 		key->next_task = next_key;
 		key->state = 0;
-		key->evidence =
-			r.evidence & (READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
+		key->evidence = r.evidence &
+				(READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
 		key->arguments = 0;
 		key->cause = has_need_resched ? c->cause : CAUSE_NO_HOOK;
 		key->class = class_of(prev);

@@ -137,7 +137,7 @@ impl CpuLanesBuilder {
         spool: impl FnOnce(&mut dyn Iterator<Item = usize>) -> Option<WordSpool>,
     ) -> Self {
         let (mut lanes, mut places, mut first) = (Vec::new(), Vec::new(), 0);
-        for (cpu, len) in (0..).zip(rows) {
+        for (cpu, len) in (0..=u16::MAX).zip(rows) {
             places.push((*len > 0).then_some(lanes.len()));
             if *len > 0 {
                 lanes.push(CpuLane {
@@ -304,4 +304,19 @@ impl CpuLane {
 
 fn index(row: u32) -> usize {
     usize::try_from(row).expect("at least 32-bit addresses")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A damaged trace can name the CPU with the last number.
+    #[test]
+    fn the_cpu_with_the_last_number_has_a_lane() {
+        let mut rows = vec![0; 1 << 16];
+        rows[usize::from(u16::MAX)] = 3;
+        let lanes = CpuLanesBuilder::new(&rows, |_| None).lanes;
+        let lanes: Vec<_> = lanes.iter().map(|lane| (lane.cpu, lane.len)).collect();
+        assert_eq!(lanes, [(CpuId::new(u16::MAX), 3)]);
+    }
 }
