@@ -1140,11 +1140,13 @@ static __always_inline struct pt_regs *registers_of(struct cpu_state *c, struct 
 
 	if (!bpf_ksym_exists(bpf_rdonly_cast))
 		return (struct pt_regs *)bpf_task_pt_regs(p);
-	/* Read back from a map, an address is a number that the verifier lets us add to. */
+	/* Read back from a map, an address is a number that the verifier lets us reckon with. */
 	*(volatile __u64 *)&c->stack_of_prev = (__u64)p->stack;
 	stack = *(volatile __u64 *)&c->stack_of_prev;
-	if (!c->registers_above_stack)
-		c->registers_above_stack = (__u64)bpf_task_pt_regs(p) - (__u64)p->stack;
+	if (!c->registers_above_stack) {
+		*(volatile __u64 *)&c->registers_above_stack = (__u64)bpf_task_pt_regs(p);
+		*(volatile __u64 *)&c->registers_above_stack -= stack;
+	}
 	return typed((void *)(stack + c->registers_above_stack), struct pt_regs);
 }
 
