@@ -247,8 +247,9 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 	} else {
 		key->next_task = next_key;
 		key->state = 0;
-		key->evidence = r.evidence &
-				(READ_OF_RUNNABLE | (has_need_resched ? 0 : READ_TO_INFER));
+		key->evidence = r.evidence & READ_OF_RUNNABLE;
+		if (!has_need_resched)
+			key->evidence |= r.evidence & READ_TO_INFER;
 		key->arguments = 0;
 		key->cause = has_need_resched ? c->cause : CAUSE_NO_HOOK;
 		key->class = class_of(prev);

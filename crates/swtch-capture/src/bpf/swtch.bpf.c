@@ -638,7 +638,9 @@ static __always_inline void note_woken(struct cpu_state *t, __u32 woken)
 /* Both hooks of an interrupt have its number first. */
 static __always_inline __u32 kind_of_irq(void *ctx)
 {
-	return (__s32)*(__u64 *)ctx == tick_irq ? IN_TICK : IN_HARDIRQ;
+	const __u64 *arguments = ctx;
+
+	return (__s32)arguments[0] == tick_irq ? IN_TICK : IN_HARDIRQ;
 }
 
 INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c))
