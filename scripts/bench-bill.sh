@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# shellcheck disable=SC2034 # needs_NAME and calls_NAME are read by their names
 # Whether a bill is right, for three programs that are not ours: each does the same work with many
 # switches and with few, and the difference of the bills is held against the difference of the times.
 #
@@ -168,7 +169,7 @@ command_interpreter() {
     local window=64
     [ "$1" = many ] && window=1
     policy=0
-    command=("$(python3 -c 'import sys; print(sys.executable)')" "$scratch/queues.py" $window)
+    command=("$(python3 -c 'import sys; print(sys.executable)')" "$scratch/queues.py" "$window")
 }
 
 needs_server="redis-server redis-benchmark redis-cli"
@@ -243,11 +244,10 @@ bill() {
 # where perf cannot count them. The CPU is counted and not the tasks, since counters that change with
 # the task make switches dearer. What others did meanwhile only adds: the least of five runs is taken.
 counts() {
-    local run
     command -v perf >/dev/null || { echo 0 0 0 0; return; }
     "command_$1" "$2"
     rm -f "$scratch/perf"
-    for run in 1 2 3 4 5; do
+    for _ in 1 2 3 4 5; do
         in_session perf stat -a -C "$cpu" -x, --append -o "$scratch/perf" \
             -e raw_syscalls:sys_enter,instructions:u,cycles:u,cycles,cpu-clock \
             "$scratch/alone" "$cpu" "$scratch/meter" /dev/null "$policy" 0 "${command[@]}" >/dev/null

@@ -15,6 +15,7 @@ die() {
 # The oldest Rust that builds the workspace, and the oldest clang that builds the eBPF program
 # (12 is the first whose CO-RE relocations cover enum values and type sizes).
 min_rust=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+# shellcheck disable=SC2034 # setup.sh reads it
 min_clang=12
 [ -n "$min_rust" ] || die "Cargo.toml names no rust-version"
 
