@@ -104,6 +104,12 @@ pub enum Error {
     /// The filter of system calls could not be set.
     #[error("setting a filter of system calls failed")]
     Filter(#[source] seccompiler::Error),
+    /// The kernel does not let this user record by perf events.
+    #[error("recording by perf events is not permitted")]
+    PerfRefused(#[source] io::Error),
+    /// Only own processes can be recorded by perf events.
+    #[error("without root, only a command or processes (-p) can be recorded")]
+    PerfScope,
     /// Process ids are those of a container, not the kernel's.
     #[error("this is a process id namespace of its own: its ids are not the kernel's")]
     PidNamespace,
@@ -171,6 +177,11 @@ impl Error {
                 "name a directory of cgroup v2, or of the v1 hierarchy that has the cpu controller",
             ),
             Self::PidNamespace => Some(PID_NAMESPACE_REMEDY),
+            Self::PerfRefused(_) => Some(
+                "it is allowed for own processes up to kernel.perf_event_paranoid 2 (see sysctl \
+                 kernel.perf_event_paranoid): sudo sysctl kernel.perf_event_paranoid=2, or run it with sudo",
+            ),
+            Self::PerfScope => Some("record the whole machine or a cgroup with sudo"),
             _ => None,
         }
     }

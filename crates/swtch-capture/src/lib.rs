@@ -10,6 +10,8 @@
 //! The eBPF side is `bpf/swtch.bpf.c`; the wire between the two is `bpf/record.h`. What this crate
 //! does *not* do: judge. It passes on [`swtch_core::Event`]s.
 //!
+//! Without root, [`PerfCapture`] records own processes by perf events, which tell less.
+//!
 //! Separately, [`KernelShare`] measures how long the scheduler itself takes (`bpf/share.bpf.c`).
 
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
@@ -25,6 +27,7 @@ mod kernel_cost;
 mod launch;
 mod load;
 mod mapped;
+mod perf;
 mod privilege;
 pub mod probe;
 mod records;
@@ -47,6 +50,9 @@ pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
 pub use launch::{HeldCommand, LaunchError};
 pub use load::Capture;
+pub use perf::{
+    PerfBatch, PerfCapture, PerfRecord, PerfRecordKind, PerfThreads, decode_perf_records,
+};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };

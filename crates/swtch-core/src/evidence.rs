@@ -19,7 +19,7 @@ words! {
         Balance = "balance": "a task was being moved to this CPU (sched_migrate_task)",
         Own = "own": "the running task itself, outside any interrupt or wakeup",
         Foreign = "foreign": "some other context: priority change, cgroup move",
-        NoHook = "no_hook": "what tells is missing: the hook in this kernel, or the event in an imported file",
+        NoHook = "no_hook": "what tells is missing: the hook in this kernel, or the event in an import or a recording without root",
     }
 }
 
@@ -104,7 +104,7 @@ bits! {
     21 PROTECTION_LAPSED = "protection_lapsed": "asked for outside ticks and wakeups, the protected part of its slice used up",
     22 WOKEN_SINCE_TICK = "woken_since_tick": "a task was woken to this CPU during this run, not before its last tick",
     23 MOVED_IS_NEXT = "moved_is_next": "the next task was moved to this CPU last, during this run and not before its last tick",
-    24 NO_CALL = "no_call": "what was imported does not tell the system call",
+    24 NO_CALL = "no_call": "what recorded it (an import, perf events) does not tell the system call",
     25 REQUESTS_NOT_SEEN = "requests_not_seen": "the start of this run was not recorded, and neither were requests to reschedule before",
 }
 

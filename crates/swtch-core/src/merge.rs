@@ -22,19 +22,39 @@ use std::collections::binary_heap::PeekMut;
 use crate::event::Event;
 use crate::units::Timestamp;
 
+/// What happened at a moment of the trace clock.
+pub trait HasMoment {
+    /// That moment.
+    fn ts(&self) -> Timestamp;
+}
+
+impl HasMoment for Event {
+    fn ts(&self) -> Timestamp {
+        Self::ts(self)
+    }
+}
+
 /// The events of several streams, in order of time; of the same moment, in order of the streams.
-#[derive(Debug)]
-pub struct Merge<S> {
+pub struct Merge<S: Iterator> {
     streams: Vec<S>,
     /// The first event of each stream that is left; `None` for a stream that has ended.
-    firsts: Vec<Option<Event>>,
+    firsts: Vec<Option<S::Item>>,
     /// One entry per stream that has not ended: the moment of its first event, and its number.
     heads: BinaryHeap<Reverse<(Timestamp, usize)>>,
     last: Timestamp,
     late: u64,
 }
 
-impl<S: Iterator<Item = Event>> Merge<S> {
+impl<S: Iterator> std::fmt::Debug for Merge<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Merge")
+            .field("last", &self.last)
+            .field("late", &self.late)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Iterator<Item: HasMoment>> Merge<S> {
     /// Merges these streams.
     pub fn new(streams: impl IntoIterator<Item = S>) -> Self {
         let mut streams: Vec<S> = streams.into_iter().collect();
@@ -57,10 +77,10 @@ impl<S: Iterator<Item = Event>> Merge<S> {
     }
 }
 
-impl<S: Iterator<Item = Event>> Iterator for Merge<S> {
-    type Item = Event;
+impl<S: Iterator<Item: HasMoment>> Iterator for Merge<S> {
+    type Item = S::Item;
 
-    fn next(&mut self) -> Option<Event> {
+    fn next(&mut self) -> Option<S::Item> {
         let mut head = self.heads.peek_mut()?;
         let Reverse((ts, stream)) = *head;
         let following = self.streams[stream].next();

@@ -71,8 +71,8 @@ words! {
         Unknown = "unknown": "no evidence; shown and counted, never guessed away",
         Preemptive = "preemptive": "level user: it left its user-mode scheduler to run code that may block",
         Policy = "policy": "its own system call changed a scheduling policy or priority, and another task was preferred then",
-        Blocked = "blocked": "imported: it blocked, and the file does not tell on what",
-        Preempted = "preempted": "imported: it left while it could run on, preempted or by sched_yield, and the file does not tell which",
+        Blocked = "blocked": "it blocked, and what recorded it does not tell on what (imported, or recorded without root)",
+        Preempted = "preempted": "it left while it could run on, preempted or by sched_yield, and what recorded it does not tell which (imported, or recorded without root)",
     }
 }
 

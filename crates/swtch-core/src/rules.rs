@@ -351,7 +351,7 @@ const BLOCKED: &[Rule] = &[
         Blocked,
         Certain,
         |f| f.has(Bits::NO_CALL),
-        "prev_state says that it blocked; what was imported does not tell in which system call"
+        "the kernel says that it blocked; what recorded it (an import, perf events) does not tell in which system call"
     ),
     rule!(
         "kernel_thread",
@@ -618,13 +618,13 @@ const RUNNABLE: &[Rule] = &[
         |f| f.is_caused_by(&[Cause::NoHook]) && f.may_block(),
         "no hook on this kernel: nobody came, and it was in a blocking call: woken on its way to sleep"
     ),
-    // Only imports lack the call. Inferred, because a task that yields leaves in the same state.
+    // Only imports and recordings without root lack the call. Inferred, because a task that yields leaves in the same state.
     rule!(
         "preempted_or_yielded",
         Preempted,
         Inferred,
         |f| f.has(Bits::NO_CALL),
-        "prev_state says that it could run on; what was imported does not tell who asked, nor a sched_yield"
+        "the kernel says that it could run on; what recorded it (an import, perf events) does not tell who asked, nor a sched_yield"
     ),
 ];
 

@@ -4,9 +4,11 @@
 //! brings its own remedy. A remedy that would not help here is not shown (`sudo` to a process that
 //! may gain no privileges, a newer kernel to one that lacks a capability).
 
+use std::error::Error as _;
 use std::fs;
 
 use serde::Serialize;
+use swtch_capture::PerfCapture;
 use swtch_capture::probe::{
     Capability, KernelTypes, NEEDED_CAPABILITIES, Need, OLDEST_KERNEL, Privilege, Probe, Trial,
     TrialStep,
@@ -54,6 +56,7 @@ pub fn abilities(probe: &Probe) -> Vec<Ability> {
         stacks(probe),
         everyone(probe),
         cgroup(probe),
+        own_processes(PerfCapture::trial()),
         counters(fs::exists("/proc/self/schedstat").unwrap_or(false)),
     ]
 }
@@ -200,6 +203,26 @@ fn record(probe: &Probe) -> Ability {
             .into_iter()
             .flat_map(|obstacle| obstacle.remedies)
             .collect(),
+    }
+}
+
+/// What is possible without root, where the kernel allows it.
+fn own_processes(trial: Result<(), swtch_capture::Error>) -> Ability {
+    let refusal = trial.err();
+    let advice = refusal.as_ref().and_then(swtch_capture::Error::advice);
+    let why = match &refusal {
+        None => "blocked or preempted, and for how long: not on what, by whom, or who woke it"
+            .to_owned(),
+        Some(error) => error
+            .source()
+            .map_or_else(|| error.to_string(), |source| format!("{error}: {source}")),
+    };
+    Ability {
+        name: "own_processes",
+        what: "record own processes without root (--backend perf)",
+        possible: refusal.is_none(),
+        why: vec![why],
+        remedies: advice.map(str::to_owned).into_iter().collect(),
     }
 }
 

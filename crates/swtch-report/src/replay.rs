@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! records.raw ─a stream a ring─▶ decode ─Event─▶ merge ─▶ timeline ─rows─▶ tables in final form
+//!     of perf ─a stream a ring─▶ decode ─PerfRecord─▶ merge ─▶ threads ─Event─▶ timeline ─▶ …
 //! ```
 //!
 //! Blocks are decoded as the merge comes to them, so memory holds one block of each stream.
@@ -11,7 +12,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{RawKind, WIRE_VERSION, decode_records};
+use swtch_capture::{
+    PerfRecord, PerfThreads, RawKind, WIRE_VERSION, decode_perf_records, decode_records,
+};
 use swtch_core::merge::Merge;
 use swtch_core::{Arch, Event, SyscallTable, Timestamp};
 use swtch_store::{
@@ -48,21 +51,35 @@ pub fn replay(
 ) -> Result<Replayed, Error> {
     records.require_wire(WIRE_VERSION)?;
     let trouble = Rc::new(RefCell::new(ReplayTrouble::default()));
+    let is_of_perf = |stream: &RecordStream| stream.kind().is_of_perf();
+    let (of_perf, streams): (Vec<_>, Vec<_>) = records.streams().into_iter().partition(is_of_perf);
+    let mut progress = ReplayProgress {
+        done: 0,
+        switches: records.switches(),
+        tell: progress,
+    };
     let most_tasks = MOST_UNSEEN_TASKS.saturating_add(records.size());
-    let streams = records.streams();
-    let streams = streams
-        .into_iter()
-        .map(|stream| EventStream::new(stream, most_tasks, &trouble));
-    let mut merge = Merge::new(streams);
-    let mut done = 0;
+    let mut merge = Merge::new(streams.into_iter().map(|stream| {
+        let decode = event_decoder(stream.kind(), most_tasks);
+        DecodedStream::new(stream, decode, &trouble)
+    }));
     for event in merge.by_ref() {
         events.push(event);
-        done += 1;
-        if done % PROGRESS_EVERY == 0 {
-            progress(done, records.switches());
-        }
+        progress.step();
     }
-    let late = merge.late();
+    // A recording is made by one backend, so one of the two has no stream.
+    let mut perf_merge = Merge::new(of_perf.into_iter().map(|stream| {
+        let decode = |bytes: &[u8], records: &mut Vec<PerfRecord>| {
+            decode_perf_records(bytes, |record| records.push(record))
+        };
+        DecodedStream::new(stream, decode, &trouble)
+    }));
+    let mut threads = PerfThreads::default();
+    for record in perf_merge.by_ref() {
+        threads.push(&record, |event| events.push(event));
+        progress.step();
+    }
+    let late = merge.late() + perf_merge.late();
     let mut trouble = trouble.borrow_mut();
     match trouble.failure.take() {
         Some(error) => Err(error),
@@ -81,25 +98,40 @@ struct ReplayTrouble {
     failure: Option<Error>,
 }
 
-/// The events of one stream of records.
-struct EventStream {
+/// Tells how far it has come.
+struct ReplayProgress<'a> {
+    done: u64,
+    /// Number of switches in all.
+    switches: u64,
+    tell: &'a mut dyn FnMut(u64, u64),
+}
+
+impl ReplayProgress<'_> {
+    fn step(&mut self) {
+        self.done += 1;
+        if self.done.is_multiple_of(PROGRESS_EVERY) {
+            (self.tell)(self.done, self.switches);
+        }
+    }
+}
+
+/// What one stream of records says.
+struct DecodedStream<T, D> {
     stream: RecordStream,
     next_block: usize,
-    block: std::vec::IntoIter<Event>,
-    user_events: UserEventDecoder,
-    /// Numbers of tasks are below it.
-    most_tasks: u64,
+    block: std::vec::IntoIter<T>,
+    /// Appends what a block says, and returns how many records could not be understood.
+    decode: D,
     trouble: Rc<RefCell<ReplayTrouble>>,
 }
 
-impl EventStream {
-    fn new(stream: RecordStream, most_tasks: u64, trouble: &Rc<RefCell<ReplayTrouble>>) -> Self {
+impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> DecodedStream<T, D> {
+    fn new(stream: RecordStream, decode: D, trouble: &Rc<RefCell<ReplayTrouble>>) -> Self {
         Self {
             stream,
             next_block: 0,
             block: Vec::new().into_iter(),
-            user_events: UserEventDecoder::default(),
-            most_tasks,
+            decode,
             trouble: Rc::clone(trouble),
         }
     }
@@ -118,21 +150,45 @@ impl EventStream {
             }
         };
         self.next_block += 1;
-        let mut events = Vec::new();
-        trouble.unreadable += match self.stream.kind() {
-            StreamKind::Switches => {
-                decode_records(RawKind::Switches, &bytes, |event| events.push(event))
+        let mut decoded = Vec::new();
+        trouble.unreadable += (self.decode)(&bytes, &mut decoded);
+        self.block = decoded.into_iter();
+        true
+    }
+}
+
+impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> Iterator for DecodedStream<T, D> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        loop {
+            if let Some(item) = self.block.next() {
+                return Some(item);
             }
-            StreamKind::Tasks => decode_records(RawKind::Tasks, &bytes, |event| events.push(event)),
-            StreamKind::UserEvents => self
-                .user_events
-                .decode(&bytes, |event| events.push(Event::User(event))),
+            if !self.read_block() {
+                return None;
+            }
+        }
+    }
+}
+
+/// Decodes the records of the eBPF programs, or of a user-mode scheduler. Tasks have numbers below
+/// `most_tasks`.
+fn event_decoder(kind: StreamKind, most_tasks: u64) -> impl FnMut(&[u8], &mut Vec<Event>) -> u64 {
+    let mut user_events = UserEventDecoder::default();
+    move |bytes, events| {
+        let unreadable = match kind {
+            StreamKind::UserEvents => {
+                user_events.decode(bytes, |event| events.push(Event::User(event)))
+            }
+            StreamKind::Switches => {
+                decode_records(RawKind::Switches, bytes, |event| events.push(event))
+            }
+            _ => decode_records(RawKind::Tasks, bytes, |event| events.push(event)),
         };
         let decoded = events.len();
-        events.retain(|event| is_of_tasks_below(event, self.most_tasks));
-        trouble.unreadable += u64::try_from(decoded - events.len()).unwrap_or(u64::MAX);
-        self.block = events.into_iter();
-        true
+        events.retain(|event| is_of_tasks_below(event, most_tasks));
+        unreadable + u64::try_from(decoded - events.len()).unwrap_or(u64::MAX)
     }
 }
 
@@ -145,21 +201,6 @@ fn is_of_tasks_below(event: &Event, most: u64) -> bool {
     };
     let mut tasks = tasks.into_iter().flatten();
     tasks.all(|task| u64::from(task.get()) < most)
-}
-
-impl Iterator for EventStream {
-    type Item = Event;
-
-    fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.block.next() {
-                return Some(event);
-            }
-            if !self.read_block() {
-                return None;
-            }
-        }
-    }
 }
 
 /// The rows of a recording that was not finished: a copy in its final form, whose files have no

@@ -67,7 +67,8 @@ pub use error::Error;
 pub use event_writer::EventWriter;
 pub use meta::{
     ClockSample, Counts, FORMAT_VERSION, Hooks, Imported, KernelCounts, Meta, Overhead,
-    RecorderGuard, RecordingState, StackSettings, TraceHost, TreeCounts, UserCounts,
+    RecorderGuard, RecordingBackend, RecordingState, StackSettings, TraceHost, TreeCounts,
+    UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};

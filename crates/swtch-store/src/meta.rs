@@ -52,6 +52,8 @@ pub struct Meta {
     pub guard: Option<RecorderGuard>,
     /// What the recording itself cost.
     pub overhead: Overhead,
+    /// By what the kernel told of switches.
+    pub backend: RecordingBackend,
     /// Hooks that this kernel lacks or that were not used.
     pub hooks: Hooks,
     /// How stacks were taken; `None` when they were not.
@@ -74,6 +76,18 @@ pub enum RecordingState {
     Finished,
     /// It ended earlier; [`Meta::stop_reason`] says why.
     StoppedEarly,
+}
+
+/// By what a recording was told of switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordingBackend {
+    /// eBPF programs at the scheduler's tracepoints, which takes root.
+    #[default]
+    Ebpf,
+    /// `perf_event_open(2)` for own processes: no wakers, no system calls, no stacks, and not who
+    /// asked for the CPU.
+    Perf,
 }
 
 /// The machine that a trace was recorded on.
@@ -308,6 +322,7 @@ impl Default for Meta {
             tree: None,
             guard: None,
             overhead: Overhead::default(),
+            backend: RecordingBackend::default(),
             hooks: Hooks::default(),
             stacks: None,
             user: None,

@@ -58,10 +58,30 @@ pub enum StreamKind {
     Tasks,
     /// Events of a user-mode scheduler ([`crate::encode_user_event`]).
     UserEvents,
+    /// Switch-outs that were recorded without root, by perf events.
+    PerfSwitchOuts,
+    /// Everything else that such a recording has: starts of runs, names, losses.
+    PerfOthers,
 }
 
 impl StreamKind {
-    const ALL: [Self; 3] = [Self::Switches, Self::Tasks, Self::UserEvents];
+    const ALL: [Self; 5] = [
+        Self::Switches,
+        Self::Tasks,
+        Self::UserEvents,
+        Self::PerfSwitchOuts,
+        Self::PerfOthers,
+    ];
+
+    /// Whether its records come of perf events, and not of eBPF programs.
+    pub const fn is_of_perf(self) -> bool {
+        matches!(self, Self::PerfSwitchOuts | Self::PerfOthers)
+    }
+
+    /// Whether each of its records is a switch of the kernel.
+    const fn are_switches(self) -> bool {
+        matches!(self, Self::Switches | Self::PerfSwitchOuts)
+    }
 
     fn of_number(number: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
@@ -179,9 +199,9 @@ pub struct RecordCounts {
 impl RecordCounts {
     fn add(&mut self, kind: StreamKind, records: u64) {
         match kind {
-            StreamKind::Switches => self.switches += records,
+            StreamKind::Switches | StreamKind::PerfSwitchOuts => self.switches += records,
             StreamKind::UserEvents => self.user_events += records,
-            StreamKind::Tasks => {}
+            StreamKind::Tasks | StreamKind::PerfOthers => {}
         }
     }
 }
@@ -449,7 +469,7 @@ impl RecordFile {
                 return Err(self.odd_block(offset));
             }
             self.stream(head).blocks.push((head_end, head));
-            if head.kind == StreamKind::Switches {
+            if head.kind.are_switches() {
                 self.switches += u64::from(head.records);
             }
             offset = end;

@@ -19,7 +19,7 @@ use swtch_report::import;
 use swtch_report::report::{BillBy, By, Filter, Moment};
 
 use crate::fiber;
-use crate::record::{RecordRequest, SummaryRequest, Target};
+use crate::record::{BackendChoice, RecordRequest, SummaryRequest, Target};
 use crate::view;
 
 use values::{by, interval, length, pid, reason, seconds, size, to};
@@ -102,6 +102,9 @@ pub struct RecordArgs {
     /// Record the tasks of this cgroup and those below it.
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
     pub cgroup: Option<PathBuf>,
+    /// By what switches are recorded: auto takes what tells most of what is allowed here.
+    #[arg(long, value_name = "BACKEND", default_value = "auto")]
+    pub backend: BackendChoice,
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
@@ -159,6 +162,13 @@ impl Record {
             "--summary keeps no stacks: leave out --stacks, or leave out --summary to record a trace with them"
         );
         anyhow::ensure!(
+            matches!(
+                self.record.backend,
+                BackendChoice::Auto | BackendChoice::Ebpf
+            ),
+            "--summary counts in the kernel, which takes eBPF programs: leave out --backend, or leave out --summary"
+        );
+        anyhow::ensure!(
             self.record.buffer.is_none(),
             "--summary sends no records, so it needs no --buffer: leave that out (--groups N makes room for counts)"
         );
@@ -177,7 +187,7 @@ pub struct Explain {
     /// Explain this trace again, instead of recording.
     #[arg(value_name = "NAME.swtch",
           conflicts_with_all = ["output", "duration", "stacks", "buffer", "pid", "no_children", "all", "cgroup",
-                                "without_hook", "with_hook", "with_parent", "command"])]
+                                "backend", "without_hook", "with_hook", "with_parent", "command"])]
     pub trace: Option<PathBuf>,
     /// What to record.
     #[command(flatten)]
@@ -539,6 +549,7 @@ impl RecordArgs {
             duration: self.duration,
             stacks: self.stacks,
             buffer: self.buffer,
+            backend: self.backend,
             without_hooks: self.without_hook.clone(),
             with_hooks: self.with_hook.clone(),
             with_parent: self.with_parent,

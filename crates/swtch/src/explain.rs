@@ -21,7 +21,7 @@ use swtch_report::report::{self, By, Extent, Filter};
 use swtch_store::Trace;
 
 use crate::counters;
-use crate::record::{self, AfterRecording, RecordRequest, RecordingResult, Target};
+use crate::record::{self, AfterRecording, BackendChoice, RecordRequest, RecordingResult, Target};
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,16 @@ pub fn run(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
         Some(found) if found.must_be_measured() => AfterRecording::MeasuresPrices,
         _ => AfterRecording::Tells,
     };
+    if request.backend == BackendChoice::Proc {
+        anyhow::ensure!(
+            can_be_counted(&request.target),
+            "the kernel counts for tasks only: name a command or a process (-p)"
+        );
+        return count(request, answer.format, &ability::obstacles(&Probe::take()));
+    }
     match record::run(request, afterwards) {
         Ok(recorded) => explain(&recorded, answer, prices),
-        Err(error) if is_refused(&error) && can_be_counted(&request.target) => {
+        Err(error) if record::is_refused(&error) && can_be_counted(&request.target) => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
             message!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
@@ -121,24 +128,6 @@ fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {
         message!("swtch: no bill: {}", text::escaped(&format!("{error:#}")));
         None
     })
-}
-
-/// True if the kernel refused to record; false if the request was wrong.
-fn is_refused(error: &anyhow::Error) -> bool {
-    use swtch_capture::Error;
-    matches!(
-        error.downcast_ref::<Error>(),
-        Some(
-            Error::NotPermitted(_)
-                | Error::NoBtf(_)
-                | Error::MissingHook(_)
-                | Error::KernelTooOld(_)
-                | Error::Load(_)
-                | Error::Refused { .. }
-                | Error::PidNamespace
-                | Error::NoProc
-        )
-    )
 }
 
 const fn can_be_counted(target: &Target) -> bool {

@@ -11,6 +11,7 @@ mod command;
 mod commands;
 mod facts;
 mod pause;
+mod perf;
 mod pipeline;
 mod priority;
 mod summary;
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use signal_hook::consts::SIGINT;
@@ -43,7 +44,7 @@ use crate::FAILED;
 use command::exit_code;
 use commands::Commands;
 use pause::{Pauses, StopSignals};
-use pipeline::Pipeline;
+use pipeline::{Pipeline, RowsToMake};
 use user_level::{Finder, UserLevel};
 
 pub use facts::WHOLE_SYSTEM;
@@ -62,12 +63,37 @@ pub struct RecordRequest {
     pub stacks: Option<Nanos>,
     /// Memory for the rings of all CPUs, in bytes; `None` for the default.
     pub buffer: Option<u64>,
+    /// By what switches are recorded.
+    pub backend: BackendChoice,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to even if eBPF on them can crash this kernel.
     pub with_hooks: Vec<String>,
     /// The process that started this one, if the recording must end with it.
     pub with_parent: Option<Pid>,
+}
+
+/// By what switches are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendChoice {
+    /// The one that tells most of those that are allowed here.
+    Auto,
+    /// eBPF programs: every reason, waker and preemptor. Takes root.
+    Ebpf,
+    /// Perf events of own processes: when threads leave and come back, and whether they could have run on.
+    Perf,
+    /// The counters in /proc of own processes: how many switches, and no trace (explain only).
+    Proc,
+}
+
+impl RecordRequest {
+    /// Whether a recording without root can take the place of one that is refused. Stacks cannot be
+    /// had there, and who asks for them wants no trace without.
+    const fn may_go_without_root(&self) -> bool {
+        matches!(self.backend, BackendChoice::Auto)
+            && self.stacks.is_none()
+            && matches!(self.target, Target::Command(_) | Target::Processes { .. })
+    }
 }
 
 /// What this process does after it has recorded, which decides whether it filters system calls.
@@ -269,6 +295,48 @@ const MOST_OF_A_NAME: u32 = 1_000;
 /// recording and not the command; the trace says so.
 pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<RecordingResult> {
     require_proc()?;
+    let refusal = match request.backend {
+        BackendChoice::Perf => return perf::run(request),
+        BackendChoice::Proc => bail!(
+            "the counters in /proc tell how many switches there were, and not when: they make no trace. Use \
+             swtch explain --backend proc"
+        ),
+        BackendChoice::Auto | BackendChoice::Ebpf => match run_ebpf(request, afterwards) {
+            Err(error) if request.may_go_without_root() && is_refused(&error) => error,
+            result => return result,
+        },
+    };
+    // The first refusal names the way to more; the second comes of fewer rights.
+    match perf::run(request) {
+        Err(error) if is_refused(&error) => {
+            message!("swtch: {}", escaped(&format!("{error:#}")));
+            Err(refusal)
+        }
+        result => result,
+    }
+}
+
+/// True if the kernel refused to record; false if the request was wrong.
+pub fn is_refused(error: &anyhow::Error) -> bool {
+    use swtch_capture::Error;
+    matches!(
+        error.downcast_ref::<Error>(),
+        Some(
+            Error::NotPermitted(_)
+                | Error::NoBtf(_)
+                | Error::MissingHook(_)
+                | Error::KernelTooOld(_)
+                | Error::Load(_)
+                | Error::Refused { .. }
+                | Error::PidNamespace
+                | Error::PerfRefused(_)
+                | Error::NoProc
+        )
+    )
+}
+
+/// Records by eBPF programs.
+fn run_ebpf(request: &RecordRequest, afterwards: AfterRecording) -> Result<RecordingResult> {
     let arch = facts::arch()?;
     let caller = Caller::of_sudo()?;
     let mut command = match &request.target {
@@ -281,11 +349,12 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
     // switches that starting it causes are over before recording begins.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
-    let mut meta = facts::at_start(request, &capture);
+    let mut meta = facts::at_start(request, capture.started(), facts::hooks(&capture));
     let writer = make_trace(request, &meta)?;
     let user_level = UserLevel::new(finder, capture.streams());
     let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
-    let heir = caller.filter(|caller| inherits(caller, &pipeline));
+    let heir =
+        caller.filter(|caller| inherits(caller, |user, group| pipeline.give_to(user, group)));
     let guard = start_guard(&capture, heir.is_some())?;
     let guarded_by = guard.priority();
     raise_priority();
@@ -354,9 +423,12 @@ fn make_trace(request: &RecordRequest, meta: &Meta) -> Result<Writer, swtch_stor
 /// Gives the trace to the user who called `sudo`; true if that worked. A file system without owners
 /// leaves it to root, and then the recorder stays root as well, since no other user could write to
 /// it.
-fn inherits(caller: &Caller, pipeline: &Pipeline) -> bool {
+fn inherits(
+    caller: &Caller,
+    give_trace_to: impl FnOnce(u32, u32) -> Result<(), swtch_store::Error>,
+) -> bool {
     let (user, group) = (caller.user.as_raw(), caller.group.as_raw());
-    match pipeline.give_to(user, group) {
+    match give_trace_to(user, group) {
         Ok(()) => true,
         Err(error) => {
             let why = format!("{:#}", anyhow::Error::from(error));
@@ -414,8 +486,9 @@ fn end_with(parent: Pid) -> Result<()> {
     Ok(())
 }
 
-fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Settings> {
-    let scope = match (&request.target, command) {
+/// Whose switches are recorded.
+fn scope_of(request: &RecordRequest, command: Option<&HeldCommand>) -> RecordingScope {
+    match (&request.target, command) {
         (Target::Command(_), Some(command)) => RecordingScope::Processes {
             pids: vec![command.pid()],
             children: Children::Recorded,
@@ -426,7 +499,11 @@ fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Se
         },
         (Target::Cgroup(path), _) => RecordingScope::Cgroup(path.clone()),
         _ => RecordingScope::All,
-    };
+    }
+}
+
+fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Settings> {
+    let scope = scope_of(request, command);
     let cpus = facts::possible_cpus();
     let mut settings = Settings {
         stacks: request.stacks,
@@ -485,9 +562,15 @@ impl RecordingSession<'_> {
             }
             if now - told >= PROGRESS_EVERY {
                 told = now;
-                self.tell_progress(now - start, capture, pipeline);
+                let lost = capture.counters().lost;
+                tell_progress(
+                    now - start,
+                    pipeline.taken(),
+                    lost,
+                    pipeline.bytes_written(),
+                );
             }
-            if self.is_over(&mut end, capture, now)? {
+            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
                 return Ok(());
             }
             self.sleep(pauses.after(round, now).min(self.time_left(&end, now)))?;
@@ -510,10 +593,15 @@ impl RecordingSession<'_> {
     }
 
     /// Whether the command has ended, the time is up, or a signal asks to stop, which is passed on.
-    fn is_over(&self, end: &mut EndOfRecording, capture: &Capture, now: Instant) -> Result<bool> {
+    fn is_over(
+        &self,
+        end: &mut EndOfRecording,
+        now: Instant,
+        targets_are_gone: impl FnOnce() -> bool,
+    ) -> Result<bool> {
         if now - end.looked >= LOOK_EVERY {
             end.looked = now;
-            end.targets_are_gone = capture.targets_are_gone();
+            end.targets_are_gone = targets_are_gone();
         }
         if end.asked_to_stop.is_none() && self.signals.any() {
             end.asked_to_stop = Some(now);
@@ -540,18 +628,6 @@ impl RecordingSession<'_> {
             Some(command) if !(signal == SIGINT && is_in_foreground()) => command.signal(signal),
             _ => {}
         }
-    }
-
-    fn tell_progress(&self, elapsed: Duration, capture: &Capture, pipeline: &Pipeline) {
-        ProgressLine::on_stderr().show(|| {
-            format!(
-                "swtch: {} s, {} switches, {} lost, {:.1} MB",
-                elapsed.as_secs(),
-                pipeline.taken(),
-                capture.counters().lost,
-                megabytes(pipeline.bytes_written()),
-            )
-        });
     }
 
     /// Waits for the command to end, and passes the first signal on to it.
@@ -588,6 +664,16 @@ impl RecordingSession<'_> {
     }
 }
 
+fn tell_progress(elapsed: Duration, switches: u64, lost: u64, bytes: u64) {
+    ProgressLine::on_stderr().show(|| {
+        format!(
+            "swtch: {} s, {switches} switches, {lost} lost, {:.1} MB",
+            elapsed.as_secs(),
+            megabytes(bytes),
+        )
+    });
+}
+
 /// The state of the trace after [`finish`].
 struct Finished {
     /// Switches of the tasks that were asked for.
@@ -610,9 +696,15 @@ fn finish(
         Err(error) => stop_early(meta, error),
     }
     facts::complete(meta, capture, &pipeline);
+    let (writer, rows) = pipeline.into_rows();
+    make_rows(writer, rows, meta)
+}
+
+/// Makes the rows of the finished trace, and shows how far it has come.
+fn make_rows(writer: Writer, rows: RowsToMake, meta: &mut Meta) -> Finished {
     let progress = ProgressLine::on_stderr();
     let mut told = Instant::now();
-    let (in_scope, finished) = pipeline.finish(meta, &mut |done, all| {
+    let (in_scope, finished) = rows.make(writer, meta, &mut |done, all| {
         if told.elapsed() >= FINISHING_EVERY {
             told = Instant::now();
             progress.show(|| format!("swtch: finishing {done} of {all} rows"));

@@ -16,7 +16,7 @@ use swtch_core::{Gap, Nanos};
 use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Counts, Imported, Meta, RecordingState, TraceHost};
+use swtch_store::{Counts, Imported, Meta, RecordingBackend, RecordingState, TraceHost};
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +137,13 @@ impl TraceHead {
                 imported.file, imported.format
             )
         }));
+        if self.meta.backend == RecordingBackend::Perf {
+            lines.push(
+                "recorded without root, by perf events: those tell neither the system call nor who asked for the \
+                 CPU or woke whom, so reasons are only blocked or preempted; sudo swtch tells the rest"
+                    .to_owned(),
+            );
+        }
         let imported = self.meta.imported.as_ref();
         let unstarted = imported.map_or(0, |imported| imported.runs_without_start);
         if unstarted > 0 {

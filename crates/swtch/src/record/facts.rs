@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
-use swtch_core::{Arch, CgroupId};
+use swtch_core::{Arch, CgroupId, Timestamp};
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
@@ -71,7 +71,7 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
 }
 
 /// The facts that are known when the capture has started.
-pub fn at_start(request: &RecordRequest, capture: &Capture) -> Meta {
+pub fn at_start(request: &RecordRequest, started: Timestamp, hooks: Hooks) -> Meta {
     Meta {
         swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
         state: RecordingState::Recording,
@@ -83,7 +83,7 @@ pub fn at_start(request: &RecordRequest, capture: &Capture) -> Meta {
         },
         command: command_words(&request.target),
         scope: scope(&request.target),
-        start_ns: capture.started().as_ns(),
+        start_ns: started.as_ns(),
         kernel: swtch_store::KernelCounts {
             ctxt_before: ctxt(),
             ctxt_after: None,
@@ -91,11 +91,16 @@ pub fn at_start(request: &RecordRequest, capture: &Capture) -> Meta {
         stacks: request.stacks.map(|least| StackSettings {
             min_blocked_ns: least.as_ns(),
         }),
-        hooks: Hooks {
-            missing: capture.missing_hooks().to_vec(),
-            left_out: capture.left_out_hooks().to_vec(),
-        },
+        hooks,
         ..Meta::default()
+    }
+}
+
+/// The hooks that a recording must do without.
+pub fn hooks(capture: &Capture) -> Hooks {
+    Hooks {
+        missing: capture.missing_hooks().to_vec(),
+        left_out: capture.left_out_hooks().to_vec(),
     }
 }
 
@@ -273,7 +278,7 @@ fn ctxt() -> Option<u64> {
 }
 
 /// The largest memory use of a process so far (`VmHWM`); 0 if it has ended.
-fn peak_memory_bytes(process: &str) -> u64 {
+pub fn peak_memory_bytes(process: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());

@@ -143,34 +143,13 @@ impl Pipeline {
         self.write_frames()
     }
 
-    /// Makes the rows of the finished trace, and completes the facts about it. Returns how many
-    /// switches are of tasks that were asked for. If the trace cannot be finished, what was flushed
-    /// stays in it, and the error is returned with that number, as far as it is known.
-    pub fn finish(
-        self,
-        meta: &mut Meta,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> (u64, Result<(), Error>) {
-        let not_written = self.writer.records_not_written();
-        meta.counts.stored = self.taken.saturating_sub(not_written.switches);
-        meta.counts.storage_failed = not_written.switches;
-        let mut events = match begin_rows(self.writer) {
-            Ok(writer) => EventWriter::new(writer, SyscallTable::of(self.arch)),
-            Err(error) => return (self.taken, Err(error)),
+    /// The trace, and what is left to do: its rows.
+    pub fn into_rows(self) -> (Writer, RowsToMake) {
+        let rows = RowsToMake {
+            arch: self.arch,
+            taken: self.taken,
         };
-        let recorded = events.writer().to_trace();
-        let replayed = recorded.and_then(|trace| match trace.records() {
-            Some(records) => replay(records, &mut events, progress),
-            None => unreachable!("the trace was created for records"),
-        });
-        let ended = replayed.and_then(|replayed| {
-            meta.counts.lost += replayed.unreadable;
-            meta.counts.late = replayed.late;
-            events.end(Timestamp::from_ns(meta.end_ns))
-        });
-        let in_scope = events.in_scope();
-        events.complete(meta);
-        (in_scope, ended.and_then(|()| events.finish(meta, progress)))
+        (self.writer, rows)
     }
 
     /// The directory of the trace.
@@ -291,6 +270,47 @@ impl Pipeline {
             self.writer.push_frame(&frame)?;
         }
         self.writer.flush()
+    }
+}
+
+/// The rows of a recording that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsToMake {
+    pub arch: Arch,
+    /// Number of switches that were taken from the rings.
+    pub taken: u64,
+}
+
+impl RowsToMake {
+    /// Makes the rows of the finished trace, and completes the facts about it. Returns how many
+    /// switches are of tasks that were asked for. If the trace cannot be finished, what was flushed
+    /// stays in it, and the error is returned with that number, as far as it is known.
+    pub fn make(
+        self,
+        writer: Writer,
+        meta: &mut Meta,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> (u64, Result<(), Error>) {
+        let not_written = writer.records_not_written();
+        meta.counts.stored = self.taken.saturating_sub(not_written.switches);
+        meta.counts.storage_failed = not_written.switches;
+        let mut events = match begin_rows(writer) {
+            Ok(writer) => EventWriter::new(writer, SyscallTable::of(self.arch)),
+            Err(error) => return (self.taken, Err(error)),
+        };
+        let recorded = events.writer().to_trace();
+        let replayed = recorded.and_then(|trace| match trace.records() {
+            Some(records) => replay(records, &mut events, progress),
+            None => unreachable!("the trace was created for records"),
+        });
+        let ended = replayed.and_then(|replayed| {
+            meta.counts.lost += replayed.unreadable;
+            meta.counts.late = replayed.late;
+            events.end(Timestamp::from_ns(meta.end_ns))
+        });
+        let in_scope = events.in_scope();
+        events.complete(meta);
+        (in_scope, ended.and_then(|()| events.finish(meta, progress)))
     }
 }
 

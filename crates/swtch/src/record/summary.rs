@@ -70,7 +70,7 @@ pub fn summarise(request: &SummaryRequest) -> Result<u8> {
         ..settings(&request.record, command.as_ref())?
     };
     let mut capture = Capture::start(&settings, arch)?;
-    let mut meta = facts::at_start(&request.record, &capture);
+    let mut meta = facts::at_start(&request.record, capture.started(), facts::hooks(&capture));
     if let Some(command) = &mut command {
         command.release()?;
     }
@@ -129,7 +129,7 @@ impl RecordingSession<'_> {
                 told = now;
                 progress.show(|| tell_progress(now - start, capture.counters()));
             }
-            if self.is_over(&mut end, capture, now)? {
+            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
                 progress.clear();
                 return Ok(());
             }

@@ -32,6 +32,7 @@
 //! - `view`: the viewer's server: access, answers, and the page to send.
 //! - `servers`: all processes below a running one are recorded with it.
 //! - `summaries`: what is counted in the kernel is what a recording beside it holds.
+//! - `tiers`: what is recorded without root is what root records of the same run.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -66,7 +67,9 @@ mod realtime;
 mod recording;
 mod refusals;
 mod servers;
+mod stranger;
 mod summaries;
 mod surroundings;
+mod tiers;
 mod truth;
 mod view;

@@ -1,12 +1,11 @@
 //! What cannot be done is refused with the cause and the remedy, and the attempt does no harm.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
 
 use crate::machine::beside_others;
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr, stdout, swtch};
+use crate::recording::{Recording, TraceContents, TraceDir, stderr, stdout, swtch};
+use crate::stranger::Stranger;
 use swtch_store::Trace;
 
 /// An id that no process has: above the largest that the kernel assigns by default.
@@ -182,7 +181,17 @@ fn root_a_path_that_cannot_be_written_is_refused_before_the_command_runs() {
 fn root_without_privilege_the_remedy_is_said() {
     let _machine = beside_others();
     let stranger = Stranger::new();
-    let output = stranger.run(&[], &["record", "-o", "t.swtch", "--", "touch", "mark"]);
+    let words = [
+        "record",
+        "--backend",
+        "ebpf",
+        "-o",
+        "t.swtch",
+        "--",
+        "touch",
+        "mark",
+    ];
+    let output = stranger.run(&[], &words);
     let said = stderr(&output);
     assert_eq!(output.status.code(), REFUSED, "{said}");
     assert!(
@@ -204,7 +213,8 @@ fn root_without_privilege_explain_still_answers() {
     let _machine = beside_others();
     let stranger = Stranger::new();
     let script = "touch mark; sleep 0.05; exit 7";
-    let output = stranger.run(&[], &["explain", "--", "sh", "-c", script]);
+    let words = ["explain", "--backend", "proc", "--", "sh", "-c", script];
+    let output = stranger.run(&[], &words);
     assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
     let answer = stdout(&output);
     assert!(answer.contains("No switch was recorded"), "{answer}");
@@ -236,49 +246,4 @@ fn root_the_advised_capabilities_suffice() {
     let recorded = TraceContents::new(Trace::open(&stranger.dir().join("t.swtch")).unwrap());
     recorded.assert_balanced();
     assert!(!recorded.switches.is_empty());
-}
-
-/// A user without rights, in a directory of their own.
-struct Stranger {
-    place: TraceDir,
-    program: PathBuf,
-}
-
-impl Stranger {
-    fn new() -> Self {
-        let place = TraceDir::new();
-        fs::set_permissions(place.dir(), fs::Permissions::from_mode(0o777)).unwrap();
-        // The build directory may be closed to other users. A link avoids a copy of 200 MB, but
-        // needs the same file system.
-        let program = place.dir().join("swtch");
-        fs::hard_link(SWTCH, &program)
-            .or_else(|_| fs::copy(SWTCH, &program).map(drop))
-            .unwrap();
-        Self { place, program }
-    }
-
-    fn dir(&self) -> &Path {
-        self.place.dir()
-    }
-
-    /// Runs `swtch` as the stranger; `granted` are options of setpriv(1).
-    fn run(&self, granted: &[&str], words: &[&str]) -> Output {
-        let nobody = [
-            "--reuid=65534",
-            "--regid=65534",
-            "--clear-groups",
-            "--no-new-privs",
-        ];
-        let mut command = Command::new("setpriv");
-        command.args(nobody);
-        match granted {
-            [] => command.args(["--inh-caps=-all", "--bounding-set=-all"]),
-            _ => command.args(granted),
-        };
-        command
-            .arg(&self.program)
-            .args(words)
-            .current_dir(self.dir());
-        command.output().expect("setpriv is part of util-linux")
-    }
 }

@@ -134,7 +134,7 @@ fn root_a_recording_is_whole_and_the_exit_code_is_the_commands_however_it_is_sta
     }
 }
 
-/// Without the right to record, the kernel's counters answer; they start the command too.
+/// Without root, perf events or the kernel's counters answer; they start the command too.
 #[test]
 #[ignore = "needs root"]
 fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_started() {
@@ -148,8 +148,12 @@ fn root_a_first_answer_passes_the_exit_code_and_the_signals_on_however_it_is_sta
             "--bounding-set=-all",
             "--no-new-privs",
         ];
-        let swtch = [&no_rights[..], &[SWTCH, "explain", "--"]].concat();
-        assert_eq!(oddity.signals_found(&place, &swtch), expected, "{oddity:?}");
+        for backend in ["proc", "perf"] {
+            let swtch = [SWTCH, "explain", "--no-bill", "--backend", backend, "--"];
+            let swtch = [&no_rights[..], &swtch[..]].concat();
+            let found = oddity.signals_found(&place, &swtch);
+            assert_eq!(found, expected, "{oddity:?} with {backend}");
+        }
     }
 }
 

@@ -115,7 +115,7 @@ fn command(trace: Option<&Path>) -> Result<Command> {
     let mut command = Command::new(&program);
     if let Some(trace) = trace {
         command
-            .args(["record", "--with-parent"])
+            .args(["record", "--backend", "ebpf", "--with-parent"])
             .arg(std::process::id().to_string())
             .arg("-o")
             .arg(trace)

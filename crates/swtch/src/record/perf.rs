@@ -1,0 +1,198 @@
+//! `swtch record` without root: own processes, by perf events.
+//!
+//! ```text
+//! hold the command ─▶ open events ─▶ make the trace ─▶ release it
+//!     ┌──────────────────────────────────────────────────┘
+//!     └▶ rings ─bytes─▶ records.raw ─▶ …      (then as every recording: see `pipeline`)
+//! ```
+//!
+//! The kernel tells less than eBPF programs find out, so the trace says by what it was made. There
+//! are no stacks, no user-mode schedulers, and no guard: a priority takes rights.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use swtch_capture::{HeldCommand, PerfBatch, PerfCapture, process_cpu_ns, raise_priority};
+use swtch_output::caller::Caller;
+use swtch_output::message;
+use swtch_store::{
+    Counts, Error, Hooks, Meta, Overhead, RecordingBackend, RecordingState, StreamKind, Writer,
+};
+
+use super::pause::{DrainRound, Pauses, StopSignals};
+use super::pipeline::RowsToMake;
+use super::{
+    AfterRecording, BackendChoice, EndOfRecording, FLUSH_EVERY, PROGRESS_EVERY, RecordRequest,
+    RecordingResult, RecordingSession, Target, facts, give_up_rights, inherits, make_rows,
+    make_trace, scope_of, stop_early, tell_progress,
+};
+
+/// The longest time between two looks into the rings: they have room for 8,000 switches of a CPU,
+/// and nothing but this empties them.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Records until the command ends, the time is up or a signal comes.
+///
+/// # Errors
+/// When the kernel does not allow it, or the trace cannot be made.
+pub fn run(request: &RecordRequest) -> Result<RecordingResult> {
+    anyhow::ensure!(
+        request.stacks.is_none(),
+        "perf events tell no stacks of waits: leave out --stacks, or record as root"
+    );
+    let arch = facts::arch()?;
+    let caller = Caller::of_sudo()?;
+    let mut command = match &request.target {
+        Target::Command(words) => Some(HeldCommand::start(words)?),
+        _ => None,
+    };
+    let signals = StopSignals::catch()?;
+    let mut capture = PerfCapture::start(&scope_of(request, command.as_ref()))?;
+    if request.backend == BackendChoice::Auto {
+        message!(
+            "swtch: not as root: how often and how long threads wait is recorded, and only whether they \
+             blocked or were preempted; sudo swtch … tells why, on what, and who took the CPU"
+        );
+    }
+    let mut meta = Meta {
+        backend: RecordingBackend::Perf,
+        ..facts::at_start(request, capture.started(), Hooks::default())
+    };
+    let mut trace = PerfTrace {
+        writer: make_trace(request, &meta)?,
+        taken: 0,
+    };
+    let writer = &trace.writer;
+    let heir = caller.filter(|caller| inherits(caller, |user, group| writer.give_to(user, group)));
+    raise_priority();
+    if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {
+        trace.writer.discard()?;
+        return Err(error.into());
+    }
+    let (heir, afterwards) = (heir.as_ref(), AfterRecording::Tells);
+    let confined = give_up_rights(request, heir, command.as_ref(), afterwards, || Ok(()));
+    let directory = trace.writer.directory().clone();
+    let session = RecordingSession {
+        request,
+        signals,
+        command,
+    };
+    let ending = confined.and_then(|()| session.watch_perf(&mut capture, &mut trace));
+    meta.end_ns = swtch_capture::monotonic_ns();
+    capture.detach();
+    let exit_code = session.command_exit_code(ending.as_ref().err());
+    let finished = trace.finish(arch, &mut capture, &mut meta, ending);
+    Ok(RecordingResult {
+        directory,
+        is_there: finished.is_there,
+        meta,
+        in_scope: finished.in_scope,
+        exit_code,
+    })
+}
+
+impl RecordingSession<'_> {
+    /// Runs rounds until the recording is over.
+    ///
+    /// # Errors
+    /// When the trace cannot be written any more, or was removed.
+    fn watch_perf(&self, capture: &mut PerfCapture, trace: &mut PerfTrace) -> Result<()> {
+        let start = Instant::now();
+        let (mut flushed, mut told) = (start, start);
+        let mut end = EndOfRecording::new(start);
+        let mut pauses = Pauses::new(capture.slots_per_cpu(), start);
+        loop {
+            let most_in_a_ring = trace.take(capture)?;
+            let now = Instant::now();
+            if now - flushed >= FLUSH_EVERY {
+                flushed = now;
+                trace.flush(capture)?;
+            }
+            if now - told >= PROGRESS_EVERY {
+                told = now;
+                let bytes = trace.writer.bytes_written();
+                tell_progress(now - start, trace.taken, capture.lost(), bytes);
+            }
+            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
+                return Ok(());
+            }
+            let round = DrainRound {
+                most_in_a_ring,
+                is_urgent: false,
+            };
+            let pause = pauses.after(round, now).min(LONGEST_PAUSE);
+            self.sleep(pause.min(self.time_left(&end, now)))?;
+        }
+    }
+}
+
+/// The trace that is being recorded.
+struct PerfTrace {
+    writer: Writer,
+    /// Number of switch-outs so far.
+    taken: u64,
+}
+
+impl PerfTrace {
+    /// Copies what the rings hold. Returns the number of records in the fullest one. After an error
+    /// the rings are emptied all the same.
+    fn take(&mut self, capture: &mut PerfCapture) -> Result<u64, Error> {
+        let mut written = Ok(());
+        let (switches, most) = capture.take(|batch| {
+            let copied = self.keep(&batch);
+            if written.is_ok() {
+                written = copied;
+            }
+        });
+        self.taken += switches;
+        written.map(|()| most)
+    }
+
+    fn keep(&mut self, batch: &PerfBatch<'_>) -> Result<(), Error> {
+        let kind = match batch.are_switch_outs {
+            true => StreamKind::PerfSwitchOuts,
+            false => StreamKind::PerfOthers,
+        };
+        self.writer
+            .record(kind, batch.ring, batch.count, batch.bytes)
+    }
+
+    fn flush(&mut self, capture: &mut PerfCapture) -> Result<(), Error> {
+        for gap in capture.take_gaps() {
+            self.writer.push_gap(&gap)?;
+        }
+        self.writer.flush()?;
+        self.writer.check_that_it_is_there()
+    }
+
+    /// Writes the final form of the trace, as `record::finish` does.
+    fn finish(
+        mut self,
+        arch: swtch_core::Arch,
+        capture: &mut PerfCapture,
+        meta: &mut Meta,
+        recorded: Result<()>,
+    ) -> super::Finished {
+        let taken = self.take(capture).map(drop);
+        let flushed = taken.and_then(|()| self.flush(capture));
+        match recorded.and(flushed.context("writing the trace")) {
+            Ok(()) => meta.state = RecordingState::Finished,
+            Err(error) => stop_early(meta, error),
+        }
+        meta.counts = Counts {
+            switches_seen: self.taken + capture.lost(),
+            lost: capture.lost(),
+            ..Counts::default()
+        };
+        meta.overhead = Overhead {
+            recorder_cpu_ns: process_cpu_ns(),
+            recorder_peak_rss_bytes: facts::peak_memory_bytes("self"),
+            ..Overhead::default()
+        };
+        let rows = RowsToMake {
+            arch,
+            taken: self.taken,
+        };
+        make_rows(self.writer, rows, meta)
+    }
+}
