@@ -33,6 +33,7 @@
 //! - `servers`: all processes below a running one are recorded with it.
 //! - `summaries`: what is counted in the kernel is what a recording beside it holds.
 //! - `tiers`: what is recorded without root is what root records of the same run.
+//! - `coming_from`: other tools count what swtch records of the same load, where the docs say so.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -46,6 +47,7 @@
 
 mod callers;
 mod claims;
+mod coming_from;
 mod cost;
 mod counts;
 mod damage;
