@@ -38,7 +38,8 @@ pub enum RowSyscall {
     Compat(u32),
     /// No call: user mode, a page fault, or a kernel thread.
     None,
-    /// Not known: the switch is not in the trace, or the task is new and has none.
+    /// Not known: what recorded it does not tell, the switch is not in the trace, or the task is new
+    /// and has none.
     NotRecorded,
 }
 
@@ -51,6 +52,7 @@ impl RowSyscall {
     /// The call that the task was in when it left.
     pub fn of_evidence(evidence: &Evidence) -> Self {
         match evidence.syscall {
+            None if evidence.bits.has(EvidenceBits::NO_CALL) => Self::NotRecorded,
             None => Self::None,
             Some(number) if evidence.bits.has(EvidenceBits::COMPAT) => Self::Compat(number),
             Some(number) => Self::Number(number),

@@ -341,8 +341,8 @@ impl OneLevel {
             Cell::time(self.run.percentile(99.0)),
             Cell::Count(tally.waits),
             Cell::Time(tally.off),
-            Cell::Time(tally.blocked),
-            Cell::Time(tally.runq),
+            tally.blocked_cell(),
+            tally.runq_cell(),
         ]
     }
 }

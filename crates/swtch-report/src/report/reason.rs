@@ -249,8 +249,8 @@ pub fn sum_cells(tally: &Tally, certain: u64, all: u64) -> [Cell; 12] {
         Cell::Time(tally.ran),
         Cell::Count(tally.waits),
         Cell::Time(tally.off),
-        Cell::Time(tally.blocked),
-        Cell::Time(tally.runq),
+        tally.blocked_cell(),
+        tally.runq_cell(),
         Cell::Count(tally.open_waits),
         Cell::Time(tally.open),
     ]

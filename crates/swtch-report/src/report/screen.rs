@@ -100,7 +100,7 @@ impl Screen {
                 true => reason.to_string(),
                 false => format!("{reason:<8} {}", in_words(*reason)),
             };
-            let measures = [Cell::Time(tally.blocked), Cell::Time(tally.runq)];
+            let measures = [tally.blocked_cell(), tally.runq_cell()];
             sheet.rows.push(self.cells(words, tally, length, measures));
         }
         sheet

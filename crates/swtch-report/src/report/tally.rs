@@ -135,11 +135,28 @@ impl Tally {
             Cell::Time(self.ran),
             Cell::Count(self.waits),
             Cell::Time(self.off),
-            Cell::Time(self.blocked),
-            Cell::Time(self.runq),
+            self.blocked_cell(),
+            self.runq_cell(),
             Cell::Count(self.open_waits),
             Cell::Time(self.open),
         ]
+    }
+
+    /// The blocked time; missing if no wait could be split, because then 0 is not its value.
+    pub fn blocked_cell(&self) -> Cell {
+        self.of_split_waits(self.blocked)
+    }
+
+    /// The run-queue time, likewise.
+    pub fn runq_cell(&self) -> Cell {
+        self.of_split_waits(self.runq)
+    }
+
+    fn of_split_waits(&self, time: Nanos) -> Cell {
+        match self.unsplit > 0 && self.unsplit == self.waits {
+            true => Cell::Missing,
+            false => Cell::Time(time),
+        }
     }
 
     /// What a reader must know to read the sums correctly.

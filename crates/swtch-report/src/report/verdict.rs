@@ -470,7 +470,7 @@ impl VerdictInput<'_> {
                 typical(&one.off)
             ),
             places,
-            advice: None,
+            advice: untold(reason).map(str::to_owned),
         })
     }
 
@@ -482,6 +482,19 @@ impl VerdictInput<'_> {
             .sum();
         let share = percent(blocked.as_ns(), all.as_ns());
         blocked >= LEAST_TIME && share.is_some_and(|share| share >= LONG_PCT)
+    }
+}
+
+/// How to learn what an import or a recording without root does not tell of a reason.
+const fn untold(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::Blocked => Some(
+            "record it as root (sudo swtch explain …): that tells what they waited for, and who ended the wait",
+        ),
+        Reason::Preempted => {
+            Some("record it as root (sudo swtch explain …): that tells who took the CPU, and why")
+        }
+        _ => None,
     }
 }
 

@@ -177,9 +177,10 @@ impl VerdictInput<'_> {
         main_of(named, all)
     }
 
-    /// System calls in which tasks leave for a reason.
+    /// System calls in which tasks leave for a reason; `None` if they are not recorded.
     pub fn calls(&self, reason: Reason) -> Option<String> {
-        let calls = self.calls_of(reason);
+        let mut calls = self.calls_of(reason);
+        calls.retain(|(call, _)| *call != RowSyscall::NotRecorded);
         let all = calls.iter().map(|(_, count)| count).sum();
         let named = calls.iter().map(|(call, count)| {
             let name = match call {
