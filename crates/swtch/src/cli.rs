@@ -272,6 +272,12 @@ impl Diff {
             self.chosen.pid.is_empty(),
             "--pid picks a process of one trace, and its number is another one in each run: use --comm NAME"
         );
+        if let Some(option) = self.after.iter().find(|path| is_option(path)) {
+            anyhow::bail!(
+                "{} stands after --, where only traces of B are: put options before the first trace",
+                option.display()
+            );
+        }
         match (&self.traces[..], &self.after[..]) {
             (before, after) if !after.is_empty() => Ok((before.to_vec(), after.to_vec())),
             ([before, after], _) => Ok((vec![before.clone()], vec![after.clone()])),
@@ -285,6 +291,11 @@ impl Diff {
             ),
         }
     }
+}
+
+/// Whether this looks like an option and is no trace.
+fn is_option(path: &std::path::Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b"--") && !path.exists()
 }
 
 /// Which switches of a trace.
@@ -657,6 +668,8 @@ mod tests {
         assert_eq!(sides(&["a", "b"]), of("a", "b"));
         assert_eq!(sides(&["a", "--fail-over", "5%", "b"]), of("a", "b"));
         assert_eq!(sides(&["a1", "a2", "--", "b1"]), of("a1 a2", "b1"));
+        let misplaced = sides(&["a", "--", "b", "--all"]).unwrap_err();
+        assert!(misplaced.contains("--all stands after --"), "{misplaced}");
         assert!(sides(&["a"]).unwrap_err().contains("BEFORE AFTER"));
         assert!(sides(&["a", "b", "c"]).unwrap_err().contains("put --"));
         assert!(

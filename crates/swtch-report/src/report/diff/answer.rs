@@ -257,17 +257,19 @@ impl DiffAnswer<'_> {
         let limit = self.request.fail_over_pct?;
         let regressions = self.regressions();
         let limit = percent(limit);
+        let weakness = match self.judgement.method {
+            CompareMethod::Blocks => " (weak: one run on each side)",
+            _ => "",
+        };
         if regressions.is_empty() {
             return Some(format!(
-                "passed: no figure is surely worse by more than {limit}"
+                "passed: no figure is surely worse by more than {limit}{weakness}"
             ));
         }
         let named: Vec<_> = regressions.iter().map(|figure| phrase(figure)).collect();
-        let is_one = regressions.len() == 1;
         Some(format!(
-            "FAILED: {} {} surely worse by more than {limit}: {}",
+            "FAILED: {} worse by more than {limit}{weakness}: {}",
             counted(regressions.len() as u64, "figure"),
-            if is_one { "is" } else { "are" },
             named.join("; ")
         ))
     }
