@@ -17,6 +17,7 @@
 //! and imports meet here, so the rules exist once.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod contention;
 pub mod cost;
 pub mod distribution;

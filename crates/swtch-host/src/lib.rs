@@ -220,6 +220,12 @@ pub fn cpu_limits() -> Option<String> {
     cgroup::limits(probe::cgroups().ok().as_ref())
 }
 
+/// The kernel's preemption model in one word, such as `none`, `full` or `lazy`; `None` where the
+/// kernel does not tell it.
+pub fn preemption_model() -> Option<String> {
+    scheduler::preemption_model(config::KernelConfig::read().as_ref())
+}
+
 /// Size of the second-level cache, which a CPU shares at most with its sibling; `None` if the
 /// kernel shows none.
 pub fn private_cache_bytes() -> Option<u64> {

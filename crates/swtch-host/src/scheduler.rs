@@ -4,7 +4,7 @@
 //! Sources: `kernel/sched/core.c` and `debug.c`, `init/Makefile` (v6.18); `sched_ext.rst`.
 
 use super::config::{KernelConfig, NO_CONFIG};
-use super::{Fact, SourcedValue, config, read};
+use super::{Fact, FactValue, SourcedValue, config, read};
 
 const DEBUG_PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
 const DEBUG_BASE_SLICE: &str = "/sys/kernel/debug/sched/base_slice_ns";
@@ -57,6 +57,14 @@ struct Preemption {
     command_line: String,
     /// The kernel's build, as `uname -v` shows it.
     build: String,
+}
+
+/// The preemption model in one word, without its source; `None` where it is not known.
+pub(super) fn preemption_model(config: Option<&KernelConfig>) -> Option<String> {
+    match preemption().found(config).value {
+        FactValue::Known(model) => model.split_whitespace().next().map(str::to_owned),
+        FactValue::Unknown(_) => None,
+    }
 }
 
 fn preemption() -> Preemption {

@@ -107,6 +107,9 @@ pub struct TraceHost {
     pub usable_cpus: Option<u32>,
     /// NUMA nodes and SMT siblings; `None` in traces of older versions and in imports.
     pub topology: Option<CpuTopology>,
+    /// The kernel's preemption model (`none`, `voluntary`, `full`, `lazy`), as `swtch doctor` says
+    /// it; `None` in traces of older versions, in imports, and where the kernel does not tell it.
+    pub preemption: Option<String>,
 }
 
 /// One moment, read on three clocks.

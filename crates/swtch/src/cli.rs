@@ -16,13 +16,13 @@ use swtch_lab::lab::LabVerb;
 use swtch_output::format::Format;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
-use swtch_report::report::{BillBy, By, Filter, Moment};
+use swtch_report::report::{BillBy, By, Filter, Moment, Per};
 
 use crate::fiber;
 use crate::record::{BackendChoice, RecordRequest, SummaryRequest, Target};
 use crate::view;
 
-use values::{by, interval, length, pid, reason, seconds, size, to};
+use values::{by, interval, length, per, percent, pid, reason, seconds, size, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -42,6 +42,8 @@ pub enum Verb {
     Record(Record),
     /// Answer one question about a trace: by reason, thread, waker, lock, stack, and so on.
     Report(Report),
+    /// Say what changed between two traces, or two sets of them, and how sure that is.
+    Diff(Diff),
     /// Write a trace in a format that other tools read.
     Export(Export),
     /// Turn what perf recorded into a trace.
@@ -235,6 +237,75 @@ pub struct Report {
     /// Show at most N rows (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+}
+
+/// Compare traces.
+#[derive(Debug, Args)]
+pub struct Diff {
+    /// The traces of A (before) and B (after): two of them, or all of A, then -- and all of B. Several of
+    /// each, recorded in turns, show how much runs differ by themselves.
+    #[arg(value_name = "A.swtch", required = true, num_args = 1..)]
+    pub traces: Vec<PathBuf>,
+    /// The traces of B, after those of A.
+    #[arg(last = true, value_name = "B.swtch")]
+    pub after: Vec<PathBuf>,
+    /// Exit with 1 if a figure is surely worse by more than this (5 or 5%; 0 for any sure change).
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub fail_over: Option<f64>,
+    /// Divide amounts by the time recorded (second), or compare whole runs of the same work (run).
+    #[arg(long, value_name = "WHAT", default_value = "second", value_parser = per())]
+    pub per: Per,
+    /// Show figures that did not change, too, and those that could not be judged.
+    #[arg(long)]
+    pub all: bool,
+    /// Price list to use (default: this machine's saved one, where there is one).
+    #[arg(long, value_name = "FILE.json")]
+    pub prices: Option<PathBuf>,
+    /// Format of the output.
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
+    pub format: Format,
+    /// What is counted.
+    #[command(flatten)]
+    pub chosen: FilterArgs,
+    /// Show at most N figures (default: all).
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+}
+
+impl Diff {
+    /// The traces of A and those of B.
+    ///
+    /// # Errors
+    /// When it is not clear which is which, or an option makes no sense with several traces.
+    pub fn sides(&self) -> anyhow::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+        anyhow::ensure!(
+            self.chosen.pid.is_empty(),
+            "--pid picks a process of one trace, and its number is another one in each run: use --comm NAME"
+        );
+        if let Some(option) = self.after.iter().find(|path| is_option(path)) {
+            anyhow::bail!(
+                "{} stands after --, where only traces of B are: put options before the first trace",
+                option.display()
+            );
+        }
+        match (&self.traces[..], &self.after[..]) {
+            (before, after) if !after.is_empty() => Ok((before.to_vec(), after.to_vec())),
+            ([before, after], _) => Ok((vec![before.clone()], vec![after.clone()])),
+            ([_], _) => anyhow::bail!(
+                "one trace has nothing to be compared with: give two (swtch diff BEFORE AFTER)"
+            ),
+            (several, _) => anyhow::bail!(
+                "{} traces, and it is not clear which are before and which after: put -- between them \
+                 (swtch diff A1 A2 A3 -- B1 B2 B3)",
+                several.len()
+            ),
+        }
+    }
+}
+
+/// Whether this looks like an option and is no trace.
+fn is_option(path: &std::path::Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b"--") && !path.exists()
 }
 
 /// Which switches of a trace.
@@ -587,6 +658,35 @@ mod tests {
         assert!(
             refusal.contains("reason, process, thread, stack, pair"),
             "{refusal}"
+        );
+    }
+
+    #[test]
+    fn two_traces_or_two_sets_are_compared() {
+        let sides = |words: &[&str]| {
+            let words = ["swtch", "diff"].iter().chain(words);
+            let Verb::Diff(diff) = Cli::parse_from(words).verb else {
+                panic!("diff")
+            };
+            let names = |paths: Vec<PathBuf>| {
+                let names = paths.iter().map(|path| path.display().to_string());
+                names.collect::<Vec<_>>().join(" ")
+            };
+            let sides = diff.sides().map_err(|error| error.to_string());
+            sides.map(|(a, b)| (names(a), names(b)))
+        };
+        let of = |a: &str, b: &str| Ok((a.to_owned(), b.to_owned()));
+        assert_eq!(sides(&["a", "b"]), of("a", "b"));
+        assert_eq!(sides(&["a", "--fail-over", "5%", "b"]), of("a", "b"));
+        assert_eq!(sides(&["a1", "a2", "--", "b1"]), of("a1 a2", "b1"));
+        let misplaced = sides(&["a", "--", "b", "--all"]).unwrap_err();
+        assert!(misplaced.contains("--all stands after --"), "{misplaced}");
+        assert!(sides(&["a"]).unwrap_err().contains("BEFORE AFTER"));
+        assert!(sides(&["a", "b", "c"]).unwrap_err().contains("put --"));
+        assert!(
+            sides(&["a", "b", "--pid", "7"])
+                .unwrap_err()
+                .contains("--comm")
         );
     }
 

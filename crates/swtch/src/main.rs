@@ -31,6 +31,9 @@ use swtch_report::{export, import, opening, prices, report};
 use cli::{Cli, Question, Verb};
 use explain::{AnswerForm, BillChoice};
 
+/// Exit code for a check that was asked for and failed.
+const CHECK_FAILED: u8 = 1;
+
 /// Exit code for an error, or for an answer that could not be given.
 const FAILED: u8 = 2;
 
@@ -66,6 +69,7 @@ fn run(cli: Cli) -> Result<u8> {
             }
         }
         Verb::Report(words) => report(&words),
+        Verb::Diff(words) => diff(&words),
         Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),
         Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
@@ -131,6 +135,31 @@ fn report(words: &cli::Report) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Compares traces. A regression that was asked for is no error, and has an exit code of its own.
+fn diff(words: &cli::Diff) -> Result<u8> {
+    let (a, b) = words.sides()?;
+    let prices = match &words.prices {
+        Some(path) => Some(prices::chosen(Some(path))?),
+        None => prices::saved()?,
+    };
+    let request = report::DiffRequest {
+        a,
+        b,
+        filter: words.chosen.to_filter(),
+        per: words.per,
+        prices,
+        fail_over_pct: words.fail_over,
+        format: words.format,
+        shows_all: words.all,
+        top: words.top,
+    };
+    let outcome = report::diff(&request, &mut stdout())?;
+    Ok(match outcome {
+        report::DiffOutcome::Passed => 0,
+        report::DiffOutcome::Regressed => CHECK_FAILED,
+    })
 }
 
 /// Shows the last lines of the kernel's verifier if it refused a program.

@@ -239,7 +239,7 @@ impl<'a> BillContext<'a> {
 }
 
 /// The length of the part of the recording that is billed.
-fn wall(head: &TraceHead, selection: &Selection) -> Nanos {
+pub fn wall(head: &TraceHead, selection: &Selection) -> Nanos {
     let start = Timestamp::from_ns(head.meta.start_ns);
     let end = start.as_ns().saturating_add(head.duration().as_ns());
     let from = selection.from().max(start);

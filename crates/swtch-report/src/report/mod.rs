@@ -16,6 +16,7 @@
 //!   too.
 //! - [`KernelSummary`] shows what was counted in the kernel, where there is no trace.
 //! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
+//! - [`diff()`] compares traces; it reads what the reports read, one trace after the other.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`Sheet`],
@@ -24,6 +25,7 @@
 mod accounts;
 mod bill;
 mod departure;
+mod diff;
 mod empty;
 mod ends;
 mod explain;
@@ -65,6 +67,7 @@ use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
 pub use departure::successor;
+pub use diff::{DiffOutcome, DiffRequest, Per, diff};
 pub use empty::{is_failure, why_empty};
 pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};

@@ -133,7 +133,7 @@ pub fn program_numbers(names: &Names) -> Vec<usize> {
 }
 
 /// Kernel threads of one kind in brackets, as ps has them: `[kworker]` for `kworker/0:1-events`.
-fn of_kernel(comm: &str) -> String {
+pub fn of_kernel(comm: &str) -> String {
     let kind = comm.split(['/', ':']).next().unwrap_or(comm);
     format!("[{kind}]")
 }

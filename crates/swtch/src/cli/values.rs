@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use swtch_core::{Nanos, Pid, Reason};
 use swtch_report::export::ExportFormat;
-use swtch_report::report::{BillBy, By};
+use swtch_report::report::{BillBy, By, Per};
 
 /// All values of `--by`: those of reports, then those that only bills have.
 pub fn by() -> PossibleValuesParser {
@@ -17,6 +17,19 @@ pub fn by() -> PossibleValuesParser {
 pub fn to() -> impl TypedValueParser<Value = ExportFormat> {
     PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::as_str))
         .map(|word| ExportFormat::from_word(&word).expect("it is one of the possible values"))
+}
+
+pub fn per() -> impl TypedValueParser<Value = Per> {
+    PossibleValuesParser::new(Per::ALL.map(Per::as_str))
+        .map(|word| Per::from_word(&word).expect("it is one of the possible values"))
+}
+
+/// Parses a percentage: `5`, `5%`, `2.5%`.
+pub fn percent(words: &str) -> Result<f64, String> {
+    let number = words.trim_end_matches('%').trim_end().parse().ok();
+    number
+        .filter(|percent: &f64| (0.0..1e6).contains(percent))
+        .ok_or_else(|| format!("`{words}` is no percentage: give 5 or 5%"))
 }
 
 pub fn reason() -> impl TypedValueParser<Value = Reason> {
@@ -107,6 +120,16 @@ mod tests {
         assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
         assert_eq!(length("0"), Ok(Nanos::ZERO));
         assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
+    }
+
+    #[test]
+    fn percentages_may_have_their_sign() {
+        assert_eq!(percent("5"), Ok(5.0));
+        assert_eq!(percent("2.5%"), Ok(2.5));
+        assert_eq!(percent("0"), Ok(0.0));
+        for refused in ["", "%", "-1", "five", "NaN", "inf", "5%%x"] {
+            assert!(percent(refused).is_err(), "{refused}");
+        }
     }
 
     #[test]

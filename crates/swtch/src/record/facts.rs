@@ -228,6 +228,7 @@ fn host() -> TraceHost {
             .ok()
             .map(|cpus| to_u32(cpus.get())),
         topology: Some(swtch_host::read_topology()),
+        preemption: swtch_host::preemption_model(),
     }
 }
 

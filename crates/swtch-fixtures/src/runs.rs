@@ -1,0 +1,92 @@
+//! Made-up runs of one program, as a comparison of runs needs them: they differ as runs do.
+
+use std::path::Path;
+
+use fastrand::Rng;
+use swtch_core::{Nanos, Reason, TaskKey, Timestamp};
+use swtch_store::{ClockSample, Meta, Writer};
+
+use crate::{after, meta, row, seen};
+
+/// What a run is like. `server` waits for a lock; now and then `hog` takes the CPU from it.
+#[derive(Clone, Debug)]
+pub struct MadeUpRun {
+    /// The contents of `meta.json`; the run lasts as long as it says.
+    pub meta: Meta,
+    /// How often `server` waits for the lock.
+    pub waits: u64,
+    /// How long it waits on average.
+    pub wait_ns: f64,
+    /// How often `hog` takes the CPU from it.
+    pub preemptions: u64,
+    /// How much the numbers of the run vary by chance, as a part of themselves.
+    pub noise: f64,
+    /// Whether waits have a user stack.
+    pub has_stacks: bool,
+    /// The name of the thread that waits.
+    pub comm: String,
+    /// Decides what varies by chance.
+    pub seed: u64,
+}
+
+impl MadeUpRun {
+    /// A run of two seconds that began in this second of some day.
+    pub fn began(second: u64) -> Self {
+        let mut meta = meta();
+        meta.clock = ClockSample {
+            monotonic_ns: meta.start_ns,
+            boottime_ns: meta.start_ns,
+            realtime_ns: (1_700_000_000 + second) * 1_000_000_000,
+        };
+        Self {
+            meta,
+            waits: 2000,
+            wait_ns: 100_000.0,
+            preemptions: 400,
+            noise: 0.01,
+            has_stacks: false,
+            comm: "server".to_owned(),
+            seed: second,
+        }
+    }
+
+    /// Writes the trace of the run.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the numbers are small and positive"
+    )]
+    pub fn write(&self, path: &Path) {
+        let mut rng = Rng::with_seed(self.seed);
+        let mut vary =
+            |value: f64| value * (1.0 + self.noise * (rng.f64() + rng.f64() - 1.0) * 2.4);
+        let waits = vary(self.waits as f64) as u64;
+        let preemptions = vary(self.preemptions as f64) as u64;
+        let wait_ns = vary(self.wait_ns);
+        let mut writer = Writer::create(path, &self.meta).unwrap();
+        writer.push_task(&seen(1, 10, 10, &self.comm)).unwrap();
+        writer.push_task(&seen(3, 30, 30, "hog")).unwrap();
+        let length = self.meta.end_ns - self.meta.start_ns;
+        let every = (waits / preemptions.max(1)).max(1);
+        for number in 0..waits {
+            let is_preempted = preemptions > 0 && number % every == 0;
+            let reason = if is_preempted {
+                Reason::Wakeup
+            } else {
+                Reason::Futex
+            };
+            let mut row = row(1, reason);
+            if is_preempted {
+                row.next_task = Some(TaskKey::new(3));
+            }
+            // Waits spread evenly from half of their mean to one and a half of it.
+            let blocked = wait_ns * (0.5 + rng.f64());
+            row = after(row, Reason::Futex, blocked as u64, 5_000 + rng.u64(..1_000));
+            row.wait.stacks.user = self.has_stacks.then_some(7);
+            row.ran = Some(Nanos::from_ns(20_000));
+            row.ts = Timestamp::from_ns(self.meta.start_ns + number * length / waits);
+            writer.push_switch(&row).unwrap();
+        }
+        writer.finish(&self.meta, &mut |_, _| ()).unwrap();
+    }
+}

@@ -1,0 +1,186 @@
+//! `swtch diff A B`: what changed between two traces, or between two sets of them.
+//!
+//! ```text
+//! traces of A ─measure─▶ figures of each run ─┐
+//! traces of B ─measure─▶ figures of each run ─┼─▶ comparable: is anything else different?
+//!                                             ├─▶ judge: which figures surely changed?
+//!                                             └─▶ answer: table, JSON, CSV
+//! ```
+//!
+//! - `figure` names the figures and says which direction is worse.
+//! - `measure` reads one trace in one pass.
+//! - `comparable` finds what could explain a change by itself.
+//! - `judge` chooses the figures and compares them, by [`swtch_core::compare`].
+//! - `answer` writes what was found.
+//!
+//! A run is a trace. With several on each side their spread is the noise; a single pair is judged
+//! by stretches of its own time, and the answer says how weak that is.
+
+mod answer;
+mod comparable;
+mod figure;
+mod judge;
+mod measure;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use swtch_core::cost::{Billing, PriceList};
+use swtch_core::{Nanos, Timestamp};
+use swtch_output::answer as output;
+use swtch_output::format::Format;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_store::{Meta, RecordingState};
+
+use crate::opening;
+use crate::report::{Filter, warnings};
+
+pub use judge::Per;
+
+use answer::DiffAnswer;
+use judge::Judgement;
+use measure::{MeasuredRun, RunBlocks, measure};
+
+/// What a person asked for.
+#[derive(Debug)]
+pub struct DiffRequest {
+    /// The traces of A, before.
+    pub a: Vec<PathBuf>,
+    /// The traces of B, after.
+    pub b: Vec<PathBuf>,
+    /// Which switches count.
+    pub filter: Filter,
+    /// What amounts are divided by.
+    pub per: Per,
+    /// The prices of switches; without, no price is compared.
+    pub prices: Option<PriceList>,
+    /// Fail if a figure is worse by more than this, in percent.
+    pub fail_over_pct: Option<f64>,
+    /// The format on stdout.
+    pub format: Format,
+    /// Show the figures that did not change, too.
+    pub shows_all: bool,
+    /// Number of rows to show; `None` shows all.
+    pub top: Option<usize>,
+}
+
+/// What a comparison came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiffOutcome {
+    /// No figure is worse by more than the limit, or no limit was set.
+    Passed,
+    /// A figure is.
+    Regressed,
+}
+
+/// Compares the traces and writes the answer.
+///
+/// # Errors
+///
+/// When a trace cannot be read or has no length, when one recording is given twice, or when `out`
+/// cannot be written.
+pub fn diff(request: &DiffRequest, out: &mut dyn Write) -> Result<DiffOutcome> {
+    let billing = request.prices.as_ref().map(Billing::new);
+    let is_pair = request.a.len() == 1 && request.b.len() == 1;
+    let blocks = match is_pair {
+        true => RunBlocks::Many,
+        false => RunBlocks::Whole,
+    };
+    let read = |paths: &[PathBuf]| -> Result<Vec<MeasuredRun>> {
+        let runs = paths.iter();
+        runs.map(|path| read(path, request, billing.as_ref(), blocks))
+            .collect()
+    };
+    let (a, b) = (read(&request.a)?, read(&request.b)?);
+    refuse_repeated(&a, &b)?;
+    let answer = DiffAnswer {
+        judgement: Judgement::of(&a, &b, request.per),
+        differences: comparable::differences(&a, &b, request.per),
+        a: &a,
+        b: &b,
+        request,
+    };
+    output::write(&answer, request.format, out)?;
+    let is_worse = request
+        .fail_over_pct
+        .is_some_and(|limit| !answer.judgement.regressions(limit).is_empty());
+    Ok(match is_worse {
+        true => DiffOutcome::Regressed,
+        false => DiffOutcome::Passed,
+    })
+}
+
+fn read(
+    path: &Path,
+    request: &DiffRequest,
+    billing: Option<&Billing>,
+    blocks: RunBlocks,
+) -> Result<MeasuredRun> {
+    let trace = opening::open(path)?;
+    if let Some(list) = &request.prices {
+        for warning in warnings(&trace, list) {
+            message!("swtch: {}", escaped(&warning));
+        }
+    }
+    let run = measure(&trace, &request.filter, billing, blocks)
+        .with_context(|| format!("comparing {}", path.display()))?;
+    ensure!(
+        run.length > Nanos::ZERO,
+        "{} has no length, so it has no rates: it was stopped before the first switch; record it again",
+        path.display()
+    );
+    for line in &run.missing {
+        let line = format!("{}: {line}", path.display());
+        message!("swtch: note: {}", escaped(&line));
+    }
+    if trace.meta().state == RecordingState::Recording {
+        let line = format!(
+            "{} is still being recorded, or its recorder was killed: it is compared as far as it has come",
+            path.display()
+        );
+        message!("swtch: warning: {}", escaped(&line));
+    }
+    Ok(run)
+}
+
+/// Refuses a recording that is given twice: beside itself it would look like a second run that
+/// agrees perfectly.
+fn refuse_repeated(a: &[MeasuredRun], b: &[MeasuredRun]) -> Result<()> {
+    let mut seen: HashMap<RecordingMark, (&Path, char)> = HashMap::new();
+    let sides = a
+        .iter()
+        .map(|run| (run, 'A'))
+        .chain(b.iter().map(|run| (run, 'B')));
+    for (run, side) in sides {
+        let Some((other, of)) = seen.insert(mark(&run.meta), (&run.path, side)) else {
+            continue;
+        };
+        let (one, other) = (run.path.display(), other.display());
+        match of == side {
+            true => bail!(
+                "{other} and {one} are the same recording, and both are on side {side}: give each run once"
+            ),
+            false => bail!(
+                "{other} is on side {of}, and the same recording is on side {side} as {one}: give each run to one side"
+            ),
+        }
+    }
+    Ok(())
+}
+
+/// What two recordings never share, and a copy does: where and when it began.
+type RecordingMark = (String, Timestamp, u64, String);
+
+fn mark(meta: &Meta) -> RecordingMark {
+    (
+        meta.host.hostname.clone(),
+        Timestamp::from_ns(meta.start_ns),
+        meta.clock.realtime_ns,
+        meta.command.join(" ") + &meta.scope,
+    )
+}

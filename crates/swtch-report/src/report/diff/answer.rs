@@ -1,0 +1,597 @@
+//! The answer in words, as a table, and for programs.
+//!
+//! ```text
+//! A, B            which side is which, how many runs, of what
+//! comparable      what else differs, and why it matters
+//! verdict         one sentence
+//! ─────────
+//! figures that surely changed, the largest change first
+//! how many did not change, how many were too rare; what the intervals mean
+//! ```
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use swtch_core::Nanos;
+use swtch_core::compare::CompareMethod;
+use swtch_output::answer::VerbAnswer;
+use swtch_output::message;
+use swtch_output::sheet::{Cell, Sheet};
+use swtch_output::text::{self, counted, escaped, grouped};
+
+use super::DiffRequest;
+use super::comparable::{SideDifference, mean_length};
+use super::figure::{AmountKey, FigureKey, FigureUnit};
+use super::judge::{FigureVerdict, JudgedFigure, Judgement, LEAST_EVENTS, NotJudgedReason, Per};
+use super::measure::MeasuredRun;
+use crate::report::head::host_words;
+
+/// Keys of JSON rows and of CSV. Values are in the unit that the row names.
+const COLUMNS: [&str; 18] = [
+    "verdict",
+    "figure",
+    "kind",
+    "reason",
+    "taker",
+    "victim",
+    "stack",
+    "unit",
+    "before",
+    "after",
+    "change_pct",
+    "low_pct",
+    "high_pct",
+    "adjusted_p",
+    "scale",
+    "worse_is",
+    "is_regression",
+    "not_judged_because",
+];
+
+/// Columns that people read.
+const SHOWN: [&str; 7] = [
+    "verdict",
+    "figure",
+    "before",
+    "after",
+    "change_pct",
+    "from_pct",
+    "to_pct",
+];
+
+/// The widest that a figure's name is shown; longer ones, of stacks, are cut.
+const WIDEST_FIGURE: usize = 60;
+
+/// Findings that the verdict names.
+const NAMED_IN_VERDICT: usize = 2;
+
+/// What was found.
+#[derive(Debug)]
+pub struct DiffAnswer<'a> {
+    pub a: &'a [MeasuredRun],
+    pub b: &'a [MeasuredRun],
+    pub differences: Vec<SideDifference>,
+    pub judgement: Judgement,
+    pub request: &'a DiffRequest,
+}
+
+impl VerbAnswer for DiffAnswer<'_> {
+    fn to_table(&self) -> String {
+        let width = text::page_width();
+        let mut lines = self.sides(width);
+        lines.extend(self.comparability(width));
+        lines.extend(text::hung("verdict     ", &self.verdict(), width));
+        lines.extend(
+            self.gate()
+                .map(|gate| text::hung("            ", &gate, width))
+                .into_iter()
+                .flatten(),
+        );
+        let mut page = lines.join("\n") + "\n\n";
+        let rows = self.shown_rows();
+        if !rows.is_empty() {
+            page += &self
+                .people_sheet(&rows)
+                .to_table_in(text::table_width(), usize::MAX);
+            page.push('\n');
+        }
+        for note in self.notes() {
+            for line in text::hung("", &note, width) {
+                page += &format!("{line}\n");
+            }
+        }
+        page
+    }
+
+    fn to_json(&self) -> Value {
+        let judgement = &self.judgement;
+        let figures: Vec<_> = self.all_rows().collect();
+        let mut rows = self.sheet().to_json_rows();
+        for (row, figure) in rows.iter_mut().zip(&figures) {
+            row["before_runs"] = figure.a.clone().into();
+            row["after_runs"] = figure.b.clone().into();
+        }
+        let differences: Vec<_> = self.differences.iter().map(difference_to_json).collect();
+        json!({
+            "schema": "swtch.diff/1",
+            "a": side_to_json(self.a),
+            "b": side_to_json(self.b),
+            "per": self.request.per.as_str(),
+            "filter": self.request.filter.to_words(),
+            "differences": differences,
+            "method": judgement.method.as_str(),
+            "judged_together": judgement.judged(),
+            "confidence_of_all": swtch_core::cost::CONFIDENCE,
+            "verdict": self.verdict(),
+            "hidden_pct": judgement.hidden_pct(),
+            "fail_over_pct": self.request.fail_over_pct,
+            "regressions": self.regressions().iter().map(|figure| figure.key.words()).collect::<Vec<_>>(),
+            "rows": rows,
+            "notes": self.notes(),
+        })
+    }
+
+    fn to_csv(&self) -> Result<String> {
+        for difference in &self.differences {
+            message!("swtch: note: {}", escaped(&difference_line(difference)));
+        }
+        Ok(self.sheet().to_csv())
+    }
+}
+
+impl DiffAnswer<'_> {
+    /// Which side is which, and on which machine.
+    fn sides(&self, width: usize) -> Vec<String> {
+        let sides = [("A  before   ", self.a), ("B  after    ", self.b)];
+        let mut lines = Vec::new();
+        for (label, runs) in sides {
+            lines.extend(text::hung(label, &side_words(runs), width));
+        }
+        if !self.differs_in("host")
+            && !self.differs_in("kernel")
+            && let Some(run) = self.a.first()
+        {
+            let host = host_words(&run.meta.host).to_line();
+            lines.extend(text::hung("host        ", &host, width));
+        }
+        lines
+    }
+
+    fn differs_in(&self, what: &str) -> bool {
+        self.differences
+            .iter()
+            .any(|difference| difference.what == what)
+    }
+
+    fn comparability(&self, width: usize) -> Vec<String> {
+        let differences = &self.differences;
+        let summary = match differences.len() {
+            0 => "yes: the same host, kernel, CPUs and recording; nothing lost".to_owned(),
+            some => format!(
+                "with care: {} could explain a change by itself",
+                counted(some as u64, "difference")
+            ),
+        };
+        let mut lines = text::hung("comparable  ", &summary, width);
+        for difference in differences {
+            lines.extend(text::hung(
+                "          - ",
+                &difference_line(difference),
+                width,
+            ));
+        }
+        lines
+    }
+
+    /// One sentence, for a reader who has never seen this program.
+    fn verdict(&self) -> String {
+        let judgement = &self.judgement;
+        let judged = judgement.judged();
+        let changed: Vec<_> = judgement.changed().collect();
+        if judged == 0 {
+            return "nothing could be judged: the runs are too short, or hold too few switches"
+                .to_owned();
+        }
+        let figures = counted(judged as u64, "figure");
+        if changed.is_empty() {
+            return format!(
+                "no sure change in any of {figures} compared{}",
+                self.hidden()
+            );
+        }
+        let count = |verdict| judgement.with(verdict).count();
+        let parts = [
+            (count(FigureVerdict::Worse), "worse"),
+            (count(FigureVerdict::Better), "better"),
+            (
+                count(FigureVerdict::More) + count(FigureVerdict::Less),
+                "different (neither better nor worse)",
+            ),
+        ];
+        let parts = parts.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<_> = parts
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        // What is worse is named first.
+        let mut named: Vec<_> = judgement.with(FigureVerdict::Worse).collect();
+        named.extend(
+            changed
+                .iter()
+                .filter(|figure| figure.verdict() != FigureVerdict::Worse),
+        );
+        let named: Vec<_> = named
+            .iter()
+            .take(NAMED_IN_VERDICT)
+            .map(|figure| phrase(figure))
+            .collect();
+        let claim = match judgement.method {
+            CompareMethod::Blocks => "B differs from A, as far as one run each can tell, in",
+            _ => "B surely differs from A in",
+        };
+        format!(
+            "{claim} {} of {figures} compared: {}; {}",
+            changed.len(),
+            parts.join(", "),
+            named.join(", ")
+        )
+    }
+
+    /// Which changes would not have been seen.
+    fn hidden(&self) -> String {
+        let judgement = &self.judgement;
+        let (Some(half), Some((steadiest, pct))) = (judgement.hidden_pct(), judgement.steadiest())
+        else {
+            return String::new();
+        };
+        format!(
+            "; a change below {} could hide in the steadiest figure ({}), and one below {} in half of them",
+            percent(pct),
+            steadiest.key.words(),
+            percent(half)
+        )
+    }
+
+    /// What `--fail-over` found.
+    fn gate(&self) -> Option<String> {
+        let limit = self.request.fail_over_pct?;
+        let regressions = self.regressions();
+        let limit = percent(limit);
+        let weakness = match self.judgement.method {
+            CompareMethod::Blocks => " (weak: one run on each side)",
+            _ => "",
+        };
+        if regressions.is_empty() {
+            return Some(format!(
+                "passed: no figure is surely worse by more than {limit}{weakness}"
+            ));
+        }
+        let named: Vec<_> = regressions.iter().map(|figure| phrase(figure)).collect();
+        Some(format!(
+            "FAILED: {} worse by more than {limit}{weakness}: {}",
+            counted(regressions.len() as u64, "figure"),
+            named.join("; ")
+        ))
+    }
+
+    fn regressions(&self) -> Vec<&JudgedFigure> {
+        let limit = self.request.fail_over_pct;
+        limit.map_or_else(Vec::new, |limit| self.judgement.regressions(limit))
+    }
+
+    fn all_rows(&self) -> impl Iterator<Item = &JudgedFigure> {
+        let most = self.request.top.unwrap_or(usize::MAX);
+        self.judgement.figures.iter().take(most)
+    }
+
+    fn shown_rows(&self) -> Vec<&JudgedFigure> {
+        let shows_all = self.request.shows_all;
+        self.all_rows()
+            .filter(|figure| shows_all || figure.verdict().is_change())
+            .collect()
+    }
+
+    /// The rows for people.
+    fn people_sheet(&self, rows: &[&JudgedFigure]) -> Sheet {
+        let mut sheet = Sheet::new("diff", &SHOWN);
+        let per = self.request.per;
+        sheet.rows = rows
+            .iter()
+            .map(|figure| {
+                let [before, after] = figure.means().map(|mean| {
+                    mean.map_or(Cell::Missing, |mean| {
+                        Cell::text(value_words(mean, &figure.key, per))
+                    })
+                });
+                let [low, high] = figure
+                    .interval_pct()
+                    .map_or([None; 2], |ends| ends.map(Some));
+                vec![
+                    Cell::text(figure.verdict().as_str()),
+                    Cell::text(text::cut(&figure.key.words(), WIDEST_FIGURE)),
+                    before,
+                    after,
+                    signed(figure.change_pct(), figure),
+                    signed(low, figure),
+                    signed(high, figure),
+                ]
+            })
+            .collect();
+        sheet
+    }
+
+    /// The rows for programs.
+    fn sheet(&self) -> Sheet {
+        let mut sheet = Sheet::new("diff", &COLUMNS);
+        sheet.rows = self.all_rows().map(|figure| self.cells(figure)).collect();
+        sheet
+    }
+
+    fn cells(&self, figure: &JudgedFigure) -> Vec<Cell> {
+        let key = &figure.key;
+        let word = |word: Option<&str>| word.map_or(Cell::Missing, Cell::text);
+        let number = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Ratio);
+        let share = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Percent);
+        let (taker, victim, stack) = match key {
+            FigureKey::Amount(AmountKey::Pair { taker, victim }) => {
+                (Some(&**taker), Some(&**victim), None)
+            }
+            FigureKey::Amount(AmountKey::Stack(place)) => (None, None, Some(&*place.folded)),
+            _ => (None, None, None),
+        };
+        let [before, after] = figure.means();
+        let [low, high] = figure
+            .interval_pct()
+            .map_or([None; 2], |ends| ends.map(Some));
+        let change = figure.change.ok();
+        let scale = change.map(|change| match change.is_by_difference {
+            true => "difference",
+            false => "ratio",
+        });
+        let limit = self.request.fail_over_pct;
+        let is_regression = limit.is_some_and(|limit| figure.is_regression(limit));
+        vec![
+            Cell::text(figure.verdict().as_str()),
+            Cell::text(key.words()),
+            Cell::text(key.kind()),
+            word(key.reason().map(|reason| reason.as_str())),
+            word(taker),
+            word(victim),
+            word(stack),
+            Cell::text(unit_word(key, self.request.per)),
+            number(before),
+            number(after),
+            share(figure.change_pct()),
+            share(low),
+            share(high),
+            number(change.map(|change| change.p)),
+            word(scale),
+            Cell::text(if key.is_worse_if_more() {
+                "more"
+            } else {
+                "neither"
+            }),
+            Cell::text(if is_regression { "yes" } else { "no" }),
+            word(figure.change.err().map(NotJudgedReason::as_str)),
+        ]
+    }
+
+    /// What a reader must know to read the numbers correctly, one paragraph each.
+    fn notes(&self) -> Vec<String> {
+        let judgement = &self.judgement;
+        let mut notes = vec![self.counts()];
+        notes.push(match judgement.method {
+            CompareMethod::Runs => "from … to: where the true change lies; 95 % sure for all figures \
+                together (Welch's t over the runs, corrected by Holm)"
+                .to_owned(),
+            CompareMethod::OneAgainstRuns => "from … to: where the true change lies, 95 % sure for all \
+                figures together, if the single run's side varies as the other side does; several runs \
+                on both sides tell more"
+                .to_owned(),
+            CompareMethod::Blocks => "weak: one run on each side. The intervals hold what varied inside \
+                these two runs, not how much runs differ from one another, which is often 5 % and more. \
+                Another pair may say something else: record 5 runs of each, in turns, for a claim"
+                .to_owned(),
+        });
+        if judgement
+            .changed()
+            .any(|figure| figure.change.is_ok_and(|change| change.is_by_difference))
+        {
+            notes.push(
+                "a figure that is 0 in some run has no ratio there: it is compared as a difference, and \
+                 its change is that difference in percent of A's mean"
+                    .to_owned(),
+            );
+        }
+        if self.request.prices.is_some() {
+            notes.push(
+                "price: both sides are billed by one price list, so an error of a price is the same in \
+                 both and leaves the change as it is"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// How many figures did not change, and how many were not compared.
+    fn counts(&self) -> String {
+        let judgement = &self.judgement;
+        let unsure = judgement.with(FigureVerdict::NotSure).count() as u64;
+        let mut parts = vec![format!(
+            "{} without a sure change",
+            counted(unsure, "figure")
+        )];
+        let because = |why| {
+            let figures = judgement.figures.iter();
+            figures.filter(|figure| figure.change == Err(why)).count() as u64
+        };
+        let rare = because(NotJudgedReason::Rare);
+        if rare > 0 {
+            parts.push(format!("{rare} too rare to judge (fewer than {LEAST_EVENTS} events in a run, or 500 for a p99)"));
+        }
+        let alone = because(NotJudgedReason::OneValue) + because(NotJudgedReason::Short);
+        if alone > 0 {
+            parts.push(format!("{alone} that one run on each side cannot tell"));
+        }
+        let further = [
+            (
+                judgement.further_pairs,
+                "smaller pair of programs",
+                "smaller pairs of programs",
+            ),
+            (
+                judgement.further_stacks,
+                "smaller place of waits",
+                "smaller places of waits",
+            ),
+        ];
+        for (count, one, many) in further {
+            if count > 0 {
+                let words = if count == 1 { one } else { many };
+                parts.push(format!("{} {words} not compared", grouped(count as u64)));
+            }
+        }
+        let how = if self.request.shows_all {
+            ""
+        } else {
+            " (--all shows them)"
+        };
+        format!("besides: {}{how}", parts.join(", "))
+    }
+}
+
+/// A figure and its change, inside a sentence.
+fn phrase(figure: &JudgedFigure) -> String {
+    let name = text::cut(&figure.key.words(), WIDEST_FIGURE);
+    match (figure.change_pct(), figure.interval_pct()) {
+        (Some(change), Some([low, high])) => format!(
+            "{name} {} ({} to {})",
+            signed_percent(change),
+            signed_percent(low),
+            signed_percent(high)
+        ),
+        _ => format!("{name} is new"),
+    }
+}
+
+/// A percentage in a table. A figure that was judged but has no ratio is new.
+fn signed(value: Option<f64>, figure: &JudgedFigure) -> Cell {
+    match value {
+        Some(value) if value.is_finite() && value < 1e5 => Cell::Percent(value),
+        Some(_) => Cell::Missing,
+        None if figure.change.is_ok() => Cell::text("new"),
+        None => Cell::Missing,
+    }
+}
+
+fn percent(value: f64) -> String {
+    let digits = if value.abs() < 10.0 { 1 } else { 0 };
+    let words = format!("{value:.digits$}");
+    format!("{} %", words.trim_end_matches(".0"))
+}
+
+fn signed_percent(value: f64) -> String {
+    format!("{value:+.1} %")
+}
+
+/// A value with its unit.
+fn value_words(value: f64, key: &FigureKey, per: Per) -> String {
+    let time = || Nanos::from_rounded(value).to_string();
+    match (key.unit(), per) {
+        (FigureUnit::Length, _) | (FigureUnit::TimeShare, Per::Run) => time(),
+        (FigureUnit::TimeShare, Per::Second) => format!("{}/s", time()),
+        (FigureUnit::Events, Per::Second) => format!("{}/s", number_words(value)),
+        (FigureUnit::Events, Per::Run) => number_words(value),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number of events is not negative; a cast from float saturates"
+)]
+fn number_words(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        small if small < 10.0 => format!("{small:.2}"),
+        medium if medium < 100.0 => format!("{medium:.1}"),
+        large => grouped(large.round() as u64),
+    }
+}
+
+const fn unit_word(key: &FigureKey, per: Per) -> &'static str {
+    match (key.unit(), per) {
+        (FigureUnit::Length, _) => "ns",
+        (FigureUnit::TimeShare, Per::Second) => "ns_per_s",
+        (FigureUnit::TimeShare, Per::Run) => "ns_per_run",
+        (FigureUnit::Events, Per::Second) => "per_s",
+        (FigureUnit::Events, Per::Run) => "per_run",
+    }
+}
+
+/// Number of runs, their length, what was recorded, and the traces.
+fn side_words(runs: &[MeasuredRun]) -> String {
+    let mean = mean_length(runs);
+    let lengths = || runs.iter().map(|run| run.length);
+    let length = match (lengths().min(), lengths().max()) {
+        (Some(least), Some(most)) if least != most => format!("{mean} ({least} to {most})"),
+        _ => mean.to_string(),
+    };
+    let meta = runs.first().map(|run| &run.meta);
+    let what = meta.map_or_else(String::new, |meta| match meta.command.is_empty() {
+        true => meta.scope.clone(),
+        false => meta.command.join(" "),
+    });
+    let count = counted(runs.len() as u64, "run");
+    format!(
+        "{count} of {length} · {} · {}",
+        text::cut(&what, WIDEST_FIGURE),
+        paths(runs)
+    )
+}
+
+fn paths(runs: &[MeasuredRun]) -> String {
+    let shown = |run: &MeasuredRun| run.path.display().to_string();
+    match runs {
+        [first, .., last] => format!("{} … {}", shown(first), shown(last)),
+        [one] => shown(one),
+        [] => String::new(),
+    }
+}
+
+fn difference_line(difference: &SideDifference) -> String {
+    let SideDifference { what, a, b, why } = difference;
+    match a == b {
+        true => format!("{what}: {a} on both sides; {why}"),
+        false => format!("{what}: A {a}, B {b}; {why}"),
+    }
+}
+
+fn difference_to_json(difference: &SideDifference) -> Value {
+    json!({
+        "what": difference.what,
+        "a": difference.a,
+        "b": difference.b,
+        "why": difference.why,
+    })
+}
+
+fn side_to_json(runs: &[MeasuredRun]) -> Value {
+    let run_to_json = |run: &MeasuredRun| {
+        let host = &run.meta.host;
+        json!({
+            "path": Path::to_string_lossy(&run.path),
+            "hostname": host.hostname,
+            "kernel_release": host.kernel_release,
+            "preemption": host.preemption,
+            "cpus": host.cpus,
+            "usable_cpus": host.usable_cpus,
+            "command": run.meta.command,
+            "scope": run.meta.scope,
+            "duration_ns": run.length.as_ns(),
+            "lost": run.lost,
+            "missing": run.missing,
+        })
+    };
+    json!({ "runs": runs.iter().map(run_to_json).collect::<Vec<_>>() })
+}

@@ -1,0 +1,247 @@
+//! Are the runs of A and of B comparable? Each difference that could explain a change by itself is
+//! a line that says why it matters.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use swtch_core::Nanos;
+use swtch_output::text::{counted, grouped};
+use swtch_store::{Meta, RecordingState};
+
+use super::judge::Per;
+use super::measure::MeasuredRun;
+
+/// Mean lengths that differ by more than this factor are told.
+const OTHER_LENGTH: f64 = 1.2;
+
+/// A load by others that differs by more than this factor, and this many switches a second, is
+/// told.
+const OTHER_LOAD: f64 = 1.5;
+const OTHER_LOAD_PER_S: f64 = 100.0;
+
+/// A difference between the two sides, or within one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SideDifference {
+    /// What differs, in one word.
+    pub what: &'static str,
+    /// As it is in A.
+    pub a: String,
+    /// As it is in B.
+    pub b: String,
+    /// Why it matters.
+    pub why: String,
+}
+
+/// What is compared of a trace's metadata: its name, its value in words, and why it matters.
+type Fact = (&'static str, fn(&Meta) -> String, &'static str);
+
+const FACTS: [Fact; 11] = [
+    (
+        "host",
+        |meta| meta.host.hostname.clone(),
+        "another machine has other caches, speed and neighbours",
+    ),
+    (
+        "architecture",
+        |meta| meta.host.machine.clone(),
+        "times of different processors are not comparable",
+    ),
+    (
+        "kernel",
+        |meta| meta.host.kernel_release.clone(),
+        "schedulers differ between kernels, so a change may be the kernel's",
+    ),
+    (
+        "preemption",
+        |meta| word(meta.host.preemption.as_ref()),
+        "the preemption model decides when a task loses the CPU",
+    ),
+    (
+        "CPUs",
+        |meta| meta.host.cpus.to_string(),
+        "fewer CPUs mean more waiting in run queues",
+    ),
+    (
+        "usable CPUs",
+        |meta| word(meta.host.usable_cpus.as_ref()),
+        "an affinity or a quota leaves other CPUs to the program",
+    ),
+    (
+        "recorded",
+        recorded,
+        "what was recorded differs, so the figures may be of different work",
+    ),
+    (
+        "stacks",
+        |meta| match meta.stacks {
+            Some(stacks) => format!("waits of {} or more", Nanos::from_ns(stacks.min_blocked_ns)),
+            None => "none".to_owned(),
+        },
+        "taking stacks costs 1 to 2 µs a wait; places of waits are compared only if both sides have \
+         them",
+    ),
+    (
+        "rules",
+        |meta| meta.rules_version.to_string(),
+        "other rules may give another reason for the same switch",
+    ),
+    (
+        "missing hooks",
+        |meta| match [&meta.hooks.missing[..], &meta.hooks.left_out[..]].concat() {
+            none if none.is_empty() => "none".to_owned(),
+            some => some.join(", "),
+        },
+        "reasons that need them are inferred on one side and certain on the other",
+    ),
+    (
+        "source",
+        |meta| match &meta.imported {
+            Some(imported) => format!("imported ({})", imported.format),
+            None => "recorded by swtch".to_owned(),
+        },
+        "an import lacks evidence that a recording has, so its reasons differ",
+    ),
+];
+
+/// What could explain a change besides what is looked for.
+pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDifference> {
+    let facts = FACTS.iter().filter_map(|(what, value, why)| {
+        let [of_a, of_b] = [a, b].map(|runs| words_of(runs, *value));
+        let all: BTreeSet<_> = of_a.iter().chain(&of_b).collect();
+        (all.len() > 1).then(|| SideDifference {
+            what,
+            a: joined(&of_a),
+            b: joined(&of_b),
+            why: (*why).to_owned(),
+        })
+    });
+    let mut found: Vec<_> = facts.collect();
+    found.extend(length(a, b, per));
+    found.extend(load(a, b));
+    found.extend(losses(a, b));
+    found.extend(incomplete(a, b));
+    found.extend(order(a, b));
+    found
+}
+
+/// The different values of the runs of a side.
+fn words_of(runs: &[MeasuredRun], value: fn(&Meta) -> String) -> BTreeSet<String> {
+    runs.iter().map(|run| value(&run.meta)).collect()
+}
+
+fn joined(words: &BTreeSet<String>) -> String {
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    words.join(" and ")
+}
+
+fn word<T: Display>(value: Option<&T>) -> String {
+    value.map_or_else(|| "not told".to_owned(), T::to_string)
+}
+
+fn recorded(meta: &Meta) -> String {
+    if meta.command.is_empty() {
+        meta.scope.clone()
+    } else {
+        meta.command.join(" ")
+    }
+}
+
+fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifference> {
+    let [of_a, of_b] = [a, b].map(mean_length);
+    let factor = as_number(of_a.max(of_b)) / as_number(of_a.min(of_b));
+    (factor > OTHER_LENGTH).then(|| SideDifference {
+        what: "length",
+        a: of_a.to_string(),
+        b: of_b.to_string(),
+        why: match per {
+            Per::Second => {
+                "amounts are per second: if the runs do the same work, the longer ones do less of it \
+                 in a second (--per run compares whole runs)"
+            }
+            Per::Run => {
+                "amounts are of whole runs: if the runs do not do the same work, the longer ones do \
+                 more of it (--per second compares rates)"
+            }
+        }
+        .to_owned(),
+    })
+}
+
+/// Switches that others made on the machine meanwhile, where they were filtered away.
+fn load(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
+    let of_others = |runs: &[MeasuredRun]| {
+        let switches: u64 = runs.iter().map(|run| run.meta.counts.filtered).sum();
+        let time: Nanos = runs.iter().map(|run| run.length).sum();
+        switches as f64 * 1e9 / as_number(time)
+    };
+    let [of_a, of_b] = [a, b].map(of_others);
+    let is_other = of_a.max(of_b) > OTHER_LOAD * of_a.min(of_b);
+    let words = |rate: f64| format!("{rate:.0} switches/s");
+    (is_other && (of_a - of_b).abs() > OTHER_LOAD_PER_S).then(|| SideDifference {
+        what: "load by others",
+        a: words(of_a),
+        b: words(of_b),
+        why: "others took the CPUs and caches more often on one side".to_owned(),
+    })
+}
+
+fn losses(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
+    let lost = |runs: &[MeasuredRun]| runs.iter().map(|run| run.lost).sum::<u64>();
+    let [of_a, of_b] = [a, b].map(lost);
+    (of_a + of_b > 0).then(|| SideDifference {
+        what: "lost records",
+        a: grouped(of_a),
+        b: grouped(of_b),
+        why: "what was lost is in no figure, so those of that side are too low".to_owned(),
+    })
+}
+
+fn incomplete(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
+    let is_cut = |run: &&MeasuredRun| run.meta.state != RecordingState::Finished;
+    let cut = |runs: &[MeasuredRun]| runs.iter().filter(is_cut).count() as u64;
+    let [of_a, of_b] = [a, b].map(cut);
+    (of_a + of_b > 0).then(|| SideDifference {
+        what: "unfinished",
+        a: counted(of_a, "run"),
+        b: counted(of_b, "run"),
+        why: "a recording that goes on or was cut short holds a part of its run".to_owned(),
+    })
+}
+
+/// Whether all runs of one side came before all of the other. Of a single pair it is always so,
+/// and said with the weakness of a single pair.
+fn order(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
+    let begins = |runs: &[MeasuredRun]| -> Vec<u64> {
+        let begins = runs.iter().map(|run| run.meta.clock.realtime_ns);
+        begins.filter(|ns| *ns > 0).collect()
+    };
+    let [of_a, of_b] = [begins(a), begins(b)];
+    if of_a.len() + of_b.len() < 3 || of_a.len() < a.len() || of_b.len() < b.len() {
+        return None;
+    }
+    let (first_a, last_a) = (of_a.iter().min()?, of_a.iter().max()?);
+    let (first_b, last_b) = (of_b.iter().min()?, of_b.iter().max()?);
+    let words = match (last_a < first_b, last_b < first_a) {
+        (true, _) => ["all runs came first", "all runs came afterwards"],
+        (_, true) => ["all runs came afterwards", "all runs came first"],
+        _ => return None,
+    };
+    Some(SideDifference {
+        what: "order",
+        a: words[0].to_owned(),
+        b: words[1].to_owned(),
+        why: "what drifts with time (other load, temperature, a busy hypervisor) looks like a change: \
+              record in turns, A B A B"
+            .to_owned(),
+    })
+}
+
+/// The mean length of runs.
+pub fn mean_length(runs: &[MeasuredRun]) -> Nanos {
+    let all: f64 = runs.iter().map(|run| as_number(run.length)).sum();
+    Nanos::from_rounded(all / runs.len().max(1) as f64)
+}
+
+fn as_number(length: Nanos) -> f64 {
+    length.as_ns() as f64
+}
