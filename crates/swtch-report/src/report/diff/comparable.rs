@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use swtch_core::Nanos;
 use swtch_output::text::{counted, grouped};
-use swtch_store::{Meta, RecordingState};
+use swtch_store::{Meta, RecordingBackend, RecordingState};
 
 use super::judge::Per;
 use super::measure::MeasuredRun;
@@ -95,11 +95,13 @@ const FACTS: [Fact; 11] = [
     ),
     (
         "source",
-        |meta| match &meta.imported {
-            Some(imported) => format!("imported ({})", imported.format),
-            None => "recorded by swtch".to_owned(),
+        |meta| match (&meta.imported, meta.backend) {
+            (Some(imported), _) => format!("imported ({})", imported.format),
+            (None, RecordingBackend::Ebpf) => "recorded as root".to_owned(),
+            (None, RecordingBackend::Perf) => "recorded without root".to_owned(),
         },
-        "an import lacks evidence that a recording has, so its reasons differ",
+        "an import, or a recording without root, lacks evidence that one as root has, so its reasons \
+         differ",
     ),
 ];
 
