@@ -43,6 +43,19 @@ pub struct Counters {
     pub missed: u64,
 }
 
+/// Counters of one CPU since the start of the capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounters {
+    /// Switches that the probes saw, including those from idle.
+    pub seen: u64,
+    /// Of `seen`: switches away from idle.
+    pub idle: u64,
+    /// Of `seen`: switches outside of the scope.
+    pub filtered: u64,
+    /// Of `seen`: switches that found no room.
+    pub lost: u64,
+}
+
 /// The mapped array of per-CPU states.
 #[derive(Clone)]
 pub(crate) struct CpuStates(Arc<Mapped<cpu_state>>);
@@ -102,6 +115,16 @@ impl CpuStates {
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
             missed: self.sum(offset_of!(cpu_state, missed)),
         }
+    }
+
+    /// The counters of each CPU, by its number.
+    pub fn by_cpu(&self) -> impl Iterator<Item = CpuCounters> {
+        (0..self.cpus()).map(|cpu| CpuCounters {
+            seen: self.read(cpu, offset_of!(cpu_state, seen)),
+            idle: self.read(cpu, offset_of!(cpu_state, idle)),
+            filtered: self.read(cpu, offset_of!(cpu_state, filtered)),
+            lost: self.read(cpu, offset_of!(cpu_state, lost)),
+        })
     }
 
     /// The gaps of all CPUs since the last call.

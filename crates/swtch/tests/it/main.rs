@@ -32,6 +32,7 @@
 //! - `view`: the viewer's server: access, answers, and the page to send.
 //! - `servers`: all processes below a running one are recorded with it.
 //! - `summaries`: what is counted in the kernel is what a recording beside it holds.
+//! - `tops`: rates of `swtch top` add up to what the kernel counted; its table does not fill.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -68,5 +69,6 @@ mod refusals;
 mod servers;
 mod summaries;
 mod surroundings;
+mod tops;
 mod truth;
 mod view;
