@@ -11,6 +11,7 @@
 
 mod cgroups;
 mod head;
+mod screen;
 mod session;
 mod stream;
 
@@ -54,18 +55,26 @@ pub struct TopRequest {
 pub fn run(request: &TopRequest) -> Result<u8> {
     require_proc()?;
     let session = TopSession::start(request)?;
-    match shown_on(request) {
+    match request.output() {
+        FrameOutput::Screen => screen::run(session, request),
         FrameOutput::Stream(format) => stream::run(session, request, format),
     }
 }
 
 /// Where frames go.
 enum FrameOutput {
+    Screen,
     Stream(Format),
 }
 
-fn shown_on(request: &TopRequest) -> FrameOutput {
-    let is_terminal = stdin().is_terminal() && stdout().is_terminal();
-    let _ = is_terminal;
-    FrameOutput::Stream(request.format.unwrap_or_default())
+impl TopRequest {
+    /// The screen, at a terminal that can show one, unless frames or a format were asked for.
+    fn output(&self) -> FrameOutput {
+        let is_terminal = stdin().is_terminal() && stdout().is_terminal();
+        let can_move = std::env::var_os("TERM").is_some_and(|kind| kind != "dumb");
+        match (self.format, self.count) {
+            (None, None) if is_terminal && can_move => FrameOutput::Screen,
+            (format, _) => FrameOutput::Stream(format.unwrap_or_default()),
+        }
+    }
 }

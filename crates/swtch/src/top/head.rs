@@ -13,7 +13,7 @@ impl MadeFrame {
         let involuntary = total.switches().saturating_sub(total.voluntary);
         let per_s = |number| rate(frame.per_second(number));
         format!(
-            "{} switches/s ({} voluntary, {} involuntary) · {} from idle/s · {}",
+            "{} switches/s: {} voluntary, {} not · {} from idle · {}",
             per_s(total.switches()),
             per_s(total.voluntary),
             per_s(involuntary),

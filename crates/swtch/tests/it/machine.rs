@@ -52,6 +52,13 @@ impl TestProcess {
         Self(quiet.stdout(out).spawn().unwrap())
     }
 
+    /// Starts the command at this terminal.
+    pub fn start_at(command: &mut Command, terminal: &fs::File) -> Self {
+        let end = || terminal.try_clone().unwrap();
+        command.stdin(end()).stdout(end()).stderr(end());
+        Self(command.spawn().unwrap())
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -7,8 +7,9 @@
 //! ```
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -185,11 +186,11 @@ fn root_a_frame_for_scripts_has_no_escape_codes() {
 #[ignore = "needs root"]
 fn root_top_ends_when_its_processes_or_its_reader_do() {
     let _beside = beside_others();
-    let mut sleeper = TestProcess::start(Command::new("sleep").arg("0.5"));
+    let mut sleeper = TestProcess::start(Command::new("sleep").arg("4"));
     let pid = sleeper.pid().to_string();
     let output = swtch(["top", "-p", &pid, "--format", "csv"]).output();
     assert!(output.unwrap().status.success());
-    sleeper.ends_within(Duration::from_secs(5));
+    sleeper.ends_within(Duration::from_secs(10));
     let mut command = Command::new(SWTCH);
     command.args(["top", "--interval", "0.1", "--format", "csv"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -197,6 +198,138 @@ fn root_top_ends_when_its_processes_or_its_reader_do() {
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     // The reader is gone now.
     assert!(child.wait().unwrap().success());
+}
+
+/// `swtch top` on a terminal of the test's own.
+struct TopOnTerminal {
+    process: TestProcess,
+    terminal: fs::File,
+    /// Kept open, so that its settings can be read when the program has ended.
+    slave: fs::File,
+    written: Arc<Mutex<String>>,
+}
+
+impl TopOnTerminal {
+    fn start(words: &[&str]) -> Self {
+        let size = window(80, 24);
+        let pty = nix::pty::openpty(&size, None).unwrap();
+        let (terminal, slave) = (fs::File::from(pty.master), fs::File::from(pty.slave));
+        let mut command = swtch(["top"]);
+        command
+            .args(words)
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR");
+        let process = TestProcess::start_at(&mut command, &slave);
+        let written = Arc::new(Mutex::new(String::new()));
+        let (mut reader, kept) = (terminal.try_clone().unwrap(), Arc::clone(&written));
+        // It ends when nobody has the other side any more.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                kept.lock().unwrap().push_str(&text);
+            }
+        });
+        Self {
+            process,
+            terminal,
+            slave,
+            written,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.written.lock().unwrap().clone()
+    }
+
+    fn shows(&self, words: &str) {
+        wait_until(words, || self.text().contains(words));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn settings(&self) -> nix::sys::termios::LocalFlags {
+        nix::sys::termios::tcgetattr(&self.slave)
+            .unwrap()
+            .local_flags
+    }
+
+    fn resize(&self, wide: u16, high: u16) {
+        use std::os::fd::AsRawFd as _;
+        let size = window(wide, high);
+        // SAFETY: the request reads one struct, which this is.
+        let done =
+            unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(done, 0);
+        self.process.signal(libc::SIGWINCH);
+    }
+}
+
+fn window(wide: u16, high: u16) -> nix::pty::Winsize {
+    nix::pty::Winsize {
+        ws_row: high,
+        ws_col: wide,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+/// The sequence that leaves the second screen of a terminal.
+const LEAVES_SCREEN: &str = "\u{1b}[?1049l";
+
+#[test]
+#[ignore = "needs root"]
+fn root_the_terminal_is_put_back_however_it_ends() {
+    let _beside = beside_others();
+    for (keys, signal) in [
+        ("q", 0),
+        ("\u{3}", 0),
+        ("", libc::SIGTERM),
+        ("", libc::SIGHUP),
+    ] {
+        let mut top = TopOnTerminal::start(&["--interval", "0.2"]);
+        let before = top.settings();
+        top.shows("switches/s");
+        assert_ne!(top.settings(), before, "keys come one by one");
+        match signal {
+            0 => top.press(keys),
+            signal => top.process.signal(signal),
+        }
+        let status = top.process.ends_within(Duration::from_secs(10));
+        assert!(status.success(), "{keys:?} {signal}: {status}");
+        top.shows(LEAVES_SCREEN);
+        assert_eq!(top.settings(), before, "{keys:?} {signal}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_terminal_may_shrink_and_the_program_be_stopped() {
+    let _beside = beside_others();
+    let mut top = TopOnTerminal::start(&["--interval", "0.1"]);
+    let before = top.settings();
+    top.shows("switches/s");
+    for (wide, high) in [(20, 5), (1, 1), (300, 100), (80, 24)] {
+        top.resize(wide, high);
+        sleep(Duration::from_millis(300));
+    }
+    top.press("2/swtch\r?");
+    sleep(Duration::from_millis(300));
+    // Ctrl-Z gives the terminal back before the program stops.
+    top.press("\u{1a}");
+    let stat = format!("/proc/{}/stat", top.process.pid());
+    wait_until("it has stopped", || {
+        let stat = fs::read_to_string(&stat).unwrap();
+        stat.rsplit_once(')').unwrap().1.starts_with(" T")
+    });
+    assert_eq!(top.settings(), before);
+    top.process.signal(libc::SIGCONT);
+    wait_until("it has the terminal again", || top.settings() != before);
+    top.press("q\u{3}");
+    assert!(top.process.ends_within(Duration::from_secs(10)).success());
+    assert_eq!(top.settings(), before);
 }
 
 #[test]

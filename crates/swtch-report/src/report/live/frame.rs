@@ -227,6 +227,8 @@ impl<'a> SeenGroup<'a> {
             }
             match (of_task, tasks.get(next)) {
                 (Some(task), Some(next)) if task.pid == next.pid => Taker::OwnProcess,
+                // The kernel's threads live in the root cgroup, and belong to nobody there.
+                (Some(task), Some(next)) if next.is_kernel && !task.is_kernel => Taker::Foreign,
                 (Some(task), Some(next)) if task.cgroup == next.cgroup => Taker::OwnCgroup,
                 (Some(_), Some(_)) => Taker::Foreign,
                 _ => Taker::Unnamed,
@@ -350,6 +352,19 @@ mod tests {
             3,
             "idle takes no CPU away"
         );
+    }
+
+    /// Where nobody has made cgroups, all tasks are in the root.
+    #[test]
+    fn a_thread_of_the_kernel_is_foreign_in_every_cgroup() {
+        let (counts, mut tasks) = counted();
+        tasks.meet(&swtch_core::TaskEvent {
+            is_kthread: true,
+            ..seen(3, 30, 30, "kworker/0:1")
+        });
+        let frame = RateFrame::of(&counts, &tasks, None, &[LiveView::Thread], SECOND);
+        let server = row(&frame, RowKey::Thread(TaskKey::new(1)));
+        assert_eq!((server.by_own_cgroup, server.by_foreign), (0, 6));
     }
 
     #[test]

@@ -327,7 +327,7 @@ column!(
 column!(
     BLOCKED_ON,
     "blocked_on",
-    "on",
+    "blocked on",
     "The reason of most of the blocked time (Enter shows all reasons of one row).",
     |source| source
         .sums

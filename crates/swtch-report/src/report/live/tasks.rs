@@ -23,7 +23,7 @@ pub struct LiveTask {
 }
 
 /// All threads that were seen and are not forgotten.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveTasks {
     by_key: FxHashMap<TaskKey, LiveTask>,
     processes: FxHashMap<Pid, ProcessName>,
@@ -32,7 +32,7 @@ pub struct LiveTasks {
     frames: u64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ProcessName {
     name: String,
     parent: Pid,
