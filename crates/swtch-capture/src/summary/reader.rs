@@ -25,6 +25,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{GroupTotals, SwitchGroup, TaskKey};
 
 use super::{LAST_STATES, SummaryGroups, decoded};
+use crate::counters::{CLAIMS_KEPT, CpuStates};
 use crate::load::Capture;
 use crate::skeleton::recorder::types::{summary_group, summary_value};
 
@@ -43,8 +44,8 @@ pub struct SummaryReader {
     known: Vec<KnownPlace>,
     /// By place: whether it is in `known`.
     is_known: Vec<bool>,
-    /// Number of groups that the kernel side had taken places for when they were looked for last.
-    taken: u64,
+    /// By CPU: number of groups that it had taken places for when they were looked for last.
+    taken: Vec<u64>,
     /// Number of readings so far.
     readings: u64,
     /// Tasks that have ended, with the number of the reading that met their end.
@@ -82,6 +83,9 @@ impl KnownPlace {
     }
 }
 
+/// One fewer than a CPU remembers: the slot that it writes next may be half-way to be written.
+const CLAIMS_REMEMBERED: u64 = CLAIMS_KEPT as u64 - 1;
+
 /// A switch-out of the task adds the one before, and the next one shows that this is done.
 const SPARED_FOR: u64 = 2;
 
@@ -96,13 +100,7 @@ impl SummaryReader {
         let Some(table) = capture.groups() else {
             return;
         };
-        // The kernel side counts a group after it has taken its place: one that is met here and not
-        // counted yet makes the next reading look once more, in vain.
-        let taken = capture.counters().summary_groups;
-        if taken != self.taken {
-            self.taken = taken;
-            self.meet_new(table);
-        }
+        self.meet_new(table, capture.cpu_states());
         self.readings += 1;
         let grown = self.read_known(table, &mut sink);
         self.spare_less(&grown);
@@ -117,10 +115,40 @@ impl SummaryReader {
         self.ended.entry(task).or_insert(self.readings + 1);
     }
 
-    /// Looks for places that were taken since the last time. That touches the whole table, some 5 ms
-    /// for 100,000 places, so it is left out where no place was taken.
-    fn meet_new(&mut self, table: &SummaryGroups) {
+    /// Finds the places that were taken since the last time: each CPU remembers its last ones.
+    fn meet_new(&mut self, table: &SummaryGroups, cpus: &CpuStates) {
         self.is_known.resize(table.len(), false);
+        self.taken.resize(cpus.cpus(), 0);
+        let mut is_told = true;
+        for cpu in 0..cpus.cpus() {
+            let (before, now) = (self.taken[cpu], cpus.summary_groups(cpu));
+            self.taken[cpu] = now;
+            is_told &= now - before <= CLAIMS_REMEMBERED;
+            for number in before..now.min(before + CLAIMS_REMEMBERED) {
+                is_told &= self.meet_claim(table, cpus.claim(cpu, number));
+            }
+            // What was read may have been written over meanwhile.
+            is_told &= cpus.summary_groups(cpu) - before <= CLAIMS_REMEMBERED;
+        }
+        if !is_told {
+            self.meet_all(table);
+        }
+    }
+
+    /// Whether this is a place that was taken and not known before. Something else is read on a
+    /// processor that reorders stores, where the count was written before the place.
+    fn meet_claim(&mut self, table: &SummaryGroups, place: u32) -> bool {
+        let index = usize::try_from(place).unwrap_or(usize::MAX);
+        let is_new = self.is_known.get(index) == Some(&false) && table.is_in_use(place);
+        if is_new {
+            self.is_known[index] = true;
+            self.known.push(KnownPlace::new(place));
+        }
+        is_new
+    }
+
+    /// Looks at all places, some 12 ms for 100,000 of them: a CPU has taken more than it remembers.
+    fn meet_all(&mut self, table: &SummaryGroups) {
         for (place, is_known) in (0u32..).zip(&mut self.is_known) {
             if !*is_known && table.is_in_use(place) {
                 *is_known = true;
