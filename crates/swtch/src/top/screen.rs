@@ -49,9 +49,9 @@ pub struct Shown<'a> {
     pub absent_hooks: &'a [String],
 }
 
-/// Above so many threads in a frame, only the view that is shown is made: the curves of the others
-/// begin when they are shown.
-const MOST_FOR_ALL_VIEWS: usize = 5_000;
+/// Above so many threads in a frame, only what is shown is made: other views begin, and have rows, with
+/// the next frame after they are chosen.
+const MOST_FOR_ALL_VIEWS: usize = 2_000;
 
 /// Shows frames until a key or a signal ends it, or the processes have ended.
 ///
@@ -135,12 +135,12 @@ impl<'a> LiveScreen<'a> {
     }
 
     fn next_frame(&mut self) {
-        let of_detail = [self.state.view, LiveView::Thread, LiveView::Pair];
-        let views = match self.made.frame.threads <= MOST_FOR_ALL_VIEWS {
-            true => &LiveView::ALL[..],
-            false => &of_detail[..],
+        let views = match (self.made.frame.threads, self.state.detail) {
+            (..=MOST_FOR_ALL_VIEWS, _) => LiveView::ALL.to_vec(),
+            (_, None) => vec![self.state.view],
+            (_, Some(_)) => vec![LiveView::Thread, LiveView::Pair],
         };
-        self.made = self.session.frame(views);
+        self.made = self.session.frame(&views);
         self.history.meet(&self.made.frame);
     }
 

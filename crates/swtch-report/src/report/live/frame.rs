@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::cost::{Billing, Case, Successor};
 use swtch_core::{CgroupId, Nanos, Pid, Reason, TaskKey};
 
@@ -114,30 +114,27 @@ impl RateFrame {
             interval,
             ..Self::default()
         };
-        let mut threads = Summed::default();
-        let mut others: Vec<(LiveView, Summed)> = views
+        let mut threads = FxHashSet::default();
+        let mut summed: Vec<(LiveView, Summed)> = views
             .iter()
-            .filter(|view| !matches!(view, LiveView::Thread | LiveView::Cpu))
+            .filter(|view| **view != LiveView::Cpu)
             .map(|view| (*view, Summed::default()))
             .collect();
         for grown in counts.grown() {
             let seen = SeenGroup::of(grown, tasks, billing);
             seen.add_to(&mut frame.total);
-            seen.add_to(threads.row(RowKey::Thread(seen.task)));
-            for (view, summed) in &mut others {
+            threads.insert(seen.task);
+            for (view, summed) in &mut summed {
                 if let Some(key) = seen.key(*view) {
                     seen.add_to(summed.row(key));
                 }
             }
         }
-        frame.threads = threads.rows.len();
-        frame.rows = others
+        frame.threads = threads.len();
+        frame.rows = summed
             .into_iter()
             .map(|(view, summed)| (view, summed.rows))
             .collect();
-        if views.contains(&LiveView::Thread) {
-            frame.rows.insert(LiveView::Thread, threads.rows);
-        }
         frame.add_cpus(counts, views);
         frame
     }
@@ -165,6 +162,11 @@ impl RateFrame {
     /// The rows of a view, in no order; none if it was not asked for.
     pub fn rows(&self, view: LiveView) -> &[LiveRow] {
         self.rows.get(&view).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the rows of this view were made.
+    pub fn has(&self, view: LiveView) -> bool {
+        self.rows.contains_key(&view)
     }
 
     /// So many in this frame, per second.

@@ -196,6 +196,7 @@ fn view(
     if rows.is_empty() {
         let words = match (shown.made.frame.interval.as_ns(), state.filter.is_empty()) {
             (0, _) => "the first frame comes at the end of the interval",
+            _ if !shown.made.frame.has(state.view) => "this view comes with the next frame",
             (_, true) => "nothing switched",
             (_, false) => "no row has this in its names (Esc shows all)",
         };

@@ -292,6 +292,22 @@ fn a_quota_stands_beside_its_throttling() {
     }
 }
 
+/// With very many threads only one view is made: another one must not look as if nothing happened.
+#[test]
+fn a_view_that_was_not_made_says_so() {
+    let mut machine = BusyMachine::new(3, 2);
+    machine.made.frame = RateFrame::of(
+        &machine.counts,
+        &machine.tasks,
+        None,
+        &[LiveView::Thread],
+        Nanos::from_ns(1_000_000_000),
+    );
+    let text = |view| machine.text(&ScreenState::new(view), 80, 24);
+    assert!(text(LiveView::Reason).contains("comes with the next frame"));
+    assert!(text(LiveView::Thread).contains("nothing switched"));
+}
+
 /// A process may choose any name.
 #[test]
 fn hostile_names_are_shown_by_number() {
