@@ -2,7 +2,7 @@
 
 use std::mem::offset_of;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
 use swtch_core::{CpuId, Gap, Level, Timestamp};
@@ -41,6 +41,31 @@ pub struct Counters {
     pub words_unread: u64,
     /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
     pub missed: u64,
+}
+
+/// Counters of one CPU since the start of the capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounters {
+    /// Switches that the probes saw, including those from idle.
+    pub seen: u64,
+    /// Of `seen`: switches away from idle.
+    pub idle: u64,
+    /// Of `seen`: switches outside of the scope.
+    pub filtered: u64,
+    /// Of `seen`: switches that found no room.
+    pub lost: u64,
+}
+
+/// `CLAIMS_KEPT` of `bpf/record.h`.
+pub(crate) const CLAIMS_KEPT: usize = 256;
+
+const _: () = assert!(CLAIMS_KEPT * size_of::<u32>() == size_of_claims());
+
+const fn size_of_claims() -> usize {
+    const fn of<T>(_: fn(&cpu_state) -> &T) -> usize {
+        size_of::<T>()
+    }
+    of(|state| &state.claims)
 }
 
 /// The mapped array of per-CPU states.
@@ -102,6 +127,32 @@ impl CpuStates {
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
             missed: self.sum(offset_of!(cpu_state, missed)),
         }
+    }
+
+    /// Number of groups for which this CPU has taken places in the table of a summary.
+    pub fn summary_groups(&self, cpu: usize) -> u64 {
+        self.read(cpu, offset_of!(cpu_state, summary_groups))
+    }
+
+    /// The place that it took for this group, counted from 0; another one if that was too long ago.
+    pub fn claim(&self, cpu: usize, number: u64) -> u32 {
+        let slot = usize::try_from(number).unwrap_or(usize::MAX) & (CLAIMS_KEPT - 1);
+        let offset = offset_of!(cpu_state, claims) + slot * size_of::<u32>();
+        // SAFETY: the slot is inside the state.
+        let field = unsafe { self.0.at(cpu).cast::<u32>().byte_add(offset) };
+        // SAFETY: the field is aligned, mapped as long as self, and the kernel writes it with whole
+        // 32-bit stores, so atomics are what reading it takes.
+        unsafe { AtomicU32::from_ptr(field.as_ptr()) }.load(Ordering::Relaxed)
+    }
+
+    /// The counters of each CPU, by its number.
+    pub fn by_cpu(&self) -> impl Iterator<Item = CpuCounters> {
+        (0..self.cpus()).map(|cpu| CpuCounters {
+            seen: self.read(cpu, offset_of!(cpu_state, seen)),
+            idle: self.read(cpu, offset_of!(cpu_state, idle)),
+            filtered: self.read(cpu, offset_of!(cpu_state, filtered)),
+            lost: self.read(cpu, offset_of!(cpu_state, lost)),
+        })
     }
 
     /// The gaps of all CPUs since the last call.

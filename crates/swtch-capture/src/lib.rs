@@ -43,7 +43,7 @@ mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use confine::{forbid_new_privileges, refuse_system_calls};
-pub use counters::Counters;
+pub use counters::{Counters, CpuCounters};
 pub use drain::{Drained, RawKind, RawRecords};
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
@@ -65,6 +65,7 @@ pub use scope::{Children, RecordingScope, TargetProcess, require_proc};
 pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
 pub use stacks::Stacks;
+pub use summary::{PlaceReading, SummaryReader};
 pub use tree::TreeCount;
 
 #[allow(

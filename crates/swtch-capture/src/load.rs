@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
 use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, Timestamp};
 
 use crate::clock::monotonic_ns;
-use crate::counters::{Counters, CpuStates};
+use crate::counters::{Counters, CpuCounters, CpuStates};
 use crate::drain::{CaptureRings, Drained, RawRecords};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
@@ -247,6 +247,11 @@ impl Capture {
     /// The counters since the start of the capture.
     pub fn counters(&self) -> Counters {
         self.cpus.totals()
+    }
+
+    /// The counters of each CPU since the start of the capture, by its number.
+    pub fn cpu_counters(&self) -> impl Iterator<Item = CpuCounters> {
+        self.cpus.by_cpu()
     }
 
     /// The gaps of all CPUs since the last call.

@@ -4,7 +4,10 @@
 //! records stop ─▶ wait for programs that still run ─▶ flush: every task is visited ─▶ read the table
 //! ```
 //!
-//! What an entry says is decoded here; which reason it has, the rules say.
+//! What an entry says is decoded here; which reason it has, the rules say. [`SummaryReader`] reads the
+//! table while the recording goes on.
+
+mod reader;
 
 use std::collections::HashSet;
 use std::mem::offset_of;
@@ -21,6 +24,8 @@ use crate::load::Capture;
 use crate::mapped::Mapped;
 use crate::skeleton::recorder::types::{summary_group, summary_key, summary_value};
 use crate::tree::visit_all;
+
+pub use reader::{PlaceReading, SummaryReader};
 
 // The layout of the wire is part of the contract with the kernel side.
 const _: () = assert!(size_of::<summary_key>() == 28 && size_of::<summary_value>() == 616);
@@ -54,6 +59,37 @@ impl SummaryGroups {
             let entry = unsafe { self.0.at(place).as_ptr().read_volatile() };
             Some((place, decoded(&entry)?))
         })
+    }
+
+    /// Number of places.
+    const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn is_in_use(&self, place: u32) -> bool {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        self.is_taken(place).load(Ordering::Acquire) != 0
+    }
+
+    /// The 64-bit number at this offset of a place, which the kernel side may change at any time.
+    fn word(&self, place: u32, offset: usize) -> u64 {
+        assert!(offset + 8 <= size_of::<summary_group>() && offset.is_multiple_of(8));
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        // SAFETY: the offset is inside the place.
+        let word = unsafe { self.0.at(place).cast::<u64>().byte_add(offset) };
+        // SAFETY: the word is aligned, mapped as long as self, and the kernel writes it with whole
+        // 64-bit stores (or, in the key, narrower ones, before the place is used), so atomics are
+        // what reading it takes.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }.load(Ordering::Relaxed)
+    }
+
+    /// The place, word by word: no counter is torn, whatever the compiler makes of a copy.
+    fn read(&self, place: u32) -> summary_group {
+        const WORDS: usize = size_of::<summary_group>() / 8;
+        const { assert!(WORDS * 8 == size_of::<summary_group>()) };
+        let words: [u64; WORDS] = std::array::from_fn(|index| self.word(place, index * 8));
+        // SAFETY: both have the same size, and any words are an entry (plain numbers).
+        unsafe { std::mem::transmute::<[u64; WORDS], summary_group>(words) }
     }
 
     /// Makes the place free for another group. Nobody may write it any more.

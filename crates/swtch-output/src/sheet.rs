@@ -22,9 +22,10 @@ use crate::text::{self, CellAlignment};
 const FIXED: usize = 2;
 
 /// One value of a table, in its raw unit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
     /// A value that is not known, or does not apply.
+    #[default]
     Missing,
     /// Text that may come from outside: tables and CSV escape it.
     Text(String),
@@ -44,6 +45,8 @@ pub enum Cell {
     Estimated(f64),
     /// A ratio of two numbers, without a unit.
     Ratio(f64),
+    /// A number of events per second.
+    Rate(f64),
 }
 
 impl Cell {
@@ -84,6 +87,7 @@ impl Cell {
             Self::Percent(share) => format!("{share:.1}"),
             Self::Estimated(ns) => text::nanos(*ns),
             Self::Ratio(ratio) => format!("{ratio:.3}"),
+            Self::Rate(rate) => text::rate(*rate),
         }
     }
 
@@ -98,6 +102,7 @@ impl Cell {
             Self::Percent(share) => csv.plain(format_args!("{share:.4}")),
             Self::Estimated(ns) => csv.plain(format_args!("{ns:.3}")),
             Self::Ratio(ratio) => csv.plain(format_args!("{ratio:.5}")),
+            Self::Rate(rate) => csv.plain(format_args!("{rate:.3}")),
         }
     }
 
@@ -111,7 +116,9 @@ impl Cell {
             Self::Hex(number) => Value::from(format!("{number:#x}")),
             Self::Time(length) => Value::from(length.as_ns()),
             Self::Percent(share) => Value::from((share * 1e4).round() / 1e4),
-            Self::Estimated(ns) => Value::from((ns * 1e3).round() / 1e3),
+            Self::Estimated(number) | Self::Rate(number) => {
+                Value::from((number * 1e3).round() / 1e3)
+            }
             Self::Ratio(ratio) => Value::from((ratio * 1e5).round() / 1e5),
         }
     }

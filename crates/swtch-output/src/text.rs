@@ -67,15 +67,28 @@ pub fn from_bytes(bytes: &[u8]) -> String {
 pub fn json_text(value: &serde_json::Value) -> String {
     let json = format!("{value:#}\n");
     let mut shown = String::with_capacity(json.len());
+    push_json(&mut shown, &json);
+    shown
+}
+
+fn push_json(shown: &mut String, json: &str) {
     for c in json.chars() {
         if c == '\n' || !is_hostile(c) {
             shown.push(c);
             continue;
         }
         for unit in c.encode_utf16(&mut [0; 2]) {
-            push(&mut shown, format_args!("\\u{unit:04x}"));
+            push(shown, format_args!("\\u{unit:04x}"));
         }
     }
+}
+
+/// As [`json_text`], in one line: for streams of values, of which each line is one.
+pub fn json_line(value: &serde_json::Value) -> String {
+    let line = value.to_string();
+    let mut shown = String::with_capacity(line.len() + 1);
+    push_json(&mut shown, &line);
+    shown.push('\n');
     shown
 }
 
@@ -90,6 +103,19 @@ pub fn grouped(count: u64) -> String {
         shown.push(digit);
     }
     shown
+}
+
+/// A number of events per second: whole ones with thousands separators, few with a decimal.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number is rounded, and a cast that does not fit gives the nearest that does"
+)]
+pub fn rate(per_second: f64) -> String {
+    if per_second < 9.95 && per_second != 0.0 {
+        return format!("{per_second:.1}");
+    }
+    grouped(per_second.round() as u64)
 }
 
 /// A count and the noun for it: `1 wait`, `2 waits`, `2 processes`.
@@ -339,6 +365,9 @@ mod tests {
         );
         let back: Vec<String> = serde_json::from_str(&shown).unwrap();
         assert_eq!(back, [name]);
+        let line = json_line(&serde_json::Value::from(vec![name]));
+        assert_eq!(line.lines().count(), 1);
+        assert!(!line.trim_end().chars().any(is_hostile), "{line}");
     }
 
     #[test]
@@ -350,6 +379,12 @@ mod tests {
         assert_eq!(counted(1, "wait"), "1 wait");
         assert_eq!(counted(2000, "wait"), "2,000 waits");
         assert_eq!(counted(2, "process"), "2 processes");
+    }
+
+    #[test]
+    fn few_a_second_have_a_decimal() {
+        let shown = [0.0, 0.04, 0.5, 9.94, 9.96, 1234.5].map(rate);
+        assert_eq!(shown, ["0", "0.0", "0.5", "9.9", "10", "1,235"]);
     }
 
     #[test]

@@ -16,13 +16,15 @@ use swtch_lab::lab::LabVerb;
 use swtch_output::format::Format;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
+use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Filter, Moment, Per};
 
 use crate::fiber;
 use crate::record::{BackendChoice, RecordRequest, SummaryRequest, Target};
+use crate::top::TopRequest;
 use crate::view;
 
-use values::{by, interval, length, per, percent, pid, reason, seconds, size, to};
+use values::{by, interval, length, live_view, per, percent, pid, reason, seconds, size, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -48,6 +50,8 @@ pub enum Verb {
     Export(Export),
     /// Turn what perf recorded into a trace.
     Import(Import),
+    /// Show rates of switches while they happen: by process, thread, cgroup, reason, preemptor.
+    Top(Top),
     /// Show a trace in the browser.
     View(ViewArgs),
     /// Measure what each kind of switch costs on this machine.
@@ -538,6 +542,90 @@ impl FiberArgs {
             interval: self.interval,
             count: self.count,
         }
+    }
+}
+
+/// Look at switches while they happen.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Count the switches of these processes with all their threads, and of the processes below them.
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
+          conflicts_with_all = ["all", "cgroup"], value_parser = pid)]
+    pub pid: Vec<Pid>,
+    /// Count those of the processes of -p alone, without those below them.
+    #[arg(long, requires = "pid")]
+    pub no_children: bool,
+    /// Count the switches of the whole system (the default).
+    #[arg(short, long, conflicts_with = "cgroup")]
+    pub all: bool,
+    /// Count the switches of the tasks of this cgroup and those below it.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Seconds between two frames (0.01 or more).
+    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval)]
+    pub interval: Duration,
+    /// Print N frames and stop.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Print one frame and stop, as --count 1.
+    #[arg(long, conflicts_with = "count")]
+    pub once: bool,
+    /// Print frames in this format, instead of showing them on the screen: json has one object a line,
+    /// with all views [default off a terminal: table].
+    #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
+    pub format: Option<Format>,
+    /// What a row stands for, in a table and in csv; on the screen, the first view.
+    #[arg(long, value_name = "WHAT", default_value = "thread", value_parser = live_view())]
+    pub by: LiveView,
+    /// Print at most N rows of each view (default: 20 in a table, all elsewhere).
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Price list to use (default: this machine's saved one).
+    #[arg(long, value_name = "FILE.json")]
+    pub prices: Option<PathBuf>,
+    /// Most groups of equal switches that are counted: thread, reason, system call, and who took the
+    /// CPU; each takes 700 bytes of the kernel's memory [default: 8 for each thread, 16384 or more].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub groups: Option<u32>,
+    /// Treat a hook as missing (for tests of what older kernels give).
+    #[arg(long, value_name = "HOOK", hide = true)]
+    pub without_hook: Vec<String>,
+    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
+    #[arg(long, value_name = "HOOK")]
+    pub with_hook: Vec<String>,
+}
+
+impl Top {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When a hook is not known.
+    pub fn to_request(&self) -> anyhow::Result<TopRequest> {
+        let record = RecordArgs {
+            output: None,
+            duration: None,
+            stacks: None,
+            buffer: None,
+            pid: self.pid.clone(),
+            no_children: self.no_children,
+            all: self.pid.is_empty() && self.cgroup.is_none(),
+            cgroup: self.cgroup.clone(),
+            backend: BackendChoice::Ebpf,
+            without_hook: self.without_hook.clone(),
+            with_hook: self.with_hook.clone(),
+            with_parent: None,
+            command: Vec::new(),
+        };
+        Ok(TopRequest {
+            record: record.to_request()?,
+            interval: self.interval,
+            count: self.count.or(self.once.then_some(1)),
+            format: self.format,
+            by: self.by,
+            top: self.top,
+            prices: self.prices.clone(),
+            groups: self.groups,
+        })
     }
 }
 

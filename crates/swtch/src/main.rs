@@ -12,6 +12,7 @@ mod fiber;
 mod fuzz;
 mod page;
 mod record;
+mod top;
 mod view;
 mod workload;
 
@@ -79,6 +80,7 @@ fn run(cli: Cli) -> Result<u8> {
         },
         Verb::View(words) => view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
+        Verb::Top(words) => top::run(&words.to_request()?),
         Verb::Lab(words) => lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),

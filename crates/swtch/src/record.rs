@@ -9,7 +9,7 @@
 
 mod command;
 mod commands;
-mod facts;
+pub mod facts;
 mod pause;
 mod perf;
 mod pipeline;
@@ -43,11 +43,12 @@ use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 use crate::FAILED;
 use command::exit_code;
 use commands::Commands;
-use pause::{Pauses, StopSignals};
+use pause::Pauses;
 use pipeline::{Pipeline, RowsToMake};
 use user_level::{Finder, UserLevel};
 
 pub use facts::WHOLE_SYSTEM;
+pub use pause::StopSignals;
 pub use summary::{SummaryRequest, summarise};
 pub use user_level::find_schedulers;
 
@@ -440,7 +441,10 @@ fn inherits(
 
 /// Drops every right that recording does not need, so that none can be regained. `start_helpers`
 /// is called while the last of them are there.
-fn give_up_rights(
+///
+/// # Errors
+/// When the system refuses.
+pub fn give_up_rights(
     request: &RecordRequest,
     heir: Option<&Caller>,
     command: Option<&HeldCommand>,
@@ -502,7 +506,11 @@ fn scope_of(request: &RecordRequest, command: Option<&HeldCommand>) -> Recording
     }
 }
 
-fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Settings> {
+/// The settings of a capture of what was asked for.
+///
+/// # Errors
+/// When the buffer is too small.
+pub fn settings(request: &RecordRequest, command: Option<&HeldCommand>) -> Result<Settings> {
     let scope = scope_of(request, command);
     let cpus = facts::possible_cpus();
     let mut settings = Settings {

@@ -262,6 +262,9 @@ enum hook {
 	HOOK_STORAGE, /* no hook: the first slot of a task, which is refused then */
 };
 
+/* Places in the table of a summary that a CPU remembers to have taken: a power of two. */
+#define CLAIMS_KEPT 256
+
 /*
  * State of one CPU, in an array that user space maps: the run in progress, the markers that tell
  * who asks for a reschedule, and the counters.
@@ -383,6 +386,9 @@ struct cpu_state {
 	__u64 missed; /* for tests: of them, those that were made to be missed */
 
 	__s32 cause_stack; /* with want_oracle: kernel stack of the first request of the run */
+
+	/* Of summaries: the last places that were taken, number summary_groups modulo CLAIMS_KEPT. */
+	__u32 claims[CLAIMS_KEPT];
 
 	__u64 tail __attribute__((aligned(64))); /* written by user space only */
 } __attribute__((aligned(64)));

@@ -147,6 +147,8 @@ static __always_inline struct summary_value *entry_of(struct cpu_state *c, struc
 		probe = claim_group(st);
 		if (probe < 0)
 			return NULL;
+		c->claims[c->summary_groups & (CLAIMS_KEPT - 1)] =
+			(hash + probe) & (summary_places - 1);
 		c->summary_groups++;
 	}
 	group = probed_group(hash, probe);

@@ -14,7 +14,8 @@
 //! - A [`Sheet`] knows the three formats. Nothing else does, except stacks, which are not a table.
 //! - All reports count switches of the kernel; only `level` reads those of user-mode schedulers,
 //!   too.
-//! - [`KernelSummary`] shows what was counted in the kernel, where there is no trace.
+//! - [`KernelSummary`] shows what was counted in the kernel, where there is no trace; [`live`] shows it
+//!   as rates, while it is counted.
 //! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
 //! - [`diff()`] compares traces; it reads what the reports read, one trace after the other.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
@@ -36,6 +37,7 @@ mod head;
 mod kernel_summary;
 mod last;
 mod level;
+pub mod live;
 mod names;
 mod preemptor;
 mod pricing;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use swtch_core::{Nanos, Pid, Reason};
 use swtch_report::export::ExportFormat;
+use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Per};
 
 /// All values of `--by`: those of reports, then those that only bills have.
@@ -12,6 +13,12 @@ pub fn by() -> PossibleValuesParser {
     let reports = By::ALL.map(By::as_str).into_iter();
     let bills = BillBy::ALL.map(BillBy::as_str).into_iter();
     PossibleValuesParser::new(reports.chain(bills.filter(|word| By::from_word(word).is_none())))
+}
+
+/// The views of `swtch top`.
+pub fn live_view() -> impl TypedValueParser<Value = LiveView> {
+    PossibleValuesParser::new(LiveView::ALL.map(LiveView::as_str))
+        .map(|word| LiveView::from_word(&word).expect("it is one of the possible values"))
 }
 
 pub fn to() -> impl TypedValueParser<Value = ExportFormat> {

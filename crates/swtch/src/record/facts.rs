@@ -214,7 +214,8 @@ fn find_cgroups(
     }
 }
 
-fn host() -> TraceHost {
+/// The machine.
+pub fn host() -> TraceHost {
     let host = swtch_host::Host::read();
     let to_u32 = |cpus: usize| u32::try_from(cpus).unwrap_or(u32::MAX);
     TraceHost {
@@ -252,7 +253,8 @@ fn command_words(target: &Target) -> Vec<String> {
 /// The scope in the metadata of a recording of all tasks.
 pub const WHOLE_SYSTEM: &str = "whole system";
 
-fn scope(target: &Target) -> String {
+/// What is recorded, in words.
+pub fn scope(target: &Target) -> String {
     match target {
         Target::Command(_) => format!("command {}", command_words(target).join(" ")),
         Target::Processes { pids, children } => {

@@ -43,11 +43,20 @@ pub struct TestProcess(Child);
 impl TestProcess {
     /// Starts the command without any output.
     pub fn start(command: &mut Command) -> Self {
-        let silent = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Self(silent.spawn().unwrap())
+        Self::start_into(command, Stdio::null())
+    }
+
+    /// Starts the command with this as its stdout, and without any other output.
+    pub fn start_into(command: &mut Command, out: impl Into<Stdio>) -> Self {
+        let quiet = command.stdin(Stdio::null()).stderr(Stdio::null());
+        Self(quiet.stdout(out).spawn().unwrap())
+    }
+
+    /// Starts the command at this terminal.
+    pub fn start_at(command: &mut Command, terminal: &fs::File) -> Self {
+        let end = || terminal.try_clone().unwrap();
+        command.stdin(end()).stdout(end()).stderr(end());
+        Self(command.spawn().unwrap())
     }
 
     pub fn pid(&self) -> u32 {

@@ -35,6 +35,7 @@
 //! - `summaries`: what is counted in the kernel is what a recording beside it holds.
 //! - `tiers`: what is recorded without root is what root records of the same run.
 //! - `coming_from`: other tools count what swtch records of the same load, where the docs say so.
+//! - `tops`: rates of `swtch top` add up to what the kernel counted; its table does not fill.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -75,5 +76,6 @@ mod stranger;
 mod summaries;
 mod surroundings;
 mod tiers;
+mod tops;
 mod truth;
 mod view;

@@ -1,0 +1,229 @@
+//! Reads a summary again and again while it goes on: the programs are not stopped for it.
+//!
+//! ```text
+//! kernel side adds ──▶ table ◀── a reading looks at the count of each place that is in use, and
+//!                                reads the rest only where that count has changed
+//! ```
+//!
+//! What is guaranteed of a place that is read while its task runs: each counter is a whole one (both
+//! sides use 64-bit loads and stores) and only grows, so a difference between two readings is never
+//! negative, and each switch is in exactly one difference. The counters of one place may be of two
+//! moments, a fraction of a microsecond apart: a switch may be counted in this reading and its run in
+//! the next.
+//!
+//! So that the table does not fill over hours, places are freed when nobody writes them any more:
+//!
+//! - Those of a task that has ended. The place of its last switch-out says so; they are freed one
+//!   reading later, when all of them have been met and read to their end.
+//! - Those that say that a task which has ended took the CPU from one that goes on. Such a switch-out
+//!   may still be pending (`summary.h` adds it when its task leaves again), so they are freed when
+//!   that task has been counted twice more since.
+
+use std::mem::offset_of;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use swtch_core::{GroupTotals, SwitchGroup, TaskKey};
+
+use super::{LAST_STATES, SummaryGroups, decoded};
+use crate::counters::{CLAIMS_KEPT, CpuStates};
+use crate::load::Capture;
+use crate::skeleton::recorder::types::{summary_group, summary_value};
+
+/// What a reading says of one place in the table.
+#[derive(Clone, Copy, Debug)]
+pub enum PlaceReading<'a> {
+    /// Switches were added since the last reading. The sums are those since the place was taken.
+    Grown(&'a SwitchGroup, &'a GroupTotals),
+    /// The place is free: another group may have it at the next reading.
+    Freed,
+}
+
+/// Remembers of each place what it said last.
+#[derive(Debug, Default)]
+pub struct SummaryReader {
+    known: Vec<KnownPlace>,
+    /// By place: whether it is in `known`.
+    is_known: Vec<bool>,
+    /// By CPU: number of groups that it had taken places for when they were looked for last.
+    taken: Vec<u64>,
+    /// Number of readings so far.
+    readings: u64,
+    /// Tasks that have ended, with the number of the reading that met their end.
+    ended: FxHashMap<TaskKey, u64>,
+}
+
+/// A task that has ended is remembered for so many readings: a switch-out to it that is pending until
+/// then is noticed. One that is pending for longer takes a place until its own task ends.
+const REMEMBERED: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+struct KnownPlace {
+    place: u32,
+    task: TaskKey,
+    /// Who took the CPU; idle for a place that was not read yet.
+    next_task: TaskKey,
+    switches: u64,
+    /// Whether it counts the last switch-out of a task.
+    is_last: bool,
+    /// The number of further switches of `task` after which the place is freed, once `next_task` has
+    /// ended.
+    spared_for: Option<u64>,
+}
+
+impl KnownPlace {
+    const fn new(place: u32) -> Self {
+        Self {
+            place,
+            task: TaskKey::IDLE,
+            next_task: TaskKey::IDLE,
+            switches: 0,
+            is_last: false,
+            spared_for: None,
+        }
+    }
+}
+
+/// One fewer than a CPU remembers: the slot that it writes next may be half-way to be written.
+const CLAIMS_REMEMBERED: u64 = CLAIMS_KEPT as u64 - 1;
+
+/// A switch-out of the task adds the one before, and the next one shows that this is done.
+const SPARED_FOR: u64 = 2;
+
+impl SummaryReader {
+    /// Number of places that are in use.
+    pub const fn in_use(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Passes on what has changed since the last reading, by place.
+    pub fn read(&mut self, capture: &Capture, mut sink: impl FnMut(u32, PlaceReading<'_>)) {
+        let Some(table) = capture.groups() else {
+            return;
+        };
+        self.meet_new(table, capture.cpu_states());
+        self.readings += 1;
+        let grown = self.read_known(table, &mut sink);
+        self.spare_less(&grown);
+        self.free(table, &mut sink);
+        let now = self.readings;
+        self.ended.retain(|_, met| now - *met < REMEMBERED);
+    }
+
+    /// Notes that a task ends. Those whose switches are counted need no such note: it is for others,
+    /// which took the CPU from them.
+    pub fn note_end(&mut self, task: TaskKey) {
+        self.ended.entry(task).or_insert(self.readings + 1);
+    }
+
+    /// Finds the places that were taken since the last time: each CPU remembers its last ones.
+    fn meet_new(&mut self, table: &SummaryGroups, cpus: &CpuStates) {
+        self.is_known.resize(table.len(), false);
+        self.taken.resize(cpus.cpus(), 0);
+        let mut is_told = true;
+        for cpu in 0..cpus.cpus() {
+            let (before, now) = (self.taken[cpu], cpus.summary_groups(cpu));
+            self.taken[cpu] = now;
+            is_told &= now - before <= CLAIMS_REMEMBERED;
+            for number in before..now.min(before + CLAIMS_REMEMBERED) {
+                is_told &= self.meet_claim(table, cpus.claim(cpu, number));
+            }
+            // What was read may have been written over meanwhile.
+            is_told &= cpus.summary_groups(cpu) - before <= CLAIMS_REMEMBERED;
+        }
+        if !is_told {
+            self.meet_all(table);
+        }
+    }
+
+    /// Whether this is a place that was taken and not known before. Something else is read on a
+    /// processor that reorders stores, where the count was written before the place.
+    fn meet_claim(&mut self, table: &SummaryGroups, place: u32) -> bool {
+        let index = usize::try_from(place).unwrap_or(usize::MAX);
+        let is_new = self.is_known.get(index) == Some(&false) && table.is_in_use(place);
+        if is_new {
+            self.is_known[index] = true;
+            self.known.push(KnownPlace::new(place));
+        }
+        is_new
+    }
+
+    /// Looks at all places, some 12 ms for 100,000 of them: a CPU has taken more than it remembers.
+    fn meet_all(&mut self, table: &SummaryGroups) {
+        for (place, is_known) in (0u32..).zip(&mut self.is_known) {
+            if !*is_known && table.is_in_use(place) {
+                *is_known = true;
+                self.known.push(KnownPlace::new(place));
+            }
+        }
+    }
+
+    /// Reads the places that have grown, and returns by how many switches each task has.
+    fn read_known(
+        &mut self,
+        table: &SummaryGroups,
+        sink: &mut impl FnMut(u32, PlaceReading<'_>),
+    ) -> FxHashMap<TaskKey, u64> {
+        let mut grown: FxHashMap<TaskKey, u64> = FxHashMap::default();
+        for known in &mut self.known {
+            let switches = table.word(known.place, SWITCHES);
+            if switches == known.switches {
+                continue;
+            }
+            // The key is written before the first switch is added. It is read anew each time: on a
+            // processor that reorders stores it may have been half-written at the first.
+            let Some((group, totals)) = decoded(&table.read(known.place)) else {
+                continue;
+            };
+            known.task = group.task;
+            known.next_task = group.next_task.unwrap_or(TaskKey::IDLE);
+            *grown.entry(group.task).or_default() += totals.switches.saturating_sub(known.switches);
+            known.switches = totals.switches;
+            if group.evidence.state & LAST_STATES != 0 {
+                self.ended.insert(group.task, self.readings);
+                known.is_last = true;
+            }
+            sink(known.place, PlaceReading::Grown(&group, &totals));
+        }
+        grown
+    }
+
+    fn spare_less(&mut self, grown: &FxHashMap<TaskKey, u64>) {
+        for known in &mut self.known {
+            if let Some(left) = &mut known.spared_for {
+                *left = left.saturating_sub(grown.get(&known.task).copied().unwrap_or(0));
+            }
+        }
+    }
+
+    fn free(&mut self, table: &SummaryGroups, sink: &mut impl FnMut(u32, PlaceReading<'_>)) {
+        if self.ended.is_empty() && self.known.iter().all(|known| known.spared_for.is_none()) {
+            return;
+        }
+        let has_ended = |task| {
+            self.ended
+                .get(&task)
+                .is_some_and(|met| *met < self.readings)
+        };
+        let last: FxHashSet<TaskKey> = self
+            .known
+            .iter()
+            .filter(|known| known.is_last && has_ended(known.task))
+            .map(|known| known.task)
+            .collect();
+        self.known.retain_mut(|known| {
+            if known.spared_for.is_none() && has_ended(known.next_task) {
+                known.spared_for = Some(SPARED_FOR);
+            }
+            let is_over = last.contains(&known.task) || known.spared_for == Some(0);
+            if is_over {
+                let place = usize::try_from(known.place).unwrap_or(usize::MAX);
+                table.free(place);
+                self.is_known[place] = false;
+                sink(known.place, PlaceReading::Freed);
+            }
+            !is_over
+        });
+    }
+}
+
+const SWITCHES: usize = offset_of!(summary_group, sums) + offset_of!(summary_value, switches);

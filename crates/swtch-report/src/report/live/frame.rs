@@ -1,0 +1,410 @@
+//! One frame: rates by view, of what was added between two readings.
+
+use std::hash::Hash;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use swtch_core::cost::{Billing, Case, Successor};
+use swtch_core::{CgroupId, Nanos, Pid, Reason, TaskKey};
+
+use super::counts::{GrownGroup, LiveCounts};
+use super::sums::{RowSums, Taker};
+use super::tasks::{LiveTask, LiveTasks};
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LiveView {
+    /// The process of the task that left.
+    Process,
+    /// The task that left.
+    Thread,
+    /// Its cgroup.
+    Cgroup,
+    /// Why it left.
+    Reason,
+    /// The task that took the CPU, and the one that lost it.
+    Pair,
+    /// The CPU.
+    Cpu,
+}
+
+impl LiveView {
+    /// All of them, in the order of their keys on the screen.
+    pub const ALL: [Self; 6] = [
+        Self::Process,
+        Self::Thread,
+        Self::Cgroup,
+        Self::Reason,
+        Self::Pair,
+        Self::Cpu,
+    ];
+
+    /// The word on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Thread => "thread",
+            Self::Cgroup => "cgroup",
+            Self::Reason => "reason",
+            Self::Pair => "pair",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// The view with this word; `None` if there is none.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|view| view.as_str() == word)
+    }
+}
+
+/// What one row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RowKey {
+    /// A process; `None` for tasks without a name.
+    Process(Option<Pid>),
+    /// A thread.
+    Thread(TaskKey),
+    /// A cgroup; `None` for tasks without a name.
+    Cgroup(Option<CgroupId>),
+    /// A reason.
+    Reason(Reason),
+    /// Who took the CPU (`None` if it could not be named), from whom, and for which reason.
+    Pair(Option<TaskKey>, TaskKey, Reason),
+    /// A CPU.
+    Cpu(usize),
+}
+
+/// A row of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveRow {
+    /// What it stands for.
+    pub key: RowKey,
+    /// What was added in the frame.
+    pub sums: RowSums,
+    /// Switches from idle, of a CPU: a task came after the CPU had nothing to do.
+    pub from_idle: u64,
+}
+
+/// The sums of one frame. Divided by its length they are rates.
+#[derive(Clone, Debug, Default)]
+pub struct RateFrame {
+    /// The time between the two readings; 0 before the first frame.
+    pub interval: Nanos,
+    /// The sums of all rows of a view by task.
+    pub total: RowSums,
+    /// Switches that were seen and found no room in the kernel's table.
+    pub lost: u64,
+    /// Switches from idle, on all CPUs.
+    pub from_idle: u64,
+    /// Threads that switched.
+    pub threads: usize,
+    rows: FxHashMap<LiveView, Vec<LiveRow>>,
+}
+
+impl RateFrame {
+    /// Makes the frame of what was counted since the last [`LiveCounts::end_frame`], with the rows
+    /// of these views. Without prices nothing has a cost.
+    pub fn of(
+        counts: &LiveCounts,
+        tasks: &LiveTasks,
+        billing: Option<&Billing>,
+        views: &[LiveView],
+        interval: Nanos,
+    ) -> Self {
+        let mut frame = Self {
+            interval,
+            ..Self::default()
+        };
+        let mut threads = FxHashSet::default();
+        let mut summed: Vec<(LiveView, Summed)> = views
+            .iter()
+            .filter(|view| **view != LiveView::Cpu)
+            .map(|view| (*view, Summed::default()))
+            .collect();
+        for grown in counts.grown() {
+            let seen = SeenGroup::of(grown, tasks, billing);
+            seen.add_to(&mut frame.total);
+            threads.insert(seen.task);
+            for (view, summed) in &mut summed {
+                if let Some(key) = seen.key(*view) {
+                    seen.add_to(summed.row(key));
+                }
+            }
+        }
+        frame.threads = threads.len();
+        frame.rows = summed
+            .into_iter()
+            .map(|(view, summed)| (view, summed.rows))
+            .collect();
+        frame.add_cpus(counts, views);
+        frame
+    }
+
+    fn add_cpus(&mut self, counts: &LiveCounts, views: &[LiveView]) {
+        let mut rows = Vec::new();
+        for (number, cpu) in counts.by_cpu().enumerate() {
+            self.lost += cpu.lost;
+            self.from_idle += cpu.idle;
+            let mut sums = RowSums::default();
+            sums.sums.switches = cpu.seen.saturating_sub(cpu.idle + cpu.filtered);
+            rows.push(LiveRow {
+                key: RowKey::Cpu(number),
+                sums,
+                from_idle: cpu.idle,
+            });
+        }
+        if views.contains(&LiveView::Cpu) {
+            // A CPU that can come but has never been there has counted nothing.
+            rows.retain(|row| row.sums.switches() + row.from_idle > 0);
+            self.rows.insert(LiveView::Cpu, rows);
+        }
+    }
+
+    /// The rows of a view, in no order; none if it was not asked for.
+    pub fn rows(&self, view: LiveView) -> &[LiveRow] {
+        self.rows.get(&view).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the rows of this view were made.
+    pub fn has(&self, view: LiveView) -> bool {
+        self.rows.contains_key(&view)
+    }
+
+    /// So many in this frame, per second.
+    pub fn per_second(&self, number: u64) -> f64 {
+        match self.interval.as_ns() {
+            0 => 0.0,
+            ns => number as f64 * 1e9 / ns as f64,
+        }
+    }
+
+    /// A time in this frame as a share of it, in percent: 100 for one CPU, or one thread.
+    pub fn share_pct(&self, time_ns: f64) -> f64 {
+        match self.interval.as_ns() {
+            0 => 0.0,
+            ns => time_ns * 100.0 / ns as f64,
+        }
+    }
+}
+
+/// Rows of one view while they are summed.
+#[derive(Default)]
+struct Summed {
+    rows: Vec<LiveRow>,
+    places: FxHashMap<RowKey, usize>,
+}
+
+impl Summed {
+    fn row(&mut self, key: RowKey) -> &mut RowSums {
+        let place = *self.places.entry(key).or_insert_with(|| {
+            self.rows.push(LiveRow {
+                key,
+                sums: RowSums::default(),
+                from_idle: 0,
+            });
+            self.rows.len() - 1
+        });
+        &mut self.rows[place].sums
+    }
+}
+
+/// The growth of a group, with all that its rows need.
+struct SeenGroup<'a> {
+    grown: &'a GrownGroup,
+    task: TaskKey,
+    of_task: Option<&'a LiveTask>,
+    taker: Option<Taker>,
+    billing: Option<&'a Billing>,
+}
+
+impl<'a> SeenGroup<'a> {
+    fn of(grown: &'a GrownGroup, tasks: &'a LiveTasks, billing: Option<&'a Billing>) -> Self {
+        let group = &grown.of.group;
+        let of_task = tasks.get(group.task);
+        let taker = grown.of.is_preemption().then(|| {
+            let Some(next) = group.next_task else {
+                return Taker::Unnamed;
+            };
+            if next.is_idle() {
+                return Taker::Idle;
+            }
+            match (of_task, tasks.get(next)) {
+                (Some(task), Some(next)) if task.pid == next.pid => Taker::OwnProcess,
+                // The kernel's threads live in the root cgroup, and belong to nobody there.
+                (Some(task), Some(next)) if next.is_kernel && !task.is_kernel => Taker::Foreign,
+                (Some(task), Some(next)) if task.cgroup == next.cgroup => Taker::OwnCgroup,
+                (Some(_), Some(_)) => Taker::Foreign,
+                _ => Taker::Unnamed,
+            }
+        });
+        Self {
+            grown,
+            task: group.task,
+            of_task,
+            taker,
+            billing,
+        }
+    }
+
+    fn key(&self, view: LiveView) -> Option<RowKey> {
+        let reason = self.grown.of.rule.reason;
+        match view {
+            LiveView::Process => Some(RowKey::Process(self.of_task.map(|task| task.pid))),
+            LiveView::Thread => Some(RowKey::Thread(self.task)),
+            LiveView::Cgroup => Some(RowKey::Cgroup(self.of_task.map(|task| task.cgroup))),
+            LiveView::Reason => Some(RowKey::Reason(reason)),
+            LiveView::Pair => self
+                .taker
+                .filter(|taker| *taker != Taker::Idle)
+                .map(|_| RowKey::Pair(self.grown.of.group.next_task, self.task, reason)),
+            LiveView::Cpu => None,
+        }
+    }
+
+    fn add_to(&self, row: &mut RowSums) {
+        let (growth, reason) = (&self.grown.growth, self.grown.of.rule.reason);
+        row.sums.add(growth);
+        if self.grown.of.is_voluntary() {
+            row.voluntary += growth.switches;
+        }
+        row.by_reason[reason.index()] += growth.switches;
+        row.blocked_by_reason[reason.index()] += growth.blocked();
+        if let Some(taker) = self.taker {
+            row.count_taker(taker, growth.switches);
+        }
+        self.add_cost(row);
+    }
+
+    /// Who came after a task that blocked is not counted, so its price is that of a switch to
+    /// another process.
+    fn add_cost(&self, row: &mut RowSums) {
+        let Some(billing) = self.billing else {
+            return;
+        };
+        let successor = match self.taker {
+            Some(Taker::OwnProcess) => Successor::SameProcess,
+            Some(Taker::OwnCgroup | Taker::Foreign) => Successor::OtherProcess,
+            Some(Taker::Idle) => Successor::Idle,
+            Some(Taker::Unnamed) | None => Successor::Unknown,
+        };
+        let reason = self.grown.of.rule.reason;
+        let switches = self.grown.growth.switches;
+        match billing.tariff(Case { reason, successor }) {
+            Ok(tariff) => row.cost = row.cost.plus(tariff.direct.times(switches as f64)),
+            Err(_) => row.unpriced += switches,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{prices, seen};
+    use crate::report::live::drawn_live::{blocked_in_read, preempted_by, totals};
+    use swtch_core::Arch;
+
+    const SECOND: Nanos = Nanos::from_ns(1_000_000_000);
+
+    /// The server blocks, its worker takes its CPU, and a program of another cgroup does.
+    fn counted() -> (LiveCounts, LiveTasks) {
+        let mut counts = LiveCounts::new(Arch::X86_64);
+        counts.meet(0, &blocked_in_read(1), &totals(30));
+        counts.meet(1, &preempted_by(1, 2), &totals(8));
+        counts.meet(2, &preempted_by(1, 3), &totals(4));
+        counts.meet(3, &preempted_by(1, 4), &totals(2));
+        counts.meet(4, &preempted_by(2, 0), &totals(1));
+        let mut tasks = LiveTasks::default();
+        tasks.meet(&seen(1, 10, 10, "server"));
+        tasks.meet(&seen(2, 10, 11, "worker"));
+        tasks.meet(&seen(3, 30, 30, "beside"));
+        tasks.meet(&swtch_core::TaskEvent {
+            cgroup: CgroupId::new(9),
+            ..seen(4, 40, 40, "stranger")
+        });
+        (counts, tasks)
+    }
+
+    fn row(frame: &RateFrame, key: RowKey) -> RowSums {
+        let rows = LiveView::ALL.iter().flat_map(|view| frame.rows(*view));
+        let mut rows = rows.filter(|row| row.key == key);
+        rows.next()
+            .unwrap_or_else(|| panic!("{key:?}"))
+            .sums
+            .clone()
+    }
+
+    #[test]
+    fn own_and_foreign_preemptions_are_told_apart() {
+        let (counts, tasks) = counted();
+        let frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
+        let server = row(&frame, RowKey::Thread(TaskKey::new(1)));
+        let of = (
+            server.by_own_process,
+            server.by_own_cgroup,
+            server.by_foreign,
+        );
+        assert_eq!(of, (8, 4, 2));
+        assert_eq!(server.switches(), 44);
+        let worker = row(&frame, RowKey::Thread(TaskKey::new(2)));
+        assert_eq!(
+            worker.by_own_process + worker.by_own_cgroup + worker.by_foreign,
+            0
+        );
+        assert_eq!(
+            frame.rows(LiveView::Pair).len(),
+            3,
+            "idle takes no CPU away"
+        );
+    }
+
+    /// Where nobody has made cgroups, all tasks are in the root.
+    #[test]
+    fn a_thread_of_the_kernel_is_foreign_in_every_cgroup() {
+        let (counts, mut tasks) = counted();
+        tasks.meet(&swtch_core::TaskEvent {
+            is_kthread: true,
+            ..seen(3, 30, 30, "kworker/0:1")
+        });
+        let frame = RateFrame::of(&counts, &tasks, None, &[LiveView::Thread], SECOND);
+        let server = row(&frame, RowKey::Thread(TaskKey::new(1)));
+        assert_eq!((server.by_own_cgroup, server.by_foreign), (0, 6));
+    }
+
+    #[test]
+    fn every_view_has_all_switches() {
+        let (counts, tasks) = counted();
+        let frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
+        for view in [
+            LiveView::Process,
+            LiveView::Thread,
+            LiveView::Cgroup,
+            LiveView::Reason,
+        ] {
+            let rows = frame.rows(view).iter();
+            let sum: u64 = rows.map(|row| row.sums.switches()).sum();
+            assert_eq!(sum, 45, "{view:?}");
+        }
+        assert_eq!(frame.total.switches(), 45);
+        assert_eq!(frame.threads, 2);
+    }
+
+    #[test]
+    fn a_rate_is_per_second_and_not_per_frame() {
+        let (counts, tasks) = counted();
+        let half = Nanos::from_ns(500_000_000);
+        let frame = RateFrame::of(&counts, &tasks, None, &[], half);
+        assert!((frame.per_second(frame.total.switches()) - 90.0).abs() < 1e-9);
+        assert!((frame.share_pct(5e6) - 1.0).abs() < 1e-9);
+        let none = RateFrame::default();
+        assert!((none.per_second(7), none.share_pct(7.0)) == (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_price_is_an_interval_and_what_has_none_is_counted() {
+        let (counts, tasks) = counted();
+        let billing = Billing::new(&prices());
+        let frame = RateFrame::of(&counts, &tasks, Some(&billing), &[], SECOND);
+        let cost = frame.total.cost;
+        assert!(0.0 < cost.low_ns && cost.low_ns < cost.point_ns && cost.point_ns < cost.high_ns);
+        assert_eq!(frame.total.unpriced, 0);
+    }
+}

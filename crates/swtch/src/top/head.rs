@@ -1,0 +1,101 @@
+//! What is said above the rows of a frame: how many switches, what they cost, what was not counted,
+//! and what `top` itself uses.
+
+use serde_json::{Value, json};
+use swtch_output::text::{counted, grouped, rate};
+
+use super::session::MadeFrame;
+
+impl MadeFrame {
+    /// The rates of all rows together.
+    pub fn rates_in_words(&self) -> String {
+        let (frame, total) = (&self.frame, &self.frame.total);
+        let involuntary = total.switches().saturating_sub(total.voluntary);
+        let per_s = |number| rate(frame.per_second(number));
+        format!(
+            "{} switches/s: {} voluntary, {} not · {} from idle · {}",
+            per_s(total.switches()),
+            per_s(total.voluntary),
+            per_s(involuntary),
+            per_s(frame.from_idle),
+            counted(frame.threads as u64, "thread"),
+        )
+    }
+
+    /// What the switches cost; how to find out where that is not known.
+    pub fn cost_in_words(&self) -> String {
+        let (frame, total) = (&self.frame, &self.frame.total);
+        if !self.has_prices {
+            return "what they cost is not known: swtch cost --save measures it".to_owned();
+        }
+        let share = |ns| frame.share_pct(ns);
+        let cost = total.cost;
+        let unpriced = match total.unpriced {
+            0 => String::new(),
+            some => format!(", {} without a price", rate(frame.per_second(some))),
+        };
+        format!(
+            "switching takes {:.2} % of one CPU ({:.2} to {:.2}){unpriced}",
+            share(cost.point_ns),
+            share(cost.low_ns),
+            share(cost.high_ns),
+        )
+    }
+
+    /// What was not counted, and why; `None` if everything was.
+    pub fn loss_in_words(&self) -> Option<String> {
+        let (groups, _) = self.groups;
+        (self.frame.lost > 0).then(|| {
+            format!(
+                "{} not counted: the {} groups that the kernel side counts were all taken (--groups N makes \
+                 room for more)",
+                counted(self.frame.lost, "switch"),
+                grouped(groups.into()),
+            )
+        })
+    }
+
+    /// What this process and its programs in the kernel use.
+    pub fn own_cost_in_words(&self) -> String {
+        let in_kernel = self.kernel_ns_per_switch.map_or_else(String::new, |ns| {
+            let share = self.kernel_pct(ns);
+            format!(", in the kernel {ns:.0} ns a switch ({share:.2} %)")
+        });
+        format!("swtch uses {:.2} % of one CPU{in_kernel}", self.own_cpu_pct)
+    }
+
+    fn kernel_pct(&self, ns_per_switch: f64) -> f64 {
+        let seen = self.frame.total.switches() + self.frame.from_idle;
+        self.frame.share_pct(ns_per_switch * seen as f64)
+    }
+
+    /// The facts of the frame, for JSON.
+    pub fn to_json(&self) -> Value {
+        let (frame, total) = (&self.frame, &self.frame.total);
+        let (groups, groups_in_use) = self.groups;
+        let share = |ns: f64| self.has_prices.then(|| rounded(frame.share_pct(ns)));
+        json!({
+            "at_ns": self.at.as_ns(),
+            "interval_ns": frame.interval.as_ns(),
+            "switches": total.switches(),
+            "voluntary": total.voluntary,
+            "involuntary": total.switches().saturating_sub(total.voluntary),
+            "from_idle": frame.from_idle,
+            "lost": frame.lost,
+            "threads": frame.threads,
+            "switches_per_s": rounded(frame.per_second(total.switches())),
+            "cost_pct": share(total.cost.point_ns),
+            "cost_low_pct": share(total.cost.low_ns),
+            "cost_high_pct": share(total.cost.high_ns),
+            "unpriced": self.has_prices.then_some(total.unpriced),
+            "own_cpu_pct": rounded(self.own_cpu_pct),
+            "kernel_ns_per_switch": self.kernel_ns_per_switch.map(rounded),
+            "groups": groups,
+            "groups_in_use": groups_in_use,
+        })
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}

@@ -1,0 +1,168 @@
+//! The terminal: taken, given back for a while, and put back at the end.
+//!
+//! | ends by | put back by |
+//! |---|---|
+//! | a key, SIGINT, SIGTERM, SIGHUP, an error | `Drop` |
+//! | a panic | the hook that `ratatui::try_init` sets |
+//! | SIGTSTP, Ctrl-Z | [`TerminalScreen::suspend`], which stops the process then |
+//! | SIGKILL, SIGSTOP | nobody can: `reset` does |
+
+use std::io::stdout;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::{Signal, raise};
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::{DefaultTerminal, Terminal};
+use signal_hook::consts::{SIGCONT, SIGTSTP};
+
+/// How things are told apart: with colours, or without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Colours of the terminal's own palette.
+    Coloured,
+    /// Bold, dim, underlined and reversed only (`NO_COLOR`).
+    Plain,
+}
+
+impl Look {
+    /// The user's choice (<https://no-color.org>).
+    fn of_environment() -> Self {
+        match std::env::var_os("NO_COLOR") {
+            Some(words) if !words.is_empty() => Self::Plain,
+            _ => Self::Coloured,
+        }
+    }
+
+    /// What is chosen: a view, a row.
+    pub fn chosen(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// The column by which rows are sorted.
+    pub fn sorted(self) -> Style {
+        let style = Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED);
+        self.coloured(style, Color::Cyan)
+    }
+
+    /// Numbers that the page is about.
+    pub fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// What is less important.
+    pub fn faint(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    /// What should be looked at: losses, throttling.
+    pub fn alarm(self) -> Style {
+        self.coloured(Style::new().add_modifier(Modifier::BOLD), Color::Red)
+    }
+
+    /// Small curves.
+    pub fn curve(self) -> Style {
+        self.coloured(Style::new(), Color::Cyan)
+    }
+
+    fn coloured(self, style: Style, colour: Color) -> Style {
+        match self {
+            Self::Coloured => style.fg(colour),
+            Self::Plain => style,
+        }
+    }
+}
+
+/// The terminal while it shows the screen.
+pub struct TerminalScreen {
+    terminal: DefaultTerminal,
+    look: Look,
+    stop_asked: Arc<AtomicBool>,
+    resumed: Arc<AtomicBool>,
+}
+
+impl TerminalScreen {
+    /// Takes the terminal: no echo, no lines, the second screen.
+    ///
+    /// # Errors
+    /// When there is none, or signals cannot be caught.
+    pub fn enter() -> Result<Self> {
+        let flag = |signal| -> Result<Arc<AtomicBool>> {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, Arc::clone(&flag)).context("catching signals")?;
+            Ok(flag)
+        };
+        let (stop_asked, resumed) = (flag(SIGTSTP)?, flag(SIGCONT)?);
+        let terminal = ratatui::try_init().context("taking the terminal")?;
+        Ok(Self {
+            terminal,
+            look: Look::of_environment(),
+            stop_asked,
+            resumed,
+        })
+    }
+
+    /// What is drawn on.
+    pub const fn terminal(&mut self) -> &mut DefaultTerminal {
+        &mut self.terminal
+    }
+
+    /// How things are told apart on it.
+    pub const fn look(&self) -> Look {
+        self.look
+    }
+
+    /// Whether SIGTSTP came since the last time.
+    pub fn take_stop_request(&self) -> bool {
+        self.stop_asked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the process was stopped from outside (SIGSTOP) and goes on: the shell has used the
+    /// terminal meanwhile, so it is taken anew.
+    pub fn take_resumption(&mut self) -> bool {
+        let was_stopped = self.resumed.swap(false, Ordering::Relaxed);
+        if was_stopped {
+            // An error comes again when the next page is drawn.
+            let _ = self.take_again();
+        }
+        was_stopped
+    }
+
+    /// Gives the terminal back, stops this process, and takes the terminal when it goes on.
+    ///
+    /// # Errors
+    /// When the terminal cannot be taken again.
+    pub fn suspend(&mut self) -> Result<()> {
+        ratatui::restore();
+        // The shell shows what it shows for any job. Handlers stay as they are: SIGTSTP is caught.
+        raise(Signal::SIGSTOP).context("stopping")?;
+        self.resumed.store(false, Ordering::Relaxed);
+        self.stop_asked.store(false, Ordering::Relaxed);
+        self.take_again()
+    }
+
+    /// Takes the terminal whatever state it is in, and forgets what it shows: the next page is drawn
+    /// whole. The hook for panics is set already.
+    ///
+    /// # Errors
+    /// When the terminal cannot be taken.
+    pub fn take_again(&mut self) -> Result<()> {
+        enable_raw_mode().context("taking the terminal")?;
+        execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))
+            .context("clearing the terminal")?;
+        // `Terminal::clear` would ask the terminal where its cursor is, and wait for the answer.
+        let fresh = Terminal::new(CrosstermBackend::new(stdout()));
+        self.terminal = fresh.context("taking the terminal")?;
+        Ok(())
+    }
+}
+
+impl Drop for TerminalScreen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}

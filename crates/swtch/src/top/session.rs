@@ -1,0 +1,246 @@
+//! The capture below `swtch top`, and what was read of it so far.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustc_hash::FxHashMap;
+use swtch_capture::{
+    Capture, PlaceReading, RawKind, Settings, SummaryReader, decode_tasks, process_cpu_ns,
+};
+use swtch_core::cost::Billing;
+use swtch_core::{CgroupId, Nanos, TaskEventKind};
+use swtch_output::caller::Caller;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_report::prices;
+use swtch_report::report::live::{
+    CgroupLimits, FrameNames, LiveCounts, LiveTasks, LiveView, RateFrame,
+};
+use swtch_store::TraceHost;
+
+use super::TopRequest;
+use super::cgroups::CgroupQuotas;
+use crate::record::{AfterRecording, StopSignals, facts, give_up_rights, settings};
+
+/// A running capture, and the counts of it.
+pub struct TopSession {
+    capture: Capture,
+    reader: SummaryReader,
+    counts: LiveCounts,
+    tasks: LiveTasks,
+    cgroups: CgroupQuotas,
+    billing: Option<Billing>,
+    /// The machine.
+    pub host: TraceHost,
+    /// Signals that ask to stop.
+    pub signals: StopSignals,
+    /// Number of groups that the kernel's table has room for.
+    groups: u32,
+    began: Instant,
+    frame_began: Instant,
+    cpu_at_frame: u64,
+    last_reading: Instant,
+}
+
+/// A frame, and what it took to make it.
+#[derive(Clone, Debug, Default)]
+pub struct MadeFrame {
+    /// The rates.
+    pub frame: RateFrame,
+    /// Time from the start of the capture to the end of the frame.
+    pub at: Nanos,
+    /// Share of one CPU that this process used since the last frame, in percent.
+    pub own_cpu_pct: f64,
+    /// What a switch costs in the kernel side's programs; `None` while it is not known.
+    pub kernel_ns_per_switch: Option<f64>,
+    /// Groups that the kernel's table has room for, and how many of them are in use.
+    pub groups: (u32, usize),
+    /// Whether switches have a price.
+    pub has_prices: bool,
+}
+
+/// The table is read at least this often, so that places of tasks that ended become free, whatever
+/// the interval is.
+const READ_EVERY: Duration = Duration::from_secs(1);
+
+/// How often names of tasks are taken from the kernel. A ring has room for 7,000 of them at least.
+pub const TAKE_NAMES_EVERY: Duration = Duration::from_millis(200);
+
+impl TopSession {
+    /// Attaches the programs and gives up the rights to do so.
+    ///
+    /// # Errors
+    /// When the capture cannot start, or prices that were named cannot be read.
+    pub fn start(request: &TopRequest) -> Result<Self> {
+        let arch = facts::arch()?;
+        let caller = Caller::of_sudo()?;
+        let billing = billing(request)?;
+        let signals = StopSignals::catch()?;
+        let groups = request.groups.unwrap_or_else(groups_for_this_machine);
+        let settings = Settings {
+            summary: Some(groups),
+            slots_per_cpu: 1,
+            ..settings(&request.record, None)?
+        };
+        let capture = Capture::start(&settings, arch)?;
+        give_up_rights(
+            &request.record,
+            caller.as_ref(),
+            None,
+            AfterRecording::Tells,
+            || Ok(()),
+        )?;
+        let now = Instant::now();
+        Ok(Self {
+            capture,
+            reader: SummaryReader::default(),
+            counts: LiveCounts::new(arch),
+            tasks: LiveTasks::default(),
+            cgroups: CgroupQuotas::default(),
+            billing,
+            host: facts::host(),
+            signals,
+            groups,
+            began: now,
+            frame_began: now,
+            cpu_at_frame: process_cpu_ns(),
+            last_reading: now,
+        })
+    }
+
+    /// Does what is due between two frames: takes names, and reads the table if that was long ago.
+    pub fn keep_up(&mut self) {
+        if self.last_reading.elapsed() >= READ_EVERY {
+            self.read();
+        }
+        self.take_names();
+    }
+
+    /// Whether all processes that were asked for have ended.
+    pub fn targets_are_gone(&self) -> bool {
+        self.capture.targets_are_gone()
+    }
+
+    /// The time until the next frame is due.
+    pub fn until_frame(&self, interval: Duration) -> Duration {
+        (self.frame_began + interval).saturating_duration_since(Instant::now())
+    }
+
+    /// Ends a frame and begins the next one.
+    pub fn frame(&mut self, views: &[LiveView]) -> MadeFrame {
+        self.read();
+        let end = self.last_reading;
+        // What a task is called is said before its first switch is counted.
+        self.take_names();
+        let interval = length(end - self.frame_began);
+        let frame = RateFrame::of(
+            &self.counts,
+            &self.tasks,
+            self.billing.as_ref(),
+            views,
+            interval,
+        );
+        self.cgroups.look_at(frame.rows(LiveView::Cgroup));
+        self.counts.end_frame();
+        self.tasks.end_frame();
+        self.frame_began = end;
+        let cpu = process_cpu_ns();
+        let used = cpu.saturating_sub(self.cpu_at_frame);
+        self.cpu_at_frame = cpu;
+        let kernel_cost = self.capture.kernel_cost().ok().flatten();
+        MadeFrame {
+            own_cpu_pct: frame.share_pct(used as f64),
+            at: length(end - self.began),
+            kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
+            groups: (self.groups, self.reader.in_use()),
+            has_prices: self.billing.is_some(),
+            frame,
+        }
+    }
+
+    /// What rows are named by.
+    pub fn names(&self) -> FrameNames<'_> {
+        FrameNames {
+            tasks: &self.tasks,
+            cgroups: self.cgroups.limits(),
+        }
+    }
+
+    /// Number of task records that were lost: some threads have no name, or an old one.
+    pub fn lost_names(&self) -> u64 {
+        self.capture.counters().lost_task_records
+    }
+
+    /// Hooks that this kernel lacks, or that were left out: some reasons are inferred.
+    pub fn absent_hooks(&self) -> Vec<String> {
+        let missing = self.capture.missing_hooks().iter();
+        missing
+            .chain(self.capture.left_out_hooks())
+            .cloned()
+            .collect()
+    }
+
+    fn read(&mut self) {
+        self.last_reading = Instant::now();
+        let counts = &mut self.counts;
+        self.reader
+            .read(&self.capture, |place, reading| match reading {
+                PlaceReading::Grown(group, totals) => counts.meet(place, group, totals),
+                PlaceReading::Freed => counts.free(place),
+            });
+        self.counts.meet_cpus(self.capture.cpu_counters());
+    }
+
+    fn take_names(&mut self) {
+        let (tasks, reader) = (&mut self.tasks, &mut self.reader);
+        self.capture.take(|raw| {
+            if raw.kind != RawKind::Tasks {
+                return;
+            }
+            for event in decode_tasks(raw.bytes) {
+                if event.kind == TaskEventKind::Exit && !event.in_scope {
+                    reader.note_end(event.task);
+                }
+                tasks.meet(&event);
+            }
+        });
+    }
+}
+
+/// Prices that were named must be there; saved ones may be.
+fn billing(request: &TopRequest) -> Result<Option<Billing>> {
+    if let Some(path) = &request.prices {
+        return Ok(Some(Billing::new(&prices::chosen(Some(path))?)));
+    }
+    match prices::saved() {
+        Ok(list) => Ok(list.as_ref().map(Billing::new)),
+        Err(error) => {
+            let why = format!("{error:#}");
+            message!("swtch: no switch has a price: {}", escaped(&why));
+            Ok(None)
+        }
+    }
+}
+
+/// Room for the groups of the threads that there are now, and more. A thread has two or three groups,
+/// and one for each that takes the CPU from it.
+fn groups_for_this_machine() -> u32 {
+    const LEAST: u32 = 16 << 10;
+    const MOST: u32 = 1 << 20;
+    let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let threads = threads_of(&loadavg).unwrap_or(0);
+    threads.saturating_mul(8).clamp(LEAST, MOST)
+}
+
+/// The number of threads in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
+fn threads_of(loadavg: &str) -> Option<u32> {
+    let running_and_all = loadavg.split_whitespace().nth(3)?;
+    running_and_all.split_once('/')?.1.parse().ok()
+}
+
+fn length(time: Duration) -> Nanos {
+    Nanos::from_ns(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The limits of cgroups, for the names of a frame.
+pub type LimitsById = FxHashMap<CgroupId, CgroupLimits>;

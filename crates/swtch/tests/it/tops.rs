@@ -1,0 +1,356 @@
+//! `swtch top`: its rates add up to what the kernel counted, its table does not fill, and scripts get
+//! whole frames without escape codes.
+//!
+//! ```text
+//! swtch top --format json   ──frame──frame──frame──frame──▶ sums by process
+//!        the load                ├──────────────┤ reaped: wait4(2) says how often it switched
+//! ```
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::machine::{TestProcess, alone, beside_others, wait_until};
+use crate::recording::{SWTCH, TraceDir, stderr, stdout, swtch};
+
+/// A `swtch top` that writes JSON into a file while a load runs.
+struct TopBeside {
+    process: TestProcess,
+    dir: TraceDir,
+}
+
+impl TopBeside {
+    fn start(words: &[&str]) -> Self {
+        let dir = TraceDir::new();
+        let out = fs::File::create(dir.dir().join("frames")).unwrap();
+        let mut command = swtch(["top", "--format", "json"]);
+        let process = TestProcess::start_into(command.args(words), out);
+        let beside = Self { process, dir };
+        wait_until("the first frame", || !beside.frames().is_empty());
+        beside
+    }
+
+    fn frames(&self) -> Vec<Value> {
+        let text = fs::read_to_string(self.dir.dir().join("frames")).unwrap();
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let frames = whole.lines();
+        frames
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The frames until now and one more second.
+    fn end(mut self) -> Vec<Value> {
+        sleep(Duration::from_millis(1_200));
+        self.process.signal(libc::SIGTERM);
+        let status = self.process.ends_within(Duration::from_secs(20));
+        assert!(status.success(), "{status}");
+        self.frames()
+    }
+}
+
+/// Runs a command to its end. Returns its process id, and how often it and the processes that it
+/// waited for switched, as the kernel counted it: voluntarily and not.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
+fn run_counted(command: &mut Command) -> (u64, u64) {
+    let child = command.stdout(Stdio::null()).spawn().unwrap();
+    let pid = libc::pid_t::try_from(child.id()).unwrap();
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the child is ours and nobody else waits for it; `usage` has room for one struct.
+    let ended = unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, usage.as_mut_ptr()) };
+    assert_eq!(ended, pid);
+    // SAFETY: all its fields are numbers, and wait4 filled them.
+    let usage = unsafe { usage.assume_init() };
+    let switches = usage.ru_nvcsw + usage.ru_nivcsw;
+    (child.id().into(), u64::try_from(switches).unwrap())
+}
+
+fn sum<'a>(rows: impl Iterator<Item = &'a Value>, column: &str) -> u64 {
+    rows.map(|row| row[column].as_u64().unwrap_or_else(|| panic!("{row}")))
+        .sum()
+}
+
+fn rows<'a>(frames: &'a [Value], view: &'a str) -> impl Iterator<Item = &'a Value> {
+    let rows = frames.iter().map(move |frame| &frame[view]["rows"]);
+    rows.flat_map(|rows| rows.as_array().unwrap())
+}
+
+fn assert_within_one_percent(counted: u64, kernel: u64) {
+    let apart = counted.abs_diff(kernel);
+    assert!(apart * 100 <= kernel, "{counted} counted, kernel: {kernel}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_rates_of_a_process_add_up_to_what_the_kernel_counted() {
+    let _alone = alone();
+    let top = TopBeside::start(&["--interval", "0.25"]);
+    let mut load = swtch(["workload", "pipe", "--count", "60000", "--quiet"]);
+    let (pid, kernel) = run_counted(&mut load);
+    let frames = top.end();
+    let of_load = |view| rows(&frames, view).filter(|row| row["pid"] == pid);
+    assert_within_one_percent(sum(of_load("processes"), "switches"), kernel);
+    assert_within_one_percent(sum(of_load("threads"), "switches"), kernel);
+    assert!(kernel > 100_000, "{kernel}");
+    let all = frames.iter().map(|frame| &frame["frame"]);
+    assert_eq!(sum(all.clone(), "lost"), 0);
+    // Each view has all switches; a rate is switches by the time between two readings.
+    for frame in &frames {
+        let (made, total) = (&frame["frame"], &frame["threads"]["total"]);
+        assert_eq!(made["switches"], total["switches"]);
+        let reasons = frame["reasons"]["rows"].as_array().unwrap().iter();
+        assert_eq!(sum(reasons, "switches"), made["switches"].as_u64().unwrap());
+        let seconds = made["interval_ns"].as_f64().unwrap() / 1e9;
+        let rate = made["switches"].as_f64().unwrap() / seconds;
+        let shown = made["switches_per_s"].as_f64().unwrap();
+        assert!(
+            (rate - shown).abs() <= 0.001 * rate + 0.01,
+            "{rate} {shown}"
+        );
+    }
+    let main = of_load("threads").max_by_key(|row| row["switches"].as_u64());
+    assert_eq!(main.unwrap()["main_reason"], "pipe");
+}
+
+/// Each of these processes takes several places in the table, and all of them more than it has.
+#[test]
+#[ignore = "needs root"]
+fn root_places_of_ended_processes_are_used_again() {
+    let _alone = alone();
+    let script = "i=0; while [ $i -lt 4000 ]; do /bin/true; i=$((i+1)); done";
+    let top = TopBeside::start(&["--interval", "0.1", "--groups", "4096"]);
+    let (_, kernel) = run_counted(Command::new("sh").args(["-c", script]));
+    let frames = top.end();
+    let made = || frames.iter().map(|frame| &frame["frame"]);
+    assert_eq!(sum(made(), "lost"), 0);
+    let in_use = made().map(|made| made["groups_in_use"].as_u64().unwrap());
+    assert!(in_use.max().unwrap() < 4096);
+    let last = frames.last().unwrap()["frame"]["groups_in_use"].clone();
+    assert!(last.as_u64().unwrap() < 1_500, "{last}");
+    let of_load = rows(&frames, "threads")
+        .filter(|row| ["sh", "true"].contains(&row["thread"].as_str().unwrap()));
+    let counted = sum(of_load, "switches");
+    assert!(kernel >= 8_000, "{kernel}");
+    assert_within_one_percent(counted, kernel);
+}
+
+/// A machine with more groups than there is room for must not look quieter than it is.
+#[test]
+#[ignore = "needs root"]
+fn root_a_full_table_is_told() {
+    let _beside = beside_others();
+    let output = swtch(["top", "--once", "--groups", "1"]).output().unwrap();
+    let table = stdout(&output);
+    assert!(table.contains("not counted: the 1 groups"), "{table}");
+    assert!(table.contains("--groups N makes room"), "{table}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_frame_for_scripts_has_no_escape_codes() {
+    let _beside = beside_others();
+    for (format, start) in [
+        ("table", "host "),
+        ("csv", "at_ns,thread,tid,"),
+        ("json", "{\"schema\":\"swtch.top/1\""),
+    ] {
+        let words = [
+            "top",
+            "--count",
+            "2",
+            "--interval",
+            "0.2",
+            "--format",
+            format,
+        ];
+        let output = swtch(words).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stdout(&output);
+        assert!(text.starts_with(start), "{format}: {text}");
+        assert!(!text.contains('\u{1b}'), "{format}: {text}");
+        if format == "json" {
+            assert_eq!(text.lines().count(), 2, "one object a line");
+        }
+        if format == "csv" {
+            assert_eq!(text.matches("at_ns,").count(), 1, "one head");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_top_ends_when_its_processes_or_its_reader_do() {
+    let _beside = beside_others();
+    let mut sleeper = TestProcess::start(Command::new("sleep").arg("4"));
+    let pid = sleeper.pid().to_string();
+    let output = swtch(["top", "-p", &pid, "--format", "csv"]).output();
+    assert!(output.unwrap().status.success());
+    sleeper.ends_within(Duration::from_secs(10));
+    let mut command = Command::new(SWTCH);
+    command.args(["top", "--interval", "0.1", "--format", "csv"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 1];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    // The reader is gone now.
+    assert!(child.wait().unwrap().success());
+}
+
+/// `swtch top` on a terminal of the test's own.
+struct TopOnTerminal {
+    process: TestProcess,
+    terminal: fs::File,
+    /// Kept open, so that its settings can be read when the program has ended.
+    slave: fs::File,
+    written: Arc<Mutex<String>>,
+}
+
+impl TopOnTerminal {
+    fn start(words: &[&str]) -> Self {
+        let size = window(80, 24);
+        let pty = nix::pty::openpty(&size, None).unwrap();
+        let (terminal, slave) = (fs::File::from(pty.master), fs::File::from(pty.slave));
+        let mut command = swtch(["top"]);
+        command
+            .args(words)
+            .env("TERM", "xterm")
+            .env_remove("NO_COLOR");
+        let process = TestProcess::start_at(&mut command, &slave);
+        let written = Arc::new(Mutex::new(String::new()));
+        let (mut reader, kept) = (terminal.try_clone().unwrap(), Arc::clone(&written));
+        // It ends when nobody has the other side any more.
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]);
+                kept.lock().unwrap().push_str(&text);
+            }
+        });
+        Self {
+            process,
+            terminal,
+            slave,
+            written,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.written.lock().unwrap().clone()
+    }
+
+    fn shows(&self, words: &str) {
+        wait_until(words, || self.text().contains(words));
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn settings(&self) -> nix::sys::termios::LocalFlags {
+        nix::sys::termios::tcgetattr(&self.slave)
+            .unwrap()
+            .local_flags
+    }
+
+    fn resize(&self, wide: u16, high: u16) {
+        use std::os::fd::AsRawFd as _;
+        let size = window(wide, high);
+        // SAFETY: the request reads one struct, which this is.
+        let done =
+            unsafe { libc::ioctl(self.terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+        assert_eq!(done, 0);
+        self.process.signal(libc::SIGWINCH);
+    }
+}
+
+fn window(wide: u16, high: u16) -> nix::pty::Winsize {
+    nix::pty::Winsize {
+        ws_row: high,
+        ws_col: wide,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
+}
+
+/// The sequence that leaves the second screen of a terminal.
+const LEAVES_SCREEN: &str = "\u{1b}[?1049l";
+
+#[test]
+#[ignore = "needs root"]
+fn root_the_terminal_is_put_back_however_it_ends() {
+    let _beside = beside_others();
+    for (keys, signal) in [
+        ("q", 0),
+        ("\u{3}", 0),
+        ("", libc::SIGTERM),
+        ("", libc::SIGHUP),
+    ] {
+        let mut top = TopOnTerminal::start(&["--interval", "0.2"]);
+        let before = top.settings();
+        top.shows("switches/s");
+        assert_ne!(top.settings(), before, "keys come one by one");
+        match signal {
+            0 => top.press(keys),
+            signal => top.process.signal(signal),
+        }
+        let status = top.process.ends_within(Duration::from_secs(10));
+        assert!(status.success(), "{keys:?} {signal}: {status}");
+        top.shows(LEAVES_SCREEN);
+        assert_eq!(top.settings(), before, "{keys:?} {signal}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_terminal_may_shrink_and_the_program_be_stopped() {
+    let _beside = beside_others();
+    let mut top = TopOnTerminal::start(&["--interval", "0.1"]);
+    let before = top.settings();
+    top.shows("switches/s");
+    for (wide, high) in [(20, 5), (1, 1), (300, 100), (80, 24)] {
+        top.resize(wide, high);
+        sleep(Duration::from_millis(300));
+    }
+    top.press("2/swtch\r?");
+    sleep(Duration::from_millis(300));
+    // Ctrl-Z gives the terminal back before the program stops.
+    top.press("\u{1a}");
+    let stat = format!("/proc/{}/stat", top.process.pid());
+    wait_until("it has stopped", || {
+        let stat = fs::read_to_string(&stat).unwrap();
+        stat.rsplit_once(')').unwrap().1.starts_with(" T")
+    });
+    assert_eq!(top.settings(), before);
+    top.process.signal(libc::SIGCONT);
+    wait_until("it has the terminal again", || top.settings() != before);
+    top.press("q\u{3}");
+    assert!(top.process.ends_within(Duration::from_secs(10)).success());
+    assert_eq!(top.settings(), before);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_own_preemptions_are_no_foreign_ones() {
+    let _alone = alone();
+    let top = TopBeside::start(&["--interval", "0.25"]);
+    let (pid, _) = run_counted(&mut swtch([
+        "workload", "hogs", "--count", "1500", "--quiet",
+    ]));
+    let frames = top.end();
+    let of_load: Vec<_> = rows(&frames, "threads")
+        .filter(|row| row["pid"] == pid)
+        .collect();
+    let per_s = |column: &str| -> f64 {
+        let rates = of_load.iter().map(|row| row[column].as_f64().unwrap());
+        rates.sum()
+    };
+    let own = per_s("own_process_per_s");
+    assert!(
+        own > 20.0 && own > 2.0 * per_s("foreign_per_s"),
+        "{of_load:?}"
+    );
+}
