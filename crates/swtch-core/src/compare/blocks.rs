@@ -53,14 +53,18 @@ pub struct WithinRun {
 
 impl WithinRun {
     /// The variance of a figure from its blocks. `figure` is its value in the whole run, in any
-    /// unit. `None` with fewer than [`LEAST_BLOCKS`] blocks, or if there is nothing in them.
+    /// unit. `None` with fewer than [`LEAST_BLOCKS`] blocks, and for a percentile of nothing.
     pub fn of(series: &BlockSeries, figure: f64) -> Option<Self> {
         let amounts = series.amounts()?;
         if amounts.len() < LEAST_BLOCKS {
             return None;
         }
-        let whole = series.value(&vec![1; amounts.len()])?;
-        let draws = series.draws(amounts.len());
+        if amounts.iter().all(|amount| *amount == 0.0) && matches!(series, BlockSeries::Sums(_)) {
+            return Some(Self::nothing(amounts.len()));
+        }
+        let prepared = PreparedSeries::of(series);
+        let whole = prepared.value(&vec![1; amounts.len()])?;
+        let draws = prepared.draws(amounts.len());
         let time = integrated_time(&amounts).unwrap_or(1.0);
         let relative: Vec<f64> = draws.iter().map(|draw| draw / whole).collect();
         let logarithms: Option<Vec<f64>> = relative
@@ -73,6 +77,17 @@ impl WithinRun {
             figure,
             worth: amounts.len() as f64 / time,
         })
+    }
+
+    /// A run of so many blocks in which the figure is 0. What comes to be on the other side is
+    /// judged by that side's blocks alone.
+    const fn nothing(blocks: usize) -> Self {
+        Self {
+            relative: 0.0,
+            of_logarithm: None,
+            figure: 0.0,
+            worth: blocks as f64,
+        }
     }
 
     /// The variance on a scale, and its degrees of freedom.
@@ -92,7 +107,8 @@ impl BlockSeries {
         match self {
             Self::Sums(sums) => Some(sums.clone()),
             Self::Percentile(percent, blocks) => {
-                let whole = percentile(*percent, blocks, &vec![1; blocks.len()])?;
+                let values = SortedValues::of(blocks);
+                let whole = values.percentile(*percent, &vec![1; blocks.len()])?;
                 let above = |block: &Vec<(u64, u64)>| {
                     let above = block.iter().filter(|(value, _)| *value as f64 > whole);
                     above.map(|(_, count)| *count as f64).sum()
@@ -101,16 +117,43 @@ impl BlockSeries {
             }
         }
     }
+}
+
+/// A series in the form in which a draw is cheap: values are sorted once, and not for each draw.
+#[derive(Debug)]
+enum PreparedSeries<'s> {
+    Sums(&'s [f64]),
+    Percentile(f64, SortedValues),
+}
+
+/// The values of all blocks.
+#[derive(Debug)]
+struct SortedValues {
+    /// Rising values, each with its block and how often it occurs there.
+    values: Vec<(u64, usize, u64)>,
+    /// Number of values of each block.
+    counts: Vec<u64>,
+}
+
+impl<'s> PreparedSeries<'s> {
+    fn of(series: &'s BlockSeries) -> Self {
+        match series {
+            BlockSeries::Sums(sums) => Self::Sums(sums),
+            BlockSeries::Percentile(percent, blocks) => {
+                Self::Percentile(*percent, SortedValues::of(blocks))
+            }
+        }
+    }
 
     /// The figure of a run that has each block as often as `times` says; `None` without values, or
-    /// if it is 0 where every block is there once.
+    /// if it is 0.
     fn value(&self, times: &[u32]) -> Option<f64> {
         let value = match self {
             Self::Sums(sums) => {
                 let parts = sums.iter().zip(times);
                 parts.map(|(sum, times)| sum * f64::from(*times)).sum()
             }
-            Self::Percentile(percent, blocks) => percentile(*percent, blocks, times)?,
+            Self::Percentile(percent, values) => values.percentile(*percent, times)?,
         };
         (value > 0.0).then_some(value)
     }
@@ -129,25 +172,34 @@ impl BlockSeries {
     }
 }
 
-/// The value that `percent` of all values of the blocks do not exceed, if each block occurs as
-/// often as `times` says.
-fn percentile(percent: f64, blocks: &[Vec<(u64, u64)>], times: &[u32]) -> Option<f64> {
-    let chosen = || {
-        let pairs = blocks.iter().zip(times).filter(|(_, times)| **times > 0);
-        pairs.flat_map(|(block, times)| {
-            let each = block.iter();
-            each.map(|(value, count)| (*value, count * u64::from(*times)))
-        })
-    };
-    let all: u64 = chosen().map(|(_, count)| count).sum();
-    let mut values: Vec<_> = chosen().collect();
-    values.sort_unstable();
-    let mut seen = 0;
-    let reached = values.iter().find(|(_, count)| {
-        seen += count;
-        seen as f64 >= percent / 100.0 * all as f64
-    });
-    reached.map(|(value, _)| *value as f64)
+impl SortedValues {
+    fn of(blocks: &[Vec<(u64, u64)>]) -> Self {
+        let each = blocks.iter().enumerate();
+        let values = each.flat_map(|(block, values)| {
+            let values = values.iter();
+            values.map(move |(value, count)| (*value, block, *count))
+        });
+        let mut values: Vec<_> = values.collect();
+        values.sort_unstable();
+        let count = |block: &Vec<(u64, u64)>| block.iter().map(|(_, count)| count).sum();
+        Self {
+            values,
+            counts: blocks.iter().map(count).collect(),
+        }
+    }
+
+    /// The value that `percent` of all values do not exceed, if each block occurs as often as
+    /// `times` says.
+    fn percentile(&self, percent: f64, times: &[u32]) -> Option<f64> {
+        let counts = self.counts.iter().zip(times);
+        let all: u64 = counts.map(|(count, times)| count * u64::from(*times)).sum();
+        let mut seen = 0;
+        let reached = self.values.iter().find(|(_, block, count)| {
+            seen += count * u64::from(times[*block]);
+            all > 0 && seen as f64 >= percent / 100.0 * all as f64
+        });
+        reached.map(|(value, _, _)| *value as f64)
+    }
 }
 
 fn variance(values: &[f64]) -> f64 {
@@ -197,7 +249,6 @@ mod tests {
     #[test]
     fn too_few_or_empty_blocks_say_nothing() {
         assert_eq!(WithinRun::of(&BlockSeries::Sums(vec![1.0; 9]), 9.0), None);
-        assert_eq!(WithinRun::of(&BlockSeries::Sums(vec![0.0; 20]), 0.0), None);
         let empty = BlockSeries::Percentile(50.0, vec![Vec::new(); 20]);
         assert_eq!(WithinRun::of(&empty, 0.0), None);
     }
@@ -213,13 +264,22 @@ mod tests {
     }
 
     #[test]
+    fn a_run_in_which_nothing_happened_is_known_by_its_blocks() {
+        let within = WithinRun::of(&BlockSeries::Sums(vec![0.0; 20]), 0.0).unwrap();
+        assert_eq!((within.relative, within.worth), (0.0, 20.0));
+        assert_eq!(within.of_logarithm, None);
+    }
+
+    #[test]
     fn percentiles_are_those_of_all_values_together() {
         let blocks = vec![vec![(1, 50)], vec![(2, 40), (9, 10)]];
-        let at = |percent| percentile(percent, &blocks, &[1, 1]);
+        let values = SortedValues::of(&blocks);
+        let at = |percent| values.percentile(percent, &[1, 1]);
         assert_eq!(at(50.0), Some(1.0));
         assert_eq!(at(90.0), Some(2.0));
         assert_eq!(at(91.0), Some(9.0));
-        assert_eq!(percentile(50.0, &blocks, &[0, 1]), Some(2.0));
+        assert_eq!(values.percentile(50.0, &[0, 1]), Some(2.0));
+        assert_eq!(values.percentile(50.0, &[0, 0]), None);
     }
 
     #[test]

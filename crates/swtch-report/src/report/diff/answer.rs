@@ -23,7 +23,9 @@ use swtch_output::text::{self, counted, escaped, grouped};
 use super::DiffRequest;
 use super::comparable::{SideDifference, mean_length};
 use super::figure::{AmountKey, FigureKey, FigureUnit};
-use super::judge::{FigureVerdict, JudgedFigure, Judgement, LEAST_EVENTS, NotJudgedReason, Per};
+use super::judge::{
+    FigureVerdict, JudgedFigure, Judgement, LEAST_EVENTS, LEAST_OF_A_PAIR, NotJudgedReason, Per,
+};
 use super::measure::MeasuredRun;
 use crate::report::head::host_words;
 
@@ -124,7 +126,7 @@ impl VerbAnswer for DiffAnswer<'_> {
             "judged_together": judgement.judged(),
             "confidence_of_all": swtch_core::cost::CONFIDENCE,
             "verdict": self.verdict(),
-            "hidden_pct": judgement.hidden_pct(),
+            "hidden_in_half_pct": judgement.hidden_pct().map(|[_, half]| half),
             "fail_over_pct": self.request.fail_over_pct,
             "regressions": self.regressions().iter().map(|figure| figure.key.words()).collect::<Vec<_>>(),
             "rows": rows,
@@ -201,36 +203,36 @@ impl DiffAnswer<'_> {
             );
         }
         let count = |verdict| judgement.with(verdict).count();
-        let parts = [
-            (count(FigureVerdict::Worse), "worse"),
-            (count(FigureVerdict::Better), "better"),
-            (
-                count(FigureVerdict::More) + count(FigureVerdict::Less),
-                "different (neither better nor worse)",
-            ),
-        ];
+        let (worse, better) = (count(FigureVerdict::Worse), count(FigureVerdict::Better));
+        let neither = count(FigureVerdict::More) + count(FigureVerdict::Less);
+        let lead = match (worse, better) {
+            (0, 0) => "B differs from A, and is neither better nor worse",
+            (_, 0) => "B is worse than A",
+            (0, _) => "B is better than A",
+            (_, _) => "B is worse than A in some figures and better in others",
+        };
+        let parts = [(worse, "worse"), (better, "better"), (neither, "neither")];
         let parts = parts.iter().filter(|(count, _)| *count > 0);
         let parts: Vec<_> = parts
             .map(|(count, word)| format!("{count} {word}"))
             .collect();
+        let how = match judgement.method {
+            CompareMethod::Blocks => "changed, as far as one run each can tell",
+            _ => "surely changed",
+        };
         // What is worse is named first.
         let mut named: Vec<_> = judgement.with(FigureVerdict::Worse).collect();
-        named.extend(
-            changed
-                .iter()
-                .filter(|figure| figure.verdict() != FigureVerdict::Worse),
-        );
-        let named: Vec<_> = named
-            .iter()
-            .take(NAMED_IN_VERDICT)
-            .map(|figure| phrase(figure))
-            .collect();
-        let claim = match judgement.method {
-            CompareMethod::Blocks => "B differs from A, as far as one run each can tell, in",
-            _ => "B surely differs from A in",
+        let is_other = |figure: &&&JudgedFigure| figure.verdict() != FigureVerdict::Worse;
+        named.extend(changed.iter().filter(is_other));
+        let more = if named.len() > NAMED_IN_VERDICT {
+            ", …"
+        } else {
+            ""
         };
+        let named = named.iter().take(NAMED_IN_VERDICT);
+        let named: Vec<_> = named.map(|figure| phrase(figure)).collect();
         format!(
-            "{claim} {} of {figures} compared: {}; {}",
+            "{lead}: {} of {figures} {how} ({}): {}{more}",
             changed.len(),
             parts.join(", "),
             named.join(", ")
@@ -239,15 +241,12 @@ impl DiffAnswer<'_> {
 
     /// Which changes would not have been seen.
     fn hidden(&self) -> String {
-        let judgement = &self.judgement;
-        let (Some(half), Some((steadiest, pct))) = (judgement.hidden_pct(), judgement.steadiest())
-        else {
+        let Some([quarter, half]) = self.judgement.hidden_pct() else {
             return String::new();
         };
         format!(
-            "; a change below {} could hide in the steadiest figure ({}), and one below {} in half of them",
-            percent(pct),
-            steadiest.key.words(),
+            "; the noise could hide changes up to {} in the steadiest quarter of them, and up to {} in half",
+            percent(quarter),
             percent(half)
         )
     }
@@ -388,10 +387,12 @@ impl DiffAnswer<'_> {
                 figures together, if the single run's side varies as the other side does; several runs \
                 on both sides tell more"
                 .to_owned(),
-            CompareMethod::Blocks => "weak: one run on each side. The intervals hold what varied inside \
-                these two runs, not how much runs differ from one another, which is often 5 % and more. \
-                Another pair may say something else: record 5 runs of each, in turns, for a claim"
-                .to_owned(),
+            CompareMethod::Blocks => format!(
+                "weak: one run on each side. The intervals hold what varied inside these two runs, and {} \
+                 more, but nobody knows how much runs of this program differ. Another pair may say \
+                 something else: for a claim, record 5 runs of each, in turns",
+                percent(LEAST_OF_A_PAIR * 100.0)
+            ),
         });
         if judgement
             .changed()

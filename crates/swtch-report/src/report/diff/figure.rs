@@ -187,11 +187,11 @@ impl AmountKey {
             Self::RunQueueTime => "time in run queues".to_owned(),
             Self::WaitTime(reason) => match reason.category() {
                 Category::Preemption | Category::Yield => format!("time off CPU after {reason}"),
-                _ => format!("time waiting: {reason}"),
+                _ => format!("time waiting for {reason}"),
             },
             Self::Pair { taker, victim } => format!("preemptions: {taker} took from {victim}"),
             Self::Stack(place) => {
-                format!("time waiting: {} in {}", place.reason, place.functions)
+                format!("time waiting for {} in {}", place.reason, place.functions)
             }
             Self::Price => "price of the switches".to_owned(),
         }
@@ -201,7 +201,7 @@ impl AmountKey {
 fn waits(reason: Reason) -> String {
     match reason.category() {
         Category::Preemption | Category::Yield => format!("waits after {reason}"),
-        _ => format!("waits: {reason}"),
+        _ => format!("waits for {reason}"),
     }
 }
 

@@ -27,6 +27,10 @@ const PERCENTILES: [u8; 2] = [50, 99];
 /// Lengths are kept within this part of themselves ([`Distribution`]).
 const RESOLUTION: f64 = 0.01;
 
+/// Two runs of one program seldom agree better than this. A single pair does not tell how well they
+/// do, so it claims no smaller change.
+pub const LEAST_OF_A_PAIR: f64 = 0.05;
+
 /// What amounts are divided by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
@@ -209,7 +213,7 @@ impl Judgement {
             let change = match is_rare(&key, &of_a, &of_b) {
                 true => Err(NotJudgedReason::Rare),
                 false => {
-                    values.push(figure_values(&key, &of_a, &of_b, per));
+                    values.push(figure_values(&key, &of_a, &of_b, per, method));
                     // Replaced below by the change, where it could be told.
                     Err(match key {
                         FigureKey::Length => NotJudgedReason::OneValue,
@@ -276,22 +280,13 @@ impl Judgement {
             .collect()
     }
 
-    /// The change in percent that half of the figures without a sure change could hide. `None` if
-    /// there is none.
-    pub fn hidden_pct(&self) -> Option<f64> {
+    /// The changes in percent that could hide in the steadiest quarter of the figures without a sure
+    /// change, and in the steadier half. `None` if there is none.
+    pub fn hidden_pct(&self) -> Option<[f64; 2]> {
         let unsure = self.with(FigureVerdict::NotSure);
         let halves: Vec<f64> = unsure.filter_map(JudgedFigure::half_width_pct).collect();
-        swtch_core::cost::median(&halves)
-    }
-
-    /// The figure without a sure change whose interval is the shortest, and half of its length in
-    /// percent.
-    pub fn steadiest(&self) -> Option<(&JudgedFigure, f64)> {
-        let unsure = self.with(FigureVerdict::NotSure);
-        let halves = unsure.filter_map(|figure| Some((figure, figure.half_width_pct()?)));
-        // A figure that is the same in every run has no noise in which anything could hide.
-        let halves = halves.filter(|(_, half)| *half > 0.0);
-        halves.min_by(|a, b| a.1.total_cmp(&b.1))
+        let most = |share| swtch_core::cost::quantile(&halves, share);
+        Some([most(0.25)?, most(0.5)?])
     }
 }
 
@@ -358,7 +353,11 @@ fn value(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<(f64, u64)> {
 fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
     let series = match key {
         FigureKey::Length => return None,
-        FigureKey::Amount(amount) => BlockSeries::Sums(run.amounts.get(amount)?.blocks.clone()),
+        FigureKey::Amount(amount) => {
+            let measured = run.amounts.get(amount);
+            let sums = measured.map_or_else(|| vec![0.0; run.blocks], |one| one.blocks.clone());
+            BlockSeries::Sums(sums)
+        }
         FigureKey::Percentile(wait, percent) => {
             let blocks = run.lengths.get(wait)?.iter();
             let blocks = blocks.map(|block| {
@@ -373,9 +372,19 @@ fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
     WithinRun::of(&series, value(run, key, per)?.0)
 }
 
-fn figure_values(key: &FigureKey, a: &SideFigure, b: &SideFigure, per: Per) -> FigureValues {
+fn figure_values(
+    key: &FigureKey,
+    a: &SideFigure,
+    b: &SideFigure,
+    per: Per,
+    method: CompareMethod,
+) -> FigureValues {
     let is_count = key.unit() == FigureUnit::Events;
-    let is_percentile = matches!(key, FigureKey::Percentile(..));
+    let resolution = match (method, key) {
+        (CompareMethod::Blocks, _) => LEAST_OF_A_PAIR,
+        (_, FigureKey::Percentile(..)) => RESOLUTION,
+        _ => 0.0,
+    };
     let step = match per {
         Per::Run => 1.0,
         Per::Second => 2.0 / (a.mean_seconds + b.mean_seconds),
@@ -384,7 +393,7 @@ fn figure_values(key: &FigureKey, a: &SideFigure, b: &SideFigure, per: Per) -> F
         a: a.values.clone(),
         b: b.values.clone(),
         step: if is_count { step } else { 0.0 },
-        resolution: if is_percentile { RESOLUTION } else { 0.0 },
+        resolution,
     }
 }
 

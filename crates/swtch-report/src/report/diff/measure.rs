@@ -45,6 +45,8 @@ pub struct MeasuredRun {
     pub lost: u64,
     /// Length of the part that counts.
     pub length: Nanos,
+    /// Number of blocks that it was divided into.
+    pub blocks: usize,
     /// Amounts by block.
     pub amounts: BTreeMap<AmountKey, MeasuredAmount>,
     /// Lengths of waits by block.
@@ -142,6 +144,7 @@ pub fn measure(
         missing: head.missing(),
         lost: head.lost(),
         length,
+        blocks: clock.blocks,
         amounts,
         lengths: counts.lengths,
     })
