@@ -21,13 +21,13 @@ use crate::recording::{SWTCH, TraceContents, TraceDir, swtch};
 const ATTACHES_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a tool printed, and what swtch recorded of the same load.
-struct Both {
+struct WatchedLoad {
     printed: String,
     recorded: TraceContents,
 }
 
 /// Runs a tool of libbpf-tools on a workload that swtch records, too; `None` if it is not installed.
-fn watch(tool: &str, options: &[&str], load: &str) -> Option<Both> {
+fn watch(tool: &str, options: &[&str], load: &str) -> Option<WatchedLoad> {
     let help = Command::new(tool).arg("--help").output().ok()?;
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     // Those of bcc have the same names, and say "usage" otherwise.
@@ -65,7 +65,7 @@ fn watch(tool: &str, options: &[&str], load: &str) -> Option<Both> {
     let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     assert_eq!(recorded.counts().lost, 0);
     let printed = std::fs::read_to_string(path).unwrap();
-    Some(Both { printed, recorded })
+    Some(WatchedLoad { printed, recorded })
 }
 
 fn end(tool: &mut Child) {
