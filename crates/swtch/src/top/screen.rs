@@ -32,7 +32,7 @@ use swtch_report::report::live::{FrameNames, LiveTasks, LiveView, RateHistory};
 use super::TopRequest;
 use super::session::{LimitsById, MadeFrame, TAKE_NAMES_EVERY, TopSession};
 use state::{Reaction, ScreenState};
-use terminal::TerminalScreen;
+use terminal::{TerminalInput, TerminalScreen};
 
 /// All that a page shows, apart from what was chosen with keys.
 #[derive(Clone, Copy, Debug)]
@@ -147,10 +147,11 @@ impl<'a> LiveScreen<'a> {
     /// Takes the keys that were pressed within this time, all that wait at once.
     fn react(&mut self, wait: Duration) -> Result<Reaction> {
         let mut reaction = Reaction::Nothing;
-        let mut wait = wait;
+        if terminal::wait_for_input(wait)? == TerminalInput::Gone {
+            return Ok(Reaction::Leave);
+        }
         let begin = Instant::now();
-        while event::poll(wait).context("waiting for keys")? {
-            wait = Duration::ZERO;
+        while event::poll(Duration::ZERO).context("waiting for keys")? {
             match event::read().context("reading keys")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     let rows = self.keys_of_rows();

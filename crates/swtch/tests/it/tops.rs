@@ -304,6 +304,24 @@ fn root_the_terminal_is_put_back_however_it_ends() {
     }
 }
 
+/// Its window is closed, or the connection breaks, and no signal says so.
+#[test]
+#[ignore = "needs root"]
+fn root_it_ends_with_its_terminal() {
+    let _beside = beside_others();
+    let pty = nix::pty::openpty(&window(80, 24), None).unwrap();
+    let (terminal, slave) = (fs::File::from(pty.master), fs::File::from(pty.slave));
+    // A copy of it in the program would keep it open.
+    rustix::io::fcntl_setfd(&terminal, rustix::io::FdFlags::CLOEXEC).unwrap();
+    let mut command = swtch(["top", "--interval", "0.5"]);
+    let mut process = TestProcess::start_at(command.env("TERM", "xterm"), &slave);
+    drop((command, slave));
+    let mut first = [0; 1];
+    (&terminal).read_exact(&mut first).unwrap();
+    drop(terminal);
+    process.ends_within(Duration::from_secs(10));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_a_terminal_may_shrink_and_the_program_be_stopped() {

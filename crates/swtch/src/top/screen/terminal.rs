@@ -7,12 +7,18 @@
 //! | SIGTSTP, Ctrl-Z | [`TerminalScreen::suspend`], which stops the process then |
 //! | SIGKILL, SIGSTOP | nobody can: `reset` does |
 
-use std::io::stdout;
+use std::fs::File;
+use std::io::{IsTerminal as _, stdin, stdout};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{Signal, raise};
+use nix::sys::time::TimeSpec;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{Clear, ClearType, EnterAlternateScreen, enable_raw_mode};
@@ -74,6 +80,40 @@ impl Look {
             Self::Coloured => style.fg(colour),
             Self::Plain => style,
         }
+    }
+}
+
+/// What the terminal has for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TerminalInput {
+    /// Keys, a new size, a signal, or nothing.
+    Maybe,
+    /// It was closed: no key will ever come.
+    Gone,
+}
+
+/// Waits until a key is pressed, or this time is over. crossterm must not be asked for keys of a
+/// terminal that was closed: it then reads for ever (0.29, `UnixInternalEventSource::try_read`).
+///
+/// # Errors
+/// When the system refuses to wait.
+pub fn wait_for_input(wait: Duration) -> Result<TerminalInput> {
+    let input = stdin();
+    // Keys come from /dev/tty if stdin is something else, such as a pipe.
+    let terminal = match input.is_terminal() {
+        true => None,
+        false => File::open("/dev/tty").ok(),
+    };
+    let watched = terminal.as_ref().map_or_else(|| input.as_fd(), AsFd::as_fd);
+    let mut watched = [PollFd::new(watched, PollFlags::POLLIN)];
+    match ppoll(&mut watched, Some(TimeSpec::from_duration(wait)), None) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(error) => return Err(error).context("waiting for keys"),
+    }
+    let closed = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+    match watched[0].revents() {
+        Some(events) if events.intersects(closed) => Ok(TerminalInput::Gone),
+        _ => Ok(TerminalInput::Maybe),
     }
 }
 
