@@ -61,7 +61,7 @@ pub use records::{
     SwitchHints, WIRE_VERSION, cgroups_of, decode_records, decode_tasks, switch_hints,
 };
 pub use refusal::Refusal;
-pub use scope::{Children, RecordingScope, TargetProcess, require_proc};
+pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
 pub use stacks::Stacks;

@@ -136,7 +136,10 @@ pub fn require_proc() -> Result<(), Error> {
 }
 
 /// Checks that process ids here are the kernel's own.
-pub(crate) fn require_host_pids() -> Result<(), Error> {
+///
+/// # Errors
+/// [`Error::PidNamespace`].
+pub fn require_host_pids() -> Result<(), Error> {
     match fs::metadata("/proc/self/ns/pid") {
         Ok(namespace) if namespace.ino() != INIT_PID_NAMESPACE => Err(Error::PidNamespace),
         _ => Ok(()),

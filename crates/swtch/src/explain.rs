@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use swtch_capture::probe::Probe;
+use swtch_capture::require_host_pids;
 use swtch_core::cost::PriceList;
 use swtch_host::ability;
 use swtch_host::ability::Obstacle;
@@ -74,7 +75,7 @@ pub fn run(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
             can_be_counted(&request.target),
             "the kernel counts for tasks only: name a command or a process (-p)"
         );
-        return count(request, answer.format, &ability::obstacles(&Probe::take()));
+        return count(request, answer.format, &obstacles_here());
     }
     match record::run(request, afterwards) {
         Ok(recorded) => explain(&recorded, answer, prices),
@@ -148,6 +149,14 @@ fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
         why: format!("{refusal:#}"),
         remedies: advice.map(str::to_owned).into_iter().collect(),
     }]
+}
+
+/// What stands in the way of recording by eBPF programs, where nothing was tried.
+fn obstacles_here() -> Vec<Obstacle> {
+    match require_host_pids() {
+        Err(refusal) => obstacles_of(&refusal.into()),
+        Ok(()) => ability::obstacles(&Probe::take()),
+    }
 }
 
 fn count(request: &RecordRequest, format: Format, obstacles: &[Obstacle]) -> Result<u8> {

@@ -297,7 +297,7 @@ const MOST_OF_A_NAME: u32 = 1_000;
 pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<RecordingResult> {
     require_proc()?;
     let refusal = match request.backend {
-        BackendChoice::Perf => return perf::run(request),
+        BackendChoice::Perf => return perf::run(request, None),
         BackendChoice::Proc => bail!(
             "the counters in /proc tell how many switches there were, and not when: they make no trace. Use \
              swtch explain --backend proc"
@@ -308,7 +308,7 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
         },
     };
     // The first refusal names the way to more; the second comes of fewer rights.
-    match perf::run(request) {
+    match perf::run(request, Some(&refusal)) {
         Err(error) if is_refused(&error) => {
             message!("swtch: {}", escaped(&format!("{error:#}")));
             Err(refusal)

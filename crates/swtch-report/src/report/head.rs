@@ -139,8 +139,8 @@ impl TraceHead {
         }));
         if self.meta.backend == RecordingBackend::Perf {
             lines.push(
-                "recorded without root, by perf events: those tell neither the system call nor who asked for the \
-                 CPU or woke whom, so reasons are only blocked or preempted; sudo swtch tells the rest"
+                "recorded by perf events, without eBPF: those tell neither the system call nor who asked for the \
+                 CPU or woke whom, so reasons are only blocked or preempted; swtch doctor says what the rest takes"
                     .to_owned(),
             );
         }

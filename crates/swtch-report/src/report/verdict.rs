@@ -489,11 +489,11 @@ impl VerdictInput<'_> {
 const fn untold(reason: Reason) -> Option<&'static str> {
     match reason {
         Reason::Blocked => Some(
-            "record it as root (sudo swtch explain …): that tells what they waited for, and who ended the wait",
+            "record it by eBPF (as root: sudo swtch explain …): that tells what they waited for, and who ended the wait",
         ),
-        Reason::Preempted => {
-            Some("record it as root (sudo swtch explain …): that tells who took the CPU, and why")
-        }
+        Reason::Preempted => Some(
+            "record it by eBPF (as root: sudo swtch explain …): that tells who took the CPU, and why",
+        ),
         _ => None,
     }
 }

@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result};
 use swtch_capture::{HeldCommand, PerfBatch, PerfCapture, process_cpu_ns, raise_priority};
 use swtch_output::caller::Caller;
 use swtch_output::message;
+use swtch_output::text::escaped;
 use swtch_store::{
     Counts, Error, Hooks, Meta, Overhead, RecordingBackend, RecordingState, StreamKind, Writer,
 };
@@ -22,20 +23,21 @@ use swtch_store::{
 use super::pause::{DrainRound, Pauses, StopSignals};
 use super::pipeline::RowsToMake;
 use super::{
-    AfterRecording, BackendChoice, EndOfRecording, FLUSH_EVERY, PROGRESS_EVERY, RecordRequest,
-    RecordingResult, RecordingSession, Target, facts, give_up_rights, inherits, make_rows,
-    make_trace, scope_of, stop_early, tell_progress,
+    AfterRecording, EndOfRecording, FLUSH_EVERY, PROGRESS_EVERY, RecordRequest, RecordingResult,
+    RecordingSession, Target, facts, give_up_rights, inherits, make_rows, make_trace, scope_of,
+    stop_early, tell_progress,
 };
 
 /// The longest time between two looks into the rings: they have room for 8,000 switches of a CPU,
 /// and nothing but this empties them.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Records until the command ends, the time is up or a signal comes.
+/// Records until the command ends, the time is up or a signal comes. `refusal` is why eBPF programs
+/// cannot do it; `None` if perf events were asked for.
 ///
 /// # Errors
 /// When the kernel does not allow it, or the trace cannot be made.
-pub fn run(request: &RecordRequest) -> Result<RecordingResult> {
+pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<RecordingResult> {
     anyhow::ensure!(
         request.stacks.is_none(),
         "perf events tell no stacks of waits: leave out --stacks, or record as root"
@@ -48,11 +50,8 @@ pub fn run(request: &RecordRequest) -> Result<RecordingResult> {
     };
     let signals = StopSignals::catch()?;
     let mut capture = PerfCapture::start(&scope_of(request, command.as_ref()))?;
-    if request.backend == BackendChoice::Auto {
-        message!(
-            "swtch: not as root: how often and how long threads wait is recorded, and only whether they \
-             blocked or were preempted; sudo swtch … tells why, on what, and who took the CPU"
-        );
+    if let Some(refusal) = refusal {
+        tell_why(refusal);
     }
     let mut meta = Meta {
         backend: RecordingBackend::Perf,
@@ -89,6 +88,19 @@ pub fn run(request: &RecordRequest) -> Result<RecordingResult> {
         in_scope: finished.in_scope,
         exit_code,
     })
+}
+
+/// Says what is recorded in place of what was refused, and how to get that.
+fn tell_why(refusal: &anyhow::Error) {
+    message!("swtch: no eBPF here: {}", escaped(&format!("{refusal:#}")));
+    message!(
+        "swtch: by perf events, how often and how long own threads wait is recorded, and only whether they \
+         blocked or were preempted: not on what, who woke them, or who took the CPU"
+    );
+    let of_capture = refusal.downcast_ref::<swtch_capture::Error>();
+    if let Some(advice) = of_capture.and_then(swtch_capture::Error::advice) {
+        message!("swtch: for all of it, {}", escaped(advice));
+    }
 }
 
 impl RecordingSession<'_> {

@@ -97,10 +97,10 @@ const FACTS: [Fact; 11] = [
         "source",
         |meta| match (&meta.imported, meta.backend) {
             (Some(imported), _) => format!("imported ({})", imported.format),
-            (None, RecordingBackend::Ebpf) => "recorded as root".to_owned(),
-            (None, RecordingBackend::Perf) => "recorded without root".to_owned(),
+            (None, RecordingBackend::Ebpf) => "recorded by eBPF".to_owned(),
+            (None, RecordingBackend::Perf) => "recorded by perf events".to_owned(),
         },
-        "an import, or a recording without root, lacks evidence that one as root has, so its reasons \
+        "an import, or a recording by perf events, lacks evidence that one by eBPF has, so its reasons \
          differ",
     ),
 ];
