@@ -310,7 +310,10 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
     // The first refusal names the way to more; the second comes of fewer rights.
     match perf::run(request, Some(&refusal)) {
         Err(error) if is_refused(&error) => {
+            let of_capture = error.downcast_ref::<swtch_capture::Error>();
+            let advice = of_capture.and_then(swtch_capture::Error::advice);
             message!("swtch: {}", escaped(&format!("{error:#}")));
+            message!("  {}", escaped(advice.unwrap_or_default()));
             Err(refusal)
         }
         result => result,

@@ -92,7 +92,9 @@ fn head(session: &TopSession, request: &TopRequest) -> String {
     let absent = session.absent_hooks();
     if !absent.is_empty() {
         let absent = absent.join(", ");
-        text += &format!("note: this kernel lacks {absent}: reasons that need it are inferred\n");
+        text += &format!(
+            "note: without {absent} (missing in this kernel, or left out): reasons that need it are inferred\n"
+        );
     }
     text
 }

@@ -92,7 +92,9 @@ fn head(state: &ScreenState, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<
     }
     if !shown.absent_hooks.is_empty() {
         let absent = shown.absent_hooks.join(", ");
-        let note = format!("this kernel lacks {absent}: reasons that need it are inferred");
+        let note = format!(
+            "without {absent} (missing in this kernel, or left out): reasons that need it are inferred"
+        );
         lines.push(Line::styled(cut(&note, wide), look.faint()));
     }
     lines.push(tabs(state, shown, look, wide));
