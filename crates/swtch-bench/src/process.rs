@@ -58,7 +58,12 @@ impl ForkedChild {
 
     /// Waits until the child has ended and returns its wait status.
     pub(crate) fn wait(&mut self) -> Result<i32, Error> {
-        let status = self.wait_for(0)?;
+        let mut status = 0;
+        retried(|| {
+            // SAFETY: `status` is ours to be written to.
+            let result = unsafe { libc::waitpid(self.pid, &mut status, 0) };
+            checked("wait4", result)
+        })?;
         self.is_reaped = true;
         Ok(status)
     }
@@ -66,21 +71,7 @@ impl ForkedChild {
     /// Waits until the child has ended, but does not reap it: until it is reaped, /proc still shows
     /// it.
     pub(crate) fn wait_for_end(&self) -> Result<(), Error> {
-        // SAFETY: an all-zero siginfo_t is a valid one.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        retried(|| {
-            // SAFETY: `info` is ours to be written to.
-            let result = unsafe {
-                libc::waitid(
-                    libc::P_PID,
-                    self.pid(),
-                    &mut info,
-                    libc::WEXITED | libc::WNOWAIT,
-                )
-            };
-            checked("waitid", result)
-        })
-        .map(drop)
+        self.wait_for(libc::WEXITED | libc::WNOWAIT).map(drop)
     }
 
     /// The wait status of a child that has ended, which is reaped; `None` while it lives.
@@ -103,10 +94,16 @@ impl ForkedChild {
         }
     }
 
-    /// Stops the child with `SIGSTOP`, and returns when the kernel reports that it has stopped.
+    /// Stops the child with `SIGSTOP`, and returns when the kernel reports that it has stopped. A child
+    /// that has ended meanwhile stays to be reaped.
     pub(crate) fn stop(&self) -> Result<(), Error> {
         self.signal(libc::SIGSTOP)?;
-        self.wait_for(libc::WUNTRACED).map(drop)
+        let seen = self.wait_for(libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)?;
+        if seen == libc::CLD_STOPPED {
+            // Takes the report, so that the next stop does not find it again.
+            self.wait_for(libc::WSTOPPED | libc::WNOHANG)?;
+        }
+        Ok(())
     }
 
     /// Continues the child after [`Self::stop`].
@@ -124,14 +121,17 @@ impl ForkedChild {
         checked("kill", unsafe { libc::kill(self.pid, signal) }).map(drop)
     }
 
+    /// Waits by waitid(2), which can be told to leave an ended child as it is. Returns what has become
+    /// of it: `CLD_STOPPED`, `CLD_EXITED`, …
     fn wait_for(&self, options: i32) -> Result<i32, Error> {
-        let mut status = 0;
+        // SAFETY: an all-zero siginfo_t is a valid one.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         retried(|| {
-            // SAFETY: `status` is ours to be written to.
-            let result = unsafe { libc::waitpid(self.pid, &mut status, options) };
-            checked("wait4", result)
+            // SAFETY: `info` is ours to be written to.
+            let result = unsafe { libc::waitid(libc::P_PID, self.pid(), &mut info, options) };
+            checked("waitid", result)
         })?;
-        Ok(status)
+        Ok(info.si_code)
     }
 }
 
@@ -185,4 +185,36 @@ pub(crate) fn fail() -> ! {
 fn leave(code: i32) -> ! {
     // SAFETY: _exit ends the process; what the parent's exit handlers would do stays undone.
     unsafe { libc::_exit(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It may end at the moment at which it is to be stopped.
+    #[test]
+    fn a_child_that_has_ended_can_be_stopped_and_is_reaped_all_the_same() {
+        let mut child = ForkedChild::fork(|| Ok(())).expect("fork works");
+        child.wait_for_end().expect("it ends");
+        child.stop().expect("there is nothing to stop");
+        assert_eq!(child.wait().expect("nobody has reaped it"), 0);
+    }
+
+    #[test]
+    fn a_child_is_stopped_and_goes_on_as_often_as_it_is_told() {
+        let mut child = ForkedChild::fork(|| {
+            loop {
+                thread::sleep(Duration::from_millis(1));
+            }
+        })
+        .expect("fork works");
+        for _ in 0..3 {
+            child.stop().expect("it lives");
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid()));
+            assert!(stat.expect("it lives").contains(") T "), "it is stopped");
+            child.resume().expect("it lives");
+        }
+        child.kill().expect("it lives");
+        assert_eq!(child.wait().expect("it is ours"), libc::SIGKILL);
+    }
 }
