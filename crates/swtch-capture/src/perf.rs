@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
+use swtch_core::topology::cpus_of_list;
 use swtch_core::{CpuId, Gap, Level, Pid, Timestamp};
 
 pub use record::{PerfRecord, PerfRecordKind, decode_perf_records};
@@ -236,15 +237,11 @@ fn gap(lost: &PerfRecord) -> Gap {
 /// Numbers of the CPUs that are online.
 fn online_cpus() -> Vec<u16> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    let parts = list.trim().split(',').filter_map(|part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    });
-    let cpus: Vec<u16> = parts.flatten().collect();
-    match cpus.is_empty() {
-        true => vec![0],
-        false => cpus,
-    }
+    let cpus = cpus_of_list(list.trim()).filter(|cpus| !cpus.is_empty());
+    cpus.map_or_else(
+        || vec![0],
+        |cpus| cpus.into_iter().map(CpuId::get).collect(),
+    )
 }
 
 /// The living threads of these processes, each with its process.

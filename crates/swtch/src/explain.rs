@@ -142,9 +142,7 @@ fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
     if !obstacles.is_empty() {
         return obstacles;
     }
-    let advice = refusal
-        .downcast_ref::<swtch_capture::Error>()
-        .and_then(swtch_capture::Error::advice);
+    let advice = record::capture_advice(refusal);
     vec![Obstacle {
         why: format!("{refusal:#}"),
         remedies: advice.map(str::to_owned).into_iter().collect(),

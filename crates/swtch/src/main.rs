@@ -182,9 +182,7 @@ fn tell(error: &anyhow::Error) -> u8 {
         None => message!("error: {}", text::escaped(&format!("{error:#}"))),
     }
     tell_verdict(error);
-    let of_capture = error
-        .downcast_ref::<swtch_capture::Error>()
-        .and_then(|e| e.advice());
+    let of_capture = record::capture_advice(error);
     let of_store = error
         .downcast_ref::<swtch_store::Error>()
         .and_then(|e| e.advice());

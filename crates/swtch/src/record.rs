@@ -43,7 +43,7 @@ use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 use crate::FAILED;
 use command::exit_code;
 use commands::Commands;
-use pause::Pauses;
+use pause::{DrainRound, Pauses};
 use pipeline::{Pipeline, RowsToMake};
 use user_level::{Finder, UserLevel};
 
@@ -310,14 +310,20 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
     // The first refusal names the way to more; the second comes of fewer rights.
     match perf::run(request, Some(&refusal)) {
         Err(error) if is_refused(&error) => {
-            let of_capture = error.downcast_ref::<swtch_capture::Error>();
-            let advice = of_capture.and_then(swtch_capture::Error::advice);
             message!("swtch: {}", escaped(&format!("{error:#}")));
-            message!("  {}", escaped(advice.unwrap_or_default()));
+            if let Some(advice) = capture_advice(&error) {
+                message!("  {}", escaped(advice));
+            }
             Err(refusal)
         }
         result => result,
     }
+}
+
+/// What the user can do about an error of a capture; `None` for other errors.
+pub fn capture_advice(error: &anyhow::Error) -> Option<&'static str> {
+    let of_capture = error.downcast_ref::<swtch_capture::Error>();
+    of_capture.and_then(swtch_capture::Error::advice)
 }
 
 /// True if the kernel refused to record; false if the request was wrong.
@@ -378,7 +384,8 @@ fn run_ebpf(request: &RecordRequest, afterwards: AfterRecording) -> Result<Recor
         signals,
         command,
     };
-    let ending = confined.and_then(|()| session.watch(&mut capture, &mut pipeline));
+    let ending =
+        confined.and_then(|()| session.watch(&mut EbpfRounds(&mut capture, &mut pipeline)));
     facts::at_end(&mut meta, &mut capture);
     capture.detach();
     meta.guard = Some(priority::guard_in_trace(guarded_by, guard.end()));
@@ -554,34 +561,82 @@ impl EndOfRecording {
     }
 }
 
+/// How much a recording holds.
+#[derive(Clone, Copy, Debug)]
+struct RecordedSoFar {
+    switches: u64,
+    lost: u64,
+    bytes: u64,
+}
+
+/// What a recording does again and again, whatever tells it of switches.
+trait DrainRounds {
+    /// Number of records that a ring has room for.
+    fn slots_per_cpu(&self) -> u64;
+
+    /// Empties the rings once.
+    fn round(&mut self) -> Result<DrainRound>;
+
+    /// Writes pending records to disk, with the gaps since the last call.
+    fn flush(&mut self) -> Result<()>;
+
+    fn so_far(&self) -> RecordedSoFar;
+
+    /// Whether none of the processes that were asked for runs any more.
+    fn targets_are_gone(&self) -> bool;
+}
+
+/// The rounds of a recording by eBPF programs.
+struct EbpfRounds<'a>(&'a mut Capture, &'a mut Pipeline);
+
+impl DrainRounds for EbpfRounds<'_> {
+    fn slots_per_cpu(&self) -> u64 {
+        self.0.slots_per_cpu()
+    }
+
+    fn round(&mut self) -> Result<DrainRound> {
+        Ok(self.1.round(self.0)?)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(self.1.flush(self.0)?)
+    }
+
+    fn so_far(&self) -> RecordedSoFar {
+        RecordedSoFar {
+            switches: self.1.taken(),
+            lost: self.0.counters().lost,
+            bytes: self.1.bytes_written(),
+        }
+    }
+
+    fn targets_are_gone(&self) -> bool {
+        self.0.targets_are_gone()
+    }
+}
+
 impl RecordingSession<'_> {
     /// Runs rounds until the command has ended, the time is up, or a signal asks to stop.
     ///
     /// # Errors
     /// When the trace cannot be written any more, or was removed.
-    fn watch(&self, capture: &mut Capture, pipeline: &mut Pipeline) -> Result<()> {
+    fn watch(&self, rounds: &mut impl DrainRounds) -> Result<()> {
         let start = Instant::now();
         let (mut flushed, mut told) = (start, start);
         let mut end = EndOfRecording::new(start);
-        let mut pauses = Pauses::new(capture.slots_per_cpu(), start);
+        let mut pauses = Pauses::new(rounds.slots_per_cpu(), start);
         loop {
-            let round = pipeline.round(capture)?;
+            let round = rounds.round()?;
             let now = Instant::now();
             if now - flushed >= FLUSH_EVERY {
                 flushed = now;
-                pipeline.flush(capture)?;
+                rounds.flush()?;
             }
             if now - told >= PROGRESS_EVERY {
                 told = now;
-                let lost = capture.counters().lost;
-                tell_progress(
-                    now - start,
-                    pipeline.taken(),
-                    lost,
-                    pipeline.bytes_written(),
-                );
+                tell_progress(now - start, rounds.so_far());
             }
-            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
+            if self.is_over(&mut end, now, || rounds.targets_are_gone())? {
                 return Ok(());
             }
             self.sleep(pauses.after(round, now).min(self.time_left(&end, now)))?;
@@ -675,12 +730,14 @@ impl RecordingSession<'_> {
     }
 }
 
-fn tell_progress(elapsed: Duration, switches: u64, lost: u64, bytes: u64) {
+fn tell_progress(elapsed: Duration, so_far: RecordedSoFar) {
     ProgressLine::on_stderr().show(|| {
         format!(
-            "swtch: {} s, {switches} switches, {lost} lost, {:.1} MB",
+            "swtch: {} s, {} switches, {} lost, {:.1} MB",
             elapsed.as_secs(),
-            megabytes(bytes),
+            so_far.switches,
+            so_far.lost,
+            megabytes(so_far.bytes),
         )
     });
 }

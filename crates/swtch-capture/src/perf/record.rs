@@ -167,7 +167,7 @@ impl PerfRecord {
         if rest != [0; 4] {
             return None;
         }
-        let [.., thread] = [number(2)];
+        let thread = number(2);
         let low = u32::try_from(thread & u64::from(u32::MAX)).ok()?;
         let high = u32::try_from(thread >> 32).ok()?;
         Some(Self {

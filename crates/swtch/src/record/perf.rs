@@ -9,8 +9,6 @@
 //! The kernel tells less than eBPF programs find out, so the trace says by what it was made. There
 //! are no stacks, no user-mode schedulers, and no guard: a priority takes rights.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context as _, Result};
 use swtch_capture::{HeldCommand, PerfBatch, PerfCapture, process_cpu_ns, raise_priority};
 use swtch_output::caller::Caller;
@@ -20,17 +18,13 @@ use swtch_store::{
     Counts, Error, Hooks, Meta, Overhead, RecordingBackend, RecordingState, StreamKind, Writer,
 };
 
-use super::pause::{DrainRound, Pauses, StopSignals};
+use super::pause::{DrainRound, StopSignals};
 use super::pipeline::RowsToMake;
 use super::{
-    AfterRecording, EndOfRecording, FLUSH_EVERY, PROGRESS_EVERY, RecordRequest, RecordingResult,
-    RecordingSession, Target, facts, give_up_rights, inherits, make_rows, make_trace, scope_of,
-    stop_early, tell_progress,
+    AfterRecording, DrainRounds, RecordRequest, RecordedSoFar, RecordingResult, RecordingSession,
+    Target, capture_advice, facts, give_up_rights, inherits, make_rows, make_trace, scope_of,
+    stop_early,
 };
-
-/// The longest time between two looks into the rings: they have room for 8,000 switches of a CPU,
-/// and nothing but this empties them.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Records until the command ends, the time is up or a signal comes. `refusal` is why eBPF programs
 /// cannot do it; `None` if perf events were asked for.
@@ -49,7 +43,7 @@ pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<R
         _ => None,
     };
     let signals = StopSignals::catch()?;
-    let mut capture = PerfCapture::start(&scope_of(request, command.as_ref()))?;
+    let capture = PerfCapture::start(&scope_of(request, command.as_ref()))?;
     if let Some(refusal) = refusal {
         tell_why(refusal);
     }
@@ -59,6 +53,7 @@ pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<R
     };
     let mut trace = PerfTrace {
         writer: make_trace(request, &meta)?,
+        capture,
         taken: 0,
     };
     let writer = &trace.writer;
@@ -76,11 +71,11 @@ pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<R
         signals,
         command,
     };
-    let ending = confined.and_then(|()| session.watch_perf(&mut capture, &mut trace));
+    let ending = confined.and_then(|()| session.watch(&mut trace));
     meta.end_ns = swtch_capture::monotonic_ns();
-    capture.detach();
+    trace.capture.detach();
     let exit_code = session.command_exit_code(ending.as_ref().err());
-    let finished = trace.finish(arch, &mut capture, &mut meta, ending);
+    let finished = trace.finish(arch, &mut meta, ending);
     Ok(RecordingResult {
         directory,
         is_there: finished.is_there,
@@ -97,49 +92,14 @@ fn tell_why(refusal: &anyhow::Error) {
         "swtch: by perf events, how often and how long own threads wait is recorded, and only whether they \
          blocked or were preempted: not on what, who woke them, or who took the CPU"
     );
-    let of_capture = refusal.downcast_ref::<swtch_capture::Error>();
-    if let Some(advice) = of_capture.and_then(swtch_capture::Error::advice) {
+    if let Some(advice) = capture_advice(refusal) {
         message!("swtch: for all of it, {}", escaped(advice));
     }
 }
 
-impl RecordingSession<'_> {
-    /// Runs rounds until the recording is over.
-    ///
-    /// # Errors
-    /// When the trace cannot be written any more, or was removed.
-    fn watch_perf(&self, capture: &mut PerfCapture, trace: &mut PerfTrace) -> Result<()> {
-        let start = Instant::now();
-        let (mut flushed, mut told) = (start, start);
-        let mut end = EndOfRecording::new(start);
-        let mut pauses = Pauses::new(capture.slots_per_cpu(), start);
-        loop {
-            let most_in_a_ring = trace.take(capture)?;
-            let now = Instant::now();
-            if now - flushed >= FLUSH_EVERY {
-                flushed = now;
-                trace.flush(capture)?;
-            }
-            if now - told >= PROGRESS_EVERY {
-                told = now;
-                let bytes = trace.writer.bytes_written();
-                tell_progress(now - start, trace.taken, capture.lost(), bytes);
-            }
-            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
-                return Ok(());
-            }
-            let round = DrainRound {
-                most_in_a_ring,
-                is_urgent: false,
-            };
-            let pause = pauses.after(round, now).min(LONGEST_PAUSE);
-            self.sleep(pause.min(self.time_left(&end, now)))?;
-        }
-    }
-}
-
-/// The trace that is being recorded.
+/// A recording by perf events, and its trace.
 struct PerfTrace {
+    capture: PerfCapture,
     writer: Writer,
     /// Number of switch-outs so far.
     taken: u64,
@@ -148,10 +108,13 @@ struct PerfTrace {
 impl PerfTrace {
     /// Copies what the rings hold. Returns the number of records in the fullest one. After an error
     /// the rings are emptied all the same.
-    fn take(&mut self, capture: &mut PerfCapture) -> Result<u64, Error> {
+    fn take(&mut self) -> Result<u64, Error> {
+        let Self {
+            capture, writer, ..
+        } = self;
         let mut written = Ok(());
         let (switches, most) = capture.take(|batch| {
-            let copied = self.keep(&batch);
+            let copied = keep(writer, &batch);
             if written.is_ok() {
                 written = copied;
             }
@@ -160,40 +123,22 @@ impl PerfTrace {
         written.map(|()| most)
     }
 
-    fn keep(&mut self, batch: &PerfBatch<'_>) -> Result<(), Error> {
-        let kind = match batch.are_switch_outs {
-            true => StreamKind::PerfSwitchOuts,
-            false => StreamKind::PerfOthers,
-        };
-        self.writer
-            .record(kind, batch.ring, batch.count, batch.bytes)
-    }
-
-    fn flush(&mut self, capture: &mut PerfCapture) -> Result<(), Error> {
-        for gap in capture.take_gaps() {
-            self.writer.push_gap(&gap)?;
-        }
-        self.writer.flush()?;
-        self.writer.check_that_it_is_there()
-    }
-
     /// Writes the final form of the trace, as `record::finish` does.
     fn finish(
         mut self,
         arch: swtch_core::Arch,
-        capture: &mut PerfCapture,
         meta: &mut Meta,
         recorded: Result<()>,
     ) -> super::Finished {
-        let taken = self.take(capture).map(drop);
-        let flushed = taken.and_then(|()| self.flush(capture));
+        let taken = self.take().map(drop).map_err(Into::into);
+        let flushed = taken.and_then(|()| self.flush());
         match recorded.and(flushed.context("writing the trace")) {
             Ok(()) => meta.state = RecordingState::Finished,
             Err(error) => stop_early(meta, error),
         }
         meta.counts = Counts {
-            switches_seen: self.taken + capture.lost(),
-            lost: capture.lost(),
+            switches_seen: self.taken + self.capture.lost(),
+            lost: self.capture.lost(),
             ..Counts::default()
         };
         meta.overhead = Overhead {
@@ -207,4 +152,46 @@ impl PerfTrace {
         };
         make_rows(self.writer, rows, meta)
     }
+}
+
+impl DrainRounds for PerfTrace {
+    fn slots_per_cpu(&self) -> u64 {
+        self.capture.slots_per_cpu()
+    }
+
+    /// The rings have room for 8,000 switches of a CPU only, so each round is followed by another soon.
+    fn round(&mut self) -> Result<DrainRound> {
+        Ok(DrainRound {
+            most_in_a_ring: self.take()?,
+            is_urgent: true,
+        })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for gap in self.capture.take_gaps() {
+            self.writer.push_gap(&gap)?;
+        }
+        self.writer.flush()?;
+        Ok(self.writer.check_that_it_is_there()?)
+    }
+
+    fn so_far(&self) -> RecordedSoFar {
+        RecordedSoFar {
+            switches: self.taken,
+            lost: self.capture.lost(),
+            bytes: self.writer.bytes_written(),
+        }
+    }
+
+    fn targets_are_gone(&self) -> bool {
+        self.capture.targets_are_gone()
+    }
+}
+
+fn keep(writer: &mut Writer, batch: &PerfBatch<'_>) -> Result<(), Error> {
+    let kind = match batch.are_switch_outs {
+        true => StreamKind::PerfSwitchOuts,
+        false => StreamKind::PerfOthers,
+    };
+    writer.record(kind, batch.ring, batch.count, batch.bytes)
 }
