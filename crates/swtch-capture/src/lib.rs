@@ -25,6 +25,7 @@ mod error;
 mod guard;
 mod kernel_cost;
 mod launch;
+mod living;
 mod load;
 mod mapped;
 mod perf;
@@ -49,6 +50,7 @@ pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
 pub use launch::{HeldCommand, LaunchError};
+pub use living::LivingTasks;
 pub use load::Capture;
 pub use perf::{
     PerfBatch, PerfCapture, PerfRecord, PerfRecordKind, PerfThreads, decode_perf_records,

@@ -27,6 +27,30 @@ impl Event {
             Self::User(user) => user.ts,
         }
     }
+
+    /// Calls `change` for each task that the event names by its key.
+    pub fn for_each_task(&mut self, mut change: impl FnMut(&mut TaskKey)) {
+        match self {
+            Self::Switch(switch) => {
+                let SwitchEvent {
+                    task,
+                    next_task,
+                    evidence,
+                    wait,
+                    ..
+                } = switch;
+                let named = [
+                    task,
+                    next_task,
+                    &mut evidence.nominator,
+                    &mut wait.wakeup.waker,
+                ];
+                named.into_iter().flatten().for_each(change);
+            }
+            Self::Task(task) => change(&mut task.task),
+            Self::User(_) => {}
+        }
+    }
 }
 
 /// A switch-out as the kernel side recorded it: moments, not lengths.

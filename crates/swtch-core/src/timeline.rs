@@ -186,6 +186,22 @@ impl Timeline {
     }
 
     fn switch(&mut self, event: &SwitchEvent) -> Option<Switch> {
+        let row = self.row(event)?;
+        let call = row.evidence.syscall;
+        let last = LastOut {
+            ts: event.ts,
+            reason: row.rule.reason,
+            kernel_count: event.kernel_count,
+            in_scope: event.in_scope,
+            call: call.or_else(|| self.last(row.task)?.call),
+        };
+        self.remember(row.task, last);
+        Some(row)
+    }
+
+    /// The row of a switch-out, which is forgotten at once: the next row of the task says nothing
+    /// of it. For who looks at single switches while they are recorded, in any order.
+    pub fn row(&mut self, event: &SwitchEvent) -> Option<Switch> {
         let Some(task) = event.task else {
             self.unnamed += 1;
             return None;
@@ -194,16 +210,6 @@ impl Timeline {
         let rule = classify(&evidence, &self.calls);
         let ran = self.length(event.run_start, event.ts);
         let wait = self.wait(event, task);
-        self.remember(
-            task,
-            LastOut {
-                ts: event.ts,
-                reason: rule.reason,
-                kernel_count: event.kernel_count,
-                in_scope: event.in_scope,
-                call: evidence.syscall.or_else(|| self.last(task)?.call),
-            },
-        );
         Some(Switch {
             ts: event.ts,
             cpu: event.cpu,

@@ -56,6 +56,23 @@ impl Nanos {
         Self(ns)
     }
 
+    /// A length with a unit, as people write it: `0`, `800ns`, `50us`, `1.5ms`, `2s`; `None` for
+    /// anything else.
+    pub fn from_words(words: &str) -> Option<Self> {
+        let digits = words.trim_end_matches(|c: char| c.is_alphabetic());
+        let unit = match &words[digits.len()..] {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "" if digits == "0" => 1.0,
+            _ => return None,
+        };
+        let number: f64 = digits.parse().ok()?;
+        let length = std::time::Duration::try_from_secs_f64(number * unit / 1e9).ok()?;
+        u64::try_from(length.as_nanos()).ok().map(Self)
+    }
+
     /// The nearest whole number of nanoseconds. Values below 0 and NaN give 0.
     #[expect(
         clippy::cast_possible_truncation,

@@ -9,6 +9,9 @@
 //! Blocks are decoded as the merge comes to them, so memory holds one block of each stream.
 
 use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
@@ -16,9 +19,10 @@ use swtch_capture::{
     PerfRecord, PerfThreads, RawKind, WIRE_VERSION, decode_perf_records, decode_records,
 };
 use swtch_core::merge::Merge;
-use swtch_core::{Arch, Event, SyscallTable, Timestamp};
+use swtch_core::{Arch, Event, SyscallTable, TaskKey, Timestamp};
 use swtch_store::{
-    Error, EventWriter, RecordFile, RecordStream, StreamKind, Trace, UserEventDecoder, Writer,
+    Counts, Error, EventWriter, Meta, RecordFile, RecordStream, StreamKind, Trace,
+    UserEventDecoder, Writer,
 };
 
 /// How often progress is reported, in events.
@@ -59,8 +63,9 @@ pub fn replay(
         tell: progress,
     };
     let most_tasks = MOST_UNSEEN_TASKS.saturating_add(records.size());
+    let new_numbers = records.is_of_ring().then(NewTaskNumbers::default);
     let mut merge = Merge::new(streams.into_iter().map(|stream| {
-        let decode = event_decoder(stream.kind(), most_tasks);
+        let decode = event_decoder(stream.kind(), most_tasks, new_numbers.clone());
         DecodedStream::new(stream, decode, &trouble)
     }));
     for event in merge.by_ref() {
@@ -172,9 +177,32 @@ impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> Iterator for DecodedStream<T, D> {
     }
 }
 
+/// Numbers of tasks for the last part of a recording. The kernel side counts tasks from the start,
+/// which may be days ago; what reads them has tables by number.
+#[derive(Clone, Debug, Default)]
+struct NewTaskNumbers(Rc<RefCell<HashMap<TaskKey, TaskKey>>>);
+
+impl NewTaskNumbers {
+    fn give_to(&self, event: &mut Event) {
+        let mut given = self.0.borrow_mut();
+        event.for_each_task(|task| {
+            if *task == TaskKey::IDLE {
+                return;
+            }
+            // From 1 on: 0 is idle.
+            let next = u32::try_from(given.len() + 1).unwrap_or(TaskKey::WIRE_UNKNOWN);
+            *task = *given.entry(*task).or_insert(TaskKey::new(next));
+        });
+    }
+}
+
 /// Decodes the records of the eBPF programs, or of a user-mode scheduler. Tasks have numbers below
-/// `most_tasks`.
-fn event_decoder(kind: StreamKind, most_tasks: u64) -> impl FnMut(&[u8], &mut Vec<Event>) -> u64 {
+/// `most_tasks`, those that they are given here if there are some.
+fn event_decoder(
+    kind: StreamKind,
+    most_tasks: u64,
+    new_numbers: Option<NewTaskNumbers>,
+) -> impl FnMut(&[u8], &mut Vec<Event>) -> u64 {
     let mut user_events = UserEventDecoder::default();
     move |bytes, events| {
         let unreadable = match kind {
@@ -186,6 +214,9 @@ fn event_decoder(kind: StreamKind, most_tasks: u64) -> impl FnMut(&[u8], &mut Ve
             }
             _ => decode_records(RawKind::Tasks, bytes, |event| events.push(event)),
         };
+        if let Some(numbers) = &new_numbers {
+            events.iter_mut().for_each(|event| numbers.give_to(event));
+        }
         let decoded = events.len();
         events.retain(|event| is_of_tasks_below(event, most_tasks));
         unreadable + u64::try_from(decoded - events.len()).unwrap_or(u64::MAX)
@@ -212,36 +243,70 @@ pub fn replayed(recorded: &Trace, records: &RecordFile) -> Result<Trace> {
     let place = tempfile::Builder::new().prefix("swtch-").tempdir();
     let place = place.context("making a directory for the rows of an unfinished recording")?;
     let path = place.path().join("copy.swtch");
-    let copy = copied(recorded, records, &path);
+    let copy = written(recorded, records, &path);
     copy.with_context(|| format!("decoding an unfinished recording into {}", path.display()))
 }
 
-fn copied(recorded: &Trace, records: &RecordFile, path: &std::path::Path) -> Result<Trace> {
+/// As [`replayed`], as a trace at this path.
+///
+/// # Errors
+/// As [`replayed`]; when the path is taken. Nothing is left there then.
+pub fn written(recorded: &Trace, records: &RecordFile, path: &Path) -> Result<Trace> {
     let mut meta = recorded.meta().clone();
     let arch = Arch::from_machine(&meta.host.machine);
     let arch =
         arch.with_context(|| format!("the system calls of {} are unknown", meta.host.machine))?;
-    let mut writer = Writer::create(path, &meta)?;
+    let writer = Writer::create(path, &meta)?;
+    let filled = fill(writer, recorded, records, SyscallTable::of(arch), &mut meta);
+    if let Err(error) = filled {
+        // It was just created. The first error is the one to report.
+        let _ = std::fs::remove_dir_all(path);
+        return Err(error);
+    }
+    Ok(Trace::open(path)?.as_copy_of(recorded))
+}
+
+fn fill(
+    mut writer: Writer,
+    recorded: &Trace,
+    records: &RecordFile,
+    calls: SyscallTable,
+    meta: &mut Meta,
+) -> Result<()> {
     copy_rows(recorded, &mut writer)?;
     writer.begin_final()?;
-    let mut events = EventWriter::new(writer, SyscallTable::of(arch));
+    let mut events = EventWriter::new(writer, calls);
     let replayed = replay(records, &mut events, &mut |_, _| ())?;
     if meta.end_ns > 0 {
         events.end(Timestamp::from_ns(meta.end_ns))?;
     }
     meta.counts.late += replayed.late;
-    events.finish_copy(&meta)?;
-    Ok(Trace::open(path)?.as_copy_of(recorded))
+    if records.is_of_ring() {
+        events.complete(meta);
+        see_what_was_kept(&mut meta.counts);
+    }
+    Ok(events.finish_copy(meta)?)
 }
 
-/// Copies the tables that do not come of records.
-fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
+/// Completes the counts of the last part of a recording, once its rows are counted. What the kernel
+/// side had seen when that part began is not known to the switch, as records were on their way.
+pub const fn see_what_was_kept(counts: &mut Counts) {
+    counts.switches_seen =
+        counts.stored + counts.filtered + counts.lost + counts.unnamed + counts.storage_failed;
+}
+
+/// Copies the tables that do not come of records. The segments of a ring may say the same several
+/// times.
+///
+/// # Errors
+/// When they cannot be read or written.
+pub fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
     for level in swtch_core::Level::ALL {
         for gap in recorded.gaps_of(*level)? {
             writer.push_gap(&gap)?;
         }
     }
-    for row in recorded.cgroups()? {
+    for row in once_each(recorded.cgroups()?, |row| row.cgroup) {
         writer.push_cgroup(row.cgroup, &row.path)?;
     }
     for stack in recorded.stacks()? {
@@ -250,11 +315,19 @@ fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
     for frame in recorded.frames()? {
         writer.push_frame(&frame)?;
     }
-    for wait_type in recorded.wait_types()? {
+    for wait_type in once_each(recorded.wait_types()?, |row| {
+        (row.wait_type, row.name.clone())
+    }) {
         writer.push_wait_type(&wait_type)?;
     }
-    for command in recorded.commands()? {
+    for command in once_each(recorded.commands()?, |row| (row.ts, row.pid)) {
         writer.push_command(&command)?;
     }
     Ok(())
+}
+
+/// The first of the rows of each key.
+fn once_each<T, K: Eq + Hash>(rows: Vec<T>, key: impl Fn(&T) -> K) -> impl Iterator<Item = T> {
+    let mut met = HashSet::new();
+    rows.into_iter().filter(move |row| met.insert(key(row)))
 }

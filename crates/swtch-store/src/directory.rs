@@ -12,7 +12,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,16 +60,31 @@ impl Directory {
             },
             _ => Error::write(path, error.into()),
         })?;
-        Self::open_made(path).map_err(|error| Error::write(path, error))
+        let mut made =
+            Self::open_made(CWD, path, path).map_err(|error| Error::write(path, error))?;
+        made.made_at = made.current_path();
+        Ok(made)
     }
 
-    /// Opens the directory that was just created. A user who may write to the directory above can
-    /// have replaced it meanwhile: a link is refused, and so is a directory that belongs to another
-    /// user or is not empty.
-    fn open_made(path: &Path) -> io::Result<Self> {
+    /// As [`Self::make`], in this directory.
+    pub(crate) fn make_in(&self, name: &str) -> Result<Self, Error> {
+        let path = self.path.join(name);
+        let made = rustix::fs::mkdirat(&*self.descriptor, name, DIRECTORY_MODE);
+        made.map_err(|error| match error {
+            rustix::io::Errno::EXIST => Error::Exists { path: path.clone() },
+            _ => Error::write(&path, error.into()),
+        })?;
+        let made = Self::open_made(&*self.descriptor, Path::new(name), &path);
+        made.map_err(|error| Error::write(&path, error))
+    }
+
+    /// Opens the directory that was just created at `name`, seen from `above`. A user who may write
+    /// to the directory above can have replaced it meanwhile: a link is refused, and so is a
+    /// directory that belongs to another user or is not empty.
+    fn open_made(above: impl AsFd, name: &Path, path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        let mut made = Self {
+        let descriptor = rustix::fs::openat(above, name, flags, Mode::empty())?;
+        let made = Self {
             path: path.to_owned(),
             descriptor: Arc::new(descriptor),
             made_at: None,
@@ -86,24 +101,75 @@ impl Directory {
                 "somebody replaced the directory while it was made",
             ));
         }
-        made.made_at = made.current_path();
         Ok(made)
     }
 
     /// Opens the directory of a trace to read it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+        // To read files in it, a user need not be allowed to list them.
+        Self::open_at(CWD, path, path, OFlags::PATH)
+    }
+
+    /// Opens a directory in this one, to list it, too; a link is refused.
+    pub(crate) fn open_in(&self, name: &str) -> io::Result<Self> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        Self::open_at(&*self.descriptor, Path::new(name), &path, flags)
+    }
+
+    fn open_at(above: impl AsFd, name: &Path, path: &Path, flags: OFlags) -> io::Result<Self> {
+        let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
             path: path.to_owned(),
-            descriptor: Arc::new(descriptor),
+            descriptor: Arc::new(rustix::fs::openat(above, name, flags, Mode::empty())?),
             made_at: None,
         })
+    }
+
+    /// Names of what is in it, in no order.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.for_each_name(|name| {
+            names.push(name.to_string_lossy().into_owned());
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// Gives its files the same names in another directory of this file system, too.
+    pub(crate) fn link_files_to(&self, other: &Self) -> io::Result<()> {
+        self.for_each_name(|name| {
+            let (from, to) = (&*self.descriptor, &*other.descriptor);
+            rustix::fs::linkat(from, name, to, name, AtFlags::empty())
+        })
+    }
+
+    /// Removes a directory in this one, with all that is in it.
+    pub(crate) fn remove_in(&self, name: &str) -> io::Result<()> {
+        let inner = self.open_in(name)?;
+        for file in inner.names()? {
+            match inner.remove_file(&file) {
+                // Linux says so of a directory (unlink(2)).
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                    inner.remove_in(&file)?;
+                }
+                removed => removed?,
+            }
+        }
+        let no_file = AtFlags::REMOVEDIR;
+        Ok(rustix::fs::unlinkat(&*self.descriptor, name, no_file)?)
     }
 
     /// The path by which it was created or opened. It may have been moved since.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path of a name in it, however long its own path is and wherever it was moved to. It leads
+    /// there in this process only.
+    pub fn path_through_proc(&self, name: &str) -> PathBuf {
+        let descriptor = self.descriptor.as_raw_fd();
+        PathBuf::from(format!("/proc/self/fd/{descriptor}/{name}"))
     }
 
     /// Gives the files and then the directory to another user. Until the directory is theirs, only
@@ -212,6 +278,10 @@ mod tests {
 
     use super::*;
 
+    fn open_made(path: &Path) -> io::Result<Directory> {
+        Directory::open_made(CWD, path, path)
+    }
+
     fn mode(path: &Path) -> u32 {
         path.metadata().unwrap().permissions().mode() & 0o777
     }
@@ -244,12 +314,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (full, link) = (dir.path().join("full"), dir.path().join("link"));
         std::fs::create_dir(&full).unwrap();
-        assert!(Directory::open_made(&full).is_ok());
+        assert!(open_made(&full).is_ok());
         std::fs::write(full.join("a"), "").unwrap();
-        assert!(Directory::open_made(&full).is_err());
+        assert!(open_made(&full).is_err());
         std::fs::create_dir(dir.path().join("empty")).unwrap();
         symlink("empty", &link).unwrap();
-        assert!(Directory::open_made(&link).is_err());
+        assert!(open_made(&link).is_err());
     }
 
     /// The directory that has its name by then belongs to another user.

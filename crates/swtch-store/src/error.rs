@@ -134,6 +134,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether there was no space on the disk, or the user may not take more of it.
+    pub fn is_full_disk(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, Self::Write { source, .. } if full.contains(&source.kind()))
+    }
+
     /// What the user can do about it; `None` where the message says everything.
     pub fn advice(&self) -> Option<&'static str> {
         match self {

@@ -8,7 +8,7 @@
 //! 2  checksums.csv       still lists the streams, and both the old and the new meta.json
 //! 3  meta.json           the new one
 //! 4  checksums.csv       lists the Parquet files: from here on the trace is finished
-//! 5  switch.arrows, …    removed, and records.raw
+//! 5  switch.arrows, …    removed, and records.raw or segments/
 //! ```
 
 use arrow_schema::SchemaRef;
@@ -22,6 +22,7 @@ use crate::order::TimeOrder;
 use crate::parquet_table;
 use crate::records::RECORDS;
 use crate::schema;
+use crate::segments;
 use crate::stream_table::{StreamTable, stream_name};
 
 /// Tables in their final form, each with the checksums of its parts.
@@ -78,7 +79,7 @@ fn write_tables(
 }
 
 /// Replaces the facts of a trace that still consists of its streams.
-fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
+pub(crate) fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> Result<(), Error> {
     let mut both = recorded.clone();
     both.add(META, Chunk::of(0, json));
     draft::replace(dir, CHECKSUMS, both.to_csv().as_bytes())?;
@@ -144,5 +145,5 @@ fn remove_streams(dir: &Directory, recorded: &Checksums) -> Result<(), Error> {
         let removed = dir.remove_file(&name);
         removed.map_err(|err| Error::write(&dir.path().join(&name), err))?;
     }
-    Ok(())
+    segments::remove_all(dir)
 }

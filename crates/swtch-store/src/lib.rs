@@ -54,6 +54,7 @@ mod rows;
 mod scan;
 pub mod schema;
 mod schema_page;
+mod segments;
 mod stream_table;
 mod trace;
 mod user_events;
@@ -67,8 +68,8 @@ pub use error::Error;
 pub use event_writer::EventWriter;
 pub use meta::{
     ClockSample, Counts, FORMAT_VERSION, Hooks, Imported, KernelCounts, Meta, Overhead,
-    RecorderGuard, RecordingBackend, RecordingState, StackSettings, TraceHost, TreeCounts,
-    UserCounts,
+    RecorderGuard, RecordingBackend, RecordingState, RingFacts, StackSettings, TraceHost,
+    TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};
@@ -76,6 +77,7 @@ pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
 pub use scan::PieceReader;
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
+pub use segments::Segments;
 pub use trace::{Completeness, Trace};
 pub use user_events::{UserEventDecoder, encode_user_event};
 pub use writer::Writer;

@@ -63,6 +63,8 @@ pub struct Meta {
     pub user: Option<UserCounts>,
     /// The file it was imported from; `None` for a recording.
     pub imported: Option<Imported>,
+    /// Of a recording of which only the last part was kept; `None` for any other.
+    pub ring: Option<RingFacts>,
 }
 
 /// How far a recording had come.
@@ -298,6 +300,23 @@ impl Imported {
     }
 }
 
+/// What is known of a recording besides the part that was kept of it, which all other facts are
+/// about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RingFacts {
+    /// How much was kept, as it was asked for: `5m`, `512MB`.
+    pub kept: String,
+    /// When the recording began, on the trace clock.
+    pub began_ns: u64,
+    /// Number of switches that were recorded since then.
+    pub switches: u64,
+    /// Number of switches that were lost since then.
+    pub lost: u64,
+    /// Why this dump was made, in words; `None` for the recording itself.
+    pub dumped_because: Option<String>,
+}
+
 /// How stacks were recorded with the waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -330,6 +349,7 @@ impl Default for Meta {
             stacks: None,
             user: None,
             imported: None,
+            ring: None,
         }
     }
 }

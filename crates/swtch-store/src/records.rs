@@ -62,15 +62,19 @@ pub enum StreamKind {
     PerfSwitchOuts,
     /// Everything else that such a recording has: starts of runs, names, losses.
     PerfOthers,
+    /// Records of the tasks that lived when the segment of a ring began, of which records before may
+    /// be gone. It is read of the first segment only.
+    LivingTasks,
 }
 
 impl StreamKind {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Switches,
         Self::Tasks,
         Self::UserEvents,
         Self::PerfSwitchOuts,
         Self::PerfOthers,
+        Self::LivingTasks,
     ];
 
     /// Whether its records come of perf events, and not of eBPF programs.
@@ -201,7 +205,7 @@ impl RecordCounts {
         match kind {
             StreamKind::Switches | StreamKind::PerfSwitchOuts => self.switches += records,
             StreamKind::UserEvents => self.user_events += records,
-            StreamKind::Tasks | StreamKind::PerfOthers => {}
+            StreamKind::Tasks | StreamKind::PerfOthers | StreamKind::LivingTasks => {}
         }
     }
 }
@@ -387,13 +391,22 @@ fn width_of(kind: StreamKind, count: u32, bytes: &[u8]) -> usize {
 }
 
 /// The records of an unfinished trace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RecordFile {
-    file: CheckedFile,
-    wire: u32,
+    /// One, or one of each segment.
+    parts: Vec<RecordPart>,
     /// By number and kind.
     streams: BTreeMap<(u32, u32), RecordStream>,
     switches: u64,
+    /// Whether they are those of segments, before which there may have been others.
+    is_of_ring: bool,
+}
+
+/// A file of records, and the version of its records.
+#[derive(Clone, Debug)]
+struct RecordPart {
+    file: CheckedFile,
+    wire: u32,
 }
 
 impl RecordFile {
@@ -411,64 +424,76 @@ impl RecordFile {
             Err(err) => return Err(err),
         };
         let mut records = Self {
-            wire: 0,
+            parts: Vec::new(),
             streams: BTreeMap::new(),
             switches: 0,
-            file,
+            is_of_ring: false,
         };
-        let mut chunks = records.file.chunks().to_vec().into_iter();
-        let Some(first) = chunks.next() else {
-            return Ok(Some(records));
+        let mut chunks = file.chunks().to_vec().into_iter();
+        let wire = match chunks.next() {
+            Some(first) => read_header(&file, first)?,
+            None => 0,
         };
-        records.wire = records.read_header(first)?;
         for chunk in chunks {
-            records.list_blocks(chunk)?;
+            records.list_blocks(&file, chunk)?;
         }
+        records.parts.push(RecordPart { file, wire });
         Ok(Some(records))
     }
 
-    fn read_header(&self, chunk: Chunk) -> Result<u32, Error> {
-        let length = usize::try_from(chunk.length).unwrap_or(usize::MAX);
-        if length > MOST_HEADER_BYTES {
-            return Err(Error::damaged(self.file.path(), "its header is too long"));
+    /// The records of segments that follow one another; `None` if there is no segment.
+    pub(crate) fn chained<'a>(segments: impl Iterator<Item = &'a Self>) -> Option<Self> {
+        let mut segments = segments.filter(|segment| !segment.streams.is_empty());
+        let mut chain = segments.next()?.clone();
+        chain.is_of_ring = true;
+        for segment in segments {
+            chain.parts.extend_from_slice(&segment.parts);
+            chain.switches += segment.switches;
+            for (key, stream) in &segment.streams {
+                match chain.streams.get_mut(key) {
+                    _ if stream.kind == StreamKind::LivingTasks => {}
+                    Some(before) => before.blocks.extend_from_slice(&stream.blocks),
+                    None => drop(chain.streams.insert(*key, stream.clone())),
+                }
+            }
         }
-        let mut line = vec![0; length];
-        self.file.read_exact_at(chunk.offset, &mut line)?;
-        let header: RecordsHeader = serde_json::from_slice(&line)
-            .map_err(|err| Error::damaged(self.file.path(), format!("its header: {err}")))?;
-        let here = RecordsHeader::of_this_machine(header.wire);
-        if header != here {
-            return Err(Error::OtherRecords {
-                path: self.file.path().to_owned(),
-                what: format!(
-                    "layout {} and {}-endian numbers, and this swtch reads layout {} and {}-endian \
-                     ones",
-                    header.layout, header.byte_order, here.layout, here.byte_order
-                ),
-            });
-        }
-        Ok(header.wire)
+        Some(chain)
+    }
+
+    /// Whether it holds the last part of a recording: earlier records are gone, and with them the
+    /// first tasks.
+    pub const fn is_of_ring(&self) -> bool {
+        self.is_of_ring
     }
 
     /// Notes where the blocks of a chunk are.
-    fn list_blocks(&mut self, chunk: Chunk) -> Result<(), Error> {
+    fn list_blocks(&mut self, file: &CheckedFile, chunk: Chunk) -> Result<(), Error> {
+        let odd_block = |offset: u64| {
+            let what = format!("there is no block of records at byte {offset}");
+            Error::damaged(file.path(), what)
+        };
         let mut offset = chunk.offset;
         while offset < chunk.end() {
             let mut bytes = [0; HEAD_BYTES];
             let head_end = offset + HEAD_BYTES as u64;
             if head_end > chunk.end() {
-                return Err(self.odd_block(offset));
+                return Err(odd_block(offset));
             }
-            self.file.read_exact_at(offset, &mut bytes)?;
+            file.read_exact_at(offset, &mut bytes)?;
             let head = BlockHead::of_bytes(&bytes);
-            let head = head.ok_or_else(|| self.odd_block(offset))?;
+            let head = head.ok_or_else(|| odd_block(offset))?;
             let end = head_end + u64::from(head.stored);
             let is_read = usize::try_from(head.length).is_ok_and(|len| len <= MOST_BLOCK_BYTES)
                 && usize::try_from(head.stored).is_ok_and(|len| len <= MOST_BLOCK_BYTES);
             if end > chunk.end() || !is_read {
-                return Err(self.odd_block(offset));
+                return Err(odd_block(offset));
             }
-            self.stream(head).blocks.push((head_end, head));
+            let stream = self.streams.entry((head.stream, head.kind as u32));
+            let stream = stream.or_insert_with(|| RecordStream {
+                kind: head.kind,
+                blocks: Vec::new(),
+            });
+            stream.blocks.push((file.clone(), head_end, head));
             if head.kind.are_switches() {
                 self.switches += u64::from(head.records);
             }
@@ -477,37 +502,23 @@ impl RecordFile {
         Ok(())
     }
 
-    /// The stream that a block belongs to.
-    fn stream(&mut self, head: BlockHead) -> &mut RecordStream {
-        let stream = self.streams.entry((head.stream, head.kind as u32));
-        stream.or_insert_with(|| RecordStream {
-            file: self.file.clone(),
-            kind: head.kind,
-            blocks: Vec::new(),
-        })
-    }
-
-    fn odd_block(&self, offset: u64) -> Error {
-        let what = format!("there is no block of records at byte {offset}");
-        Error::damaged(self.file.path(), what)
-    }
-
     /// Checks that the records are those that this program understands.
     ///
     /// # Errors
     ///
     /// [`Error::OtherRecords`] if another version of the program wrote them.
     pub fn require_wire(&self, wire: u32) -> Result<(), Error> {
-        if self.wire == wire || self.streams.is_empty() {
-            return Ok(());
+        let other = self.parts.iter().find(|part| part.wire != wire);
+        match other.filter(|_| !self.streams.is_empty()) {
+            None => Ok(()),
+            Some(part) => Err(Error::OtherRecords {
+                path: part.file.path().to_owned(),
+                what: format!(
+                    "records of version {}, and this swtch reads version {wire}",
+                    part.wire
+                ),
+            }),
         }
-        Err(Error::OtherRecords {
-            path: self.file.path().to_owned(),
-            what: format!(
-                "records of version {}, and this swtch reads version {wire}",
-                self.wire
-            ),
-        })
     }
 
     /// The streams, in order of their numbers.
@@ -522,21 +533,47 @@ impl RecordFile {
 
     /// Number of bytes that are torn, damaged or missing.
     pub(crate) fn unreadable_bytes(&self) -> u64 {
-        self.file.unreadable_bytes()
+        let parts = self.parts.iter().map(|part| part.file.unreadable_bytes());
+        parts.fold(0, u64::saturating_add)
     }
 
     /// Size of the part that can be read, in bytes.
     pub fn size(&self) -> u64 {
-        parquet::file::reader::Length::len(&self.file)
+        let files = self.parts.iter().map(|part| &part.file);
+        files.map(parquet::file::reader::Length::len).sum()
     }
+}
+
+/// The version of the records in the file.
+fn read_header(file: &CheckedFile, chunk: Chunk) -> Result<u32, Error> {
+    let length = usize::try_from(chunk.length).unwrap_or(usize::MAX);
+    if length > MOST_HEADER_BYTES {
+        return Err(Error::damaged(file.path(), "its header is too long"));
+    }
+    let mut line = vec![0; length];
+    file.read_exact_at(chunk.offset, &mut line)?;
+    let header: RecordsHeader = serde_json::from_slice(&line)
+        .map_err(|err| Error::damaged(file.path(), format!("its header: {err}")))?;
+    let here = RecordsHeader::of_this_machine(header.wire);
+    if header != here {
+        return Err(Error::OtherRecords {
+            path: file.path().to_owned(),
+            what: format!(
+                "layout {} and {}-endian numbers, and this swtch reads layout {} and {}-endian \
+                 ones",
+                header.layout, header.byte_order, here.layout, here.byte_order
+            ),
+        });
+    }
+    Ok(header.wire)
 }
 
 /// The records of one ring, in order of time.
 #[derive(Clone, Debug)]
 pub struct RecordStream {
-    file: CheckedFile,
     kind: StreamKind,
-    blocks: Vec<(u64, BlockHead)>,
+    /// The file of each, where its packed bytes begin there, and its head.
+    blocks: Vec<(CheckedFile, u64, BlockHead)>,
 }
 
 impl RecordStream {
@@ -556,13 +593,13 @@ impl RecordStream {
     ///
     /// [`Error::Read`], or [`Error::Damaged`] if the bytes are not as they were written.
     pub fn block(&self, index: usize) -> Result<Vec<u8>, Error> {
-        let (offset, head) = self.blocks[index];
+        let (file, offset, head) = &self.blocks[index];
         let length = |length: u32| usize::try_from(length).expect("checked when it was listed");
         let mut packed = vec![0; length(head.stored)];
-        self.file.read_exact_at(offset, &mut packed)?;
+        file.read_exact_at(*offset, &mut packed)?;
         let damaged = |what: &str| {
             let what = format!("the block of records at byte {offset} {what}");
-            Error::damaged(self.file.path(), what)
+            Error::damaged(file.path(), what)
         };
         if crc32fast::hash(&packed) != head.crc32 {
             return Err(damaged("is not as it was written"));

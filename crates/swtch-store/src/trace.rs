@@ -20,6 +20,7 @@ use crate::records::RecordFile;
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
+use crate::segments;
 use crate::stream_table::StreamTable;
 
 /// How often opening is tried when the recorder finishes the trace at that moment.
@@ -67,6 +68,8 @@ enum Files {
         user_rows: u64,
         /// Of a recording that was not finished, in place of `switch`, `task` and `open`.
         records: Option<RecordFile>,
+        /// Of a ring: recordings that follow one another. Their records are `records`.
+        segments: Vec<Trace>,
     },
 }
 
@@ -117,10 +120,22 @@ impl Trace {
     ///
     /// As [`Self::open_recorded`].
     pub fn open_recorded_in(dir: &Directory) -> Result<Self, Error> {
+        Self::open_with(dir, segments::open_all)
+    }
+
+    /// Opens a segment of a ring, which has no segments itself.
+    pub(crate) fn open_segment_in(dir: &Directory) -> Result<Self, Error> {
+        Self::open_with(dir, |_| Ok(Vec::new()))
+    }
+
+    fn open_with(
+        dir: &Directory,
+        segments_of: impl Fn(&Directory) -> Result<Vec<Self>, Error>,
+    ) -> Result<Self, Error> {
         let mut tries = 1;
         loop {
             let list = read_file(dir, CHECKSUMS, MOST_LIST_BYTES)?;
-            match Self::open_listed(dir, &Checksums::parse(&list)) {
+            match Self::open_listed(dir, &Checksums::parse(&list), &segments_of) {
                 // The recorder may have put other files in place since the list was read.
                 Err(_) if tries < TRIES && read_file(dir, CHECKSUMS, MOST_LIST_BYTES)? != list => {
                     tries += 1
@@ -130,12 +145,24 @@ impl Trace {
         }
     }
 
-    fn open_listed(dir: &Directory, list: &Checksums) -> Result<Self, Error> {
-        let meta = read_meta(dir, list)?;
+    fn open_listed(
+        dir: &Directory,
+        list: &Checksums,
+        segments_of: impl Fn(&Directory) -> Result<Vec<Self>, Error>,
+    ) -> Result<Self, Error> {
+        let mut meta = read_meta(dir, list)?;
         let files = if list.is_of_finished_trace() {
             Files::finished(dir, list, &meta)?
         } else {
-            Files::recorded(dir, list, &meta)?
+            let segments = segments_of(dir)?;
+            if meta.state == RecordingState::Recording
+                && let Some(first) = segments.first()
+            {
+                // Those before it are gone.
+                meta.start_ns = first.meta.start_ns;
+                meta.ring.clone_from(&first.meta.ring);
+            }
+            Files::recorded(dir, list, &meta, segments)?
         };
         Ok(Self {
             path: dir.path().to_owned(),
@@ -180,7 +207,10 @@ impl Trace {
             return completeness.clone();
         }
         let Files::Recorded {
-            tables, records, ..
+            tables,
+            records,
+            segments,
+            ..
         } = &self.files
         else {
             return Completeness::Finished;
@@ -192,6 +222,10 @@ impl Trace {
         let unreadable: Vec<_> = tables.chain([("records.raw", of_records)]).collect();
         let torn = unreadable.iter().filter(|(_, bytes)| *bytes > 0);
         let torn: Vec<_> = torn.map(|(name, _)| *name).collect();
+        if self.meta.state == RecordingState::Finished && !segments.is_empty() && torn.is_empty() {
+            // A dump is complete as it is.
+            return Completeness::Finished;
+        }
         let bytes = unreadable.iter().map(|(_, bytes)| *bytes);
         let mut why = match self.meta.state {
             RecordingState::Recording => {
@@ -436,6 +470,11 @@ impl Trace {
             self.decode(table, &batch?, &mut rows)?;
             all.append(&mut rows);
         }
+        if let Files::Recorded { segments, .. } = &self.files {
+            for segment in segments {
+                all.append(&mut segment.rows(table)?);
+            }
+        }
         Ok(all)
     }
 
@@ -460,7 +499,12 @@ impl Files {
         Ok(Self::Finished(tables?))
     }
 
-    fn recorded(dir: &Directory, list: &Checksums, meta: &Meta) -> Result<Self, Error> {
+    fn recorded(
+        dir: &Directory,
+        list: &Checksums,
+        meta: &Meta,
+        segments: Vec<Trace>,
+    ) -> Result<Self, Error> {
         let open = |name| Ok((name, StreamTable::open(dir, name, list)?));
         let tables: Result<Vec<_>, Error> = tables_of(meta.format_version).map(open).collect();
         let tables = tables?;
@@ -475,11 +519,16 @@ impl Files {
         let switch = named(&tables, schema::SWITCH.name);
         let order = TimeOrder::of(switch.path(), switch.batches(Some(&[TIME]))?)?;
         let user_rows = user_rows(switch)?;
+        let records = match RecordFile::chained(segments.iter().filter_map(Trace::records)) {
+            Some(chain) => Some(chain),
+            None => RecordFile::open(dir, list)?,
+        };
         Ok(Self::Recorded {
             tables,
             order,
             user_rows,
-            records: RecordFile::open(dir, list)?,
+            records,
+            segments,
         })
     }
 }

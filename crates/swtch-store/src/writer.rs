@@ -65,19 +65,49 @@ impl Writer {
         Self::create_with(path, |dir| Self::fill(dir, meta))
     }
 
+    /// As [`Self::create`], in a directory that is open.
+    pub(crate) fn create_in(above: &Directory, name: &str, meta: &Meta) -> Result<Self, Error> {
+        Self::create_in_with(above, name, |dir| Self::fill(dir, meta))
+    }
+
     /// As [`Self::create`], for a recording that keeps records, of which `wire` is the version.
     ///
     /// # Errors
     ///
     /// As [`Self::create`].
     pub fn create_for_records(path: &Path, meta: &Meta, wire: u32) -> Result<Self, Error> {
-        Self::create_with(path, |dir| {
-            let mut writer = Self::fill(dir, meta)?;
-            let (records, header) = RecordsWriter::create(dir, wire)?;
-            writer.log.add(RECORDS, header)?;
-            writer.records = Some(records);
-            Ok(writer)
-        })
+        Self::create_with(path, |dir| Self::fill_for_records(dir, meta, wire))
+    }
+
+    /// As [`Self::create_for_records`], in a directory that is open.
+    pub(crate) fn create_for_records_in(
+        above: &Directory,
+        name: &str,
+        meta: &Meta,
+        wire: u32,
+    ) -> Result<Self, Error> {
+        Self::create_in_with(above, name, |dir| Self::fill_for_records(dir, meta, wire))
+    }
+
+    fn fill_for_records(dir: &Directory, meta: &Meta, wire: u32) -> Result<Self, Error> {
+        let mut writer = Self::fill(dir, meta)?;
+        let (records, header) = RecordsWriter::create(dir, wire)?;
+        writer.log.add(RECORDS, header)?;
+        writer.records = Some(records);
+        Ok(writer)
+    }
+
+    fn create_in_with(
+        above: &Directory,
+        name: &str,
+        fill: impl FnOnce(&Directory) -> Result<Self, Error>,
+    ) -> Result<Self, Error> {
+        let created = fill(&above.make_in(name)?);
+        if created.is_err() {
+            // As in `create_with`.
+            let _ = above.remove_in(name);
+        }
+        created
     }
 
     fn create_with(
@@ -377,6 +407,12 @@ impl Writer {
             meta.state = RecordingState::Finished;
         }
         self.finish_as(&meta, progress)
+    }
+
+    /// Ends a dump, whose rows are those of its segments: nothing is left to do but its facts.
+    pub(crate) fn end_as_dump(self, meta: &Meta) -> Result<(), Error> {
+        let json = meta.to_json(&self.log.dir.path().join(META))?;
+        finish::put_facts(&self.log.dir, &self.log.checksums, &json)
     }
 
     /// As [`Self::finish`], for a trace of the rows of another one, whose state it keeps.

@@ -1,7 +1,7 @@
 //! Definition of the command line. Parsers of single values are in [`values`]; what an option does
 //! is in the module of its command.
 
-mod values;
+pub mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use swtch_capture::Children;
 use swtch_capture::probe::HOOKS;
-use swtch_core::{Nanos, Pid, Reason};
+use swtch_core::{Nanos, Pid, Reason, Trigger};
 use swtch_lab::cost;
 use swtch_lab::lab::LabVerb;
 use swtch_output::format::Format;
@@ -20,7 +20,7 @@ use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Filter, Moment, Per};
 
 use crate::fiber;
-use crate::record::{BackendChoice, RecordRequest, SummaryRequest, Target};
+use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target};
 use crate::top::TopRequest;
 use crate::view;
 
@@ -42,6 +42,8 @@ pub enum Verb {
     Explain(Explain),
     /// Record a program into a trace.
     Record(Record),
+    /// Write down what a flight recorder has (record --ring), which goes on.
+    Dump(Dump),
     /// Answer one question about a trace: by reason, thread, waker, lock, stack, and so on.
     Report(Report),
     /// Say what changed between two traces, or two sets of them, and how sure that is.
@@ -142,6 +144,24 @@ pub struct Record {
     /// Show at most N rows of each table of the summary (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N", requires = "summary")]
     pub top: Option<usize>,
+    /// Keep only what was recorded last, for hours or days: so much time (30s, 5m, 2h) or so much disk
+    /// (512MB). A dump writes it down while the recording goes on: kill -USR2, swtch dump, --when.
+    #[arg(long, value_name = "TIME|SIZE", conflicts_with_all = ["summary", "stacks"],
+          value_parser = |words: &str| words.parse::<KeptSize>())]
+    pub ring: Option<KeptSize>,
+    /// Make a dump of the ring when a switch meets this: 'runq > 20ms', 'reason = throttle',
+    /// 'off > 1s & comm ~ ^web', 'switches/s > 200k'. Fields: runq, off, blocked, ran, reason, comm, pid,
+    /// tid, cpu, switches/s. May be given several times.
+    #[arg(long, value_name = "CONDITION", requires = "ring",
+          value_parser = |words: &str| words.parse::<Trigger>())]
+    pub when: Vec<Trigger>,
+    /// Shortest time between two dumps by --when or a signal.
+    #[arg(long, value_name = "TIME", requires = "ring", default_value = "10s", value_parser = length)]
+    pub dump_every: Nanos,
+    /// Number of dumps that are kept; the oldest goes when one more comes.
+    #[arg(long, value_name = "N", requires = "ring", default_value = "10",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub keep_dumps: u16,
     /// Most groups of equal switches that the summary counts: thread, reason, system call, and who
     /// took the CPU; each takes 700 bytes of the kernel's memory.
     #[arg(long, value_name = "N", default_value = "65536", requires = "summary",
@@ -150,6 +170,33 @@ pub struct Record {
 }
 
 impl Record {
+    /// The recording that is asked for.
+    ///
+    /// # Errors
+    /// As [`RecordArgs::to_request`], and when a ring cannot be had of it.
+    pub fn to_request(&self) -> anyhow::Result<RecordRequest> {
+        let Some(size) = self.ring else {
+            return self.record.to_request();
+        };
+        anyhow::ensure!(
+            matches!(
+                self.record.backend,
+                BackendChoice::Auto | BackendChoice::Ebpf
+            ),
+            "--ring records by eBPF programs: leave out --backend, or leave out --ring"
+        );
+        let ring = RingRequest {
+            size,
+            when: self.when.clone(),
+            dump_every: Duration::from_nanos(self.dump_every.as_ns()),
+            keep_dumps: usize::from(self.keep_dumps),
+        };
+        Ok(RecordRequest {
+            ring: Some(ring),
+            ..self.record.to_request()?
+        })
+    }
+
     /// The summary that is asked for; `None` if a trace is.
     ///
     /// # Errors
@@ -185,6 +232,23 @@ impl Record {
             groups: self.groups,
         }))
     }
+}
+
+/// Ask a flight recorder for what it has.
+#[derive(Debug, Args)]
+pub struct Dump {
+    /// The trace that swtch record --ring writes.
+    #[arg(value_name = "NAME.swtch")]
+    pub trace: PathBuf,
+    /// Only what was recorded in so much time (10s, 500ms), and a little more [default: all that is kept].
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    pub last: Option<Nanos>,
+    /// Why, in words; the dump tells it.
+    #[arg(long, value_name = "TEXT")]
+    pub because: Option<String>,
+    /// Where the dump goes, as a trace in its final form [default: NAME.swtch/dumps/, as it was recorded].
+    #[arg(short, long, value_name = "OUT.swtch")]
+    pub output: Option<PathBuf>,
 }
 
 /// Record and explain.
@@ -709,6 +773,7 @@ impl RecordArgs {
             stacks: self.stacks,
             buffer: self.buffer,
             backend: self.backend,
+            ring: None,
             without_hooks: self.without_hook.clone(),
             with_hooks: self.with_hook.clone(),
             with_parent: self.with_parent,

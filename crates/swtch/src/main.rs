@@ -6,6 +6,7 @@
 mod cli;
 mod counters;
 mod doctor;
+mod dump;
 mod explain;
 mod fiber;
 #[cfg(test)]
@@ -48,7 +49,7 @@ fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
         Verb::Record(words) => match words.to_summary()? {
             Some(request) => record::summarise(&request),
-            None => record::run_and_tell(&words.record.to_request()?),
+            None => record::run_and_tell(&words.to_request()?),
         },
         Verb::Explain(words) => {
             let bill = if words.no_bill {
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<u8> {
                 None => explain::run(&words.record.to_request()?, answer),
             }
         }
+        Verb::Dump(words) => dump::run(&words),
         Verb::Report(words) => report(&words),
         Verb::Diff(words) => diff(&words),
         Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),

@@ -14,6 +14,7 @@ mod pause;
 mod perf;
 mod pipeline;
 mod priority;
+mod ring;
 mod summary;
 mod user_level;
 
@@ -45,10 +46,12 @@ use command::exit_code;
 use commands::Commands;
 use pause::{DrainRound, Pauses};
 use pipeline::{Pipeline, RowsToMake};
+use ring::DumpRequests;
 use user_level::{Finder, UserLevel};
 
 pub use facts::WHOLE_SYSTEM;
 pub use pause::StopSignals;
+pub use ring::{DumpAnswer, DumpAsk, KeptSize, RingRequest, SOCKET};
 pub use summary::{SummaryRequest, summarise};
 pub use user_level::find_schedulers;
 
@@ -66,6 +69,8 @@ pub struct RecordRequest {
     pub buffer: Option<u64>,
     /// By what switches are recorded.
     pub backend: BackendChoice,
+    /// How much of its end is kept; `None` if all of the recording is.
+    pub ring: Option<RingRequest>,
     /// Hooks to treat as missing.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to even if eBPF on them can crash this kernel.
@@ -88,11 +93,12 @@ pub enum BackendChoice {
 }
 
 impl RecordRequest {
-    /// Whether a recording without root can take the place of one that is refused. Stacks cannot be
-    /// had there, and who asks for them wants no trace without.
+    /// Whether a recording without root can take the place of one that is refused. Stacks and rings
+    /// cannot be had there, and who asks for them wants no trace without.
     const fn may_go_without_root(&self) -> bool {
         matches!(self.backend, BackendChoice::Auto)
             && self.stacks.is_none()
+            && self.ring.is_none()
             && matches!(self.target, Target::Command(_) | Target::Processes { .. })
     }
 }
@@ -181,6 +187,16 @@ impl RecordingResult {
                 .in_kernel()
                 .map_or_else(String::new, |cost| format!(", {cost}")),
         );
+        if let Some(ring) = &self.meta.ring {
+            let since = |start_ns| Nanos::from_ns(self.meta.end_ns.saturating_sub(start_ns));
+            message!(
+                "swtch: these are of the last {}, which the ring kept; in {} there were {} switches, {} lost",
+                since(self.meta.start_ns),
+                since(ring.began_ns),
+                ring.switches,
+                ring.lost
+            );
+        }
         let others = counts.stored.saturating_sub(self.in_scope);
         if others > 0 && self.not_stored() == 0 {
             message!("swtch: {others} more are those of others, which had the CPU meanwhile");
@@ -354,6 +370,7 @@ fn run_ebpf(request: &RecordRequest, afterwards: AfterRecording) -> Result<Recor
         _ => None,
     };
     let signals = StopSignals::catch()?;
+    let mut dumps = request.ring.as_ref().map(DumpRequests::catch).transpose()?;
     let settings = settings(request, command.as_ref())?;
     // The finder inherits a right that we drop later, and must not inherit our priority. The
     // switches that starting it causes are over before recording begins.
@@ -384,8 +401,18 @@ fn run_ebpf(request: &RecordRequest, afterwards: AfterRecording) -> Result<Recor
         signals,
         command,
     };
-    let ending =
-        confined.and_then(|()| session.watch(&mut EbpfRounds(&mut capture, &mut pipeline)));
+    let ending = confined.and_then(|()| {
+        if let Some(ring) = &request.ring {
+            pipeline.keep_last_part(ring, &meta, &capture)?;
+            dumps.iter_mut().for_each(|dumps| dumps.listen(&directory));
+        }
+        session.watch(&mut EbpfRounds {
+            capture: &mut capture,
+            pipeline: &mut pipeline,
+            dumps: dumps.as_mut(),
+        })
+    });
+    drop(dumps);
     facts::at_end(&mut meta, &mut capture);
     capture.detach();
     meta.guard = Some(priority::guard_in_trace(guarded_by, guard.end()));
@@ -587,31 +614,40 @@ trait DrainRounds {
 }
 
 /// The rounds of a recording by eBPF programs.
-struct EbpfRounds<'a>(&'a mut Capture, &'a mut Pipeline);
+struct EbpfRounds<'a> {
+    capture: &'a mut Capture,
+    pipeline: &'a mut Pipeline,
+    /// Of a ring.
+    dumps: Option<&'a mut DumpRequests>,
+}
 
 impl DrainRounds for EbpfRounds<'_> {
     fn slots_per_cpu(&self) -> u64 {
-        self.0.slots_per_cpu()
+        self.capture.slots_per_cpu()
     }
 
     fn round(&mut self) -> Result<DrainRound> {
-        Ok(self.1.round(self.0)?)
+        let round = self.pipeline.round(self.capture)?;
+        if let Some(dumps) = &mut self.dumps {
+            dumps.serve(self.pipeline, self.capture)?;
+        }
+        Ok(round)
     }
 
     fn flush(&mut self) -> Result<()> {
-        Ok(self.1.flush(self.0)?)
+        Ok(self.pipeline.flush(self.capture)?)
     }
 
     fn so_far(&self) -> RecordedSoFar {
         RecordedSoFar {
-            switches: self.1.taken(),
-            lost: self.0.counters().lost,
-            bytes: self.1.bytes_written(),
+            switches: self.pipeline.taken(),
+            lost: self.capture.counters().lost,
+            bytes: self.pipeline.bytes_written(),
         }
     }
 
     fn targets_are_gone(&self) -> bool {
-        self.0.targets_are_gone()
+        self.capture.targets_are_gone()
     }
 }
 
@@ -764,6 +800,7 @@ fn finish(
         Err(error) => stop_early(meta, error),
     }
     facts::complete(meta, capture, &pipeline);
+    pipeline.narrow_to_kept(meta, capture);
     let (writer, rows) = pipeline.into_rows();
     make_rows(writer, rows, meta)
 }

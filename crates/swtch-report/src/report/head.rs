@@ -16,7 +16,7 @@ use swtch_core::{Gap, Nanos};
 use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Counts, Imported, Meta, RecordingBackend, RecordingState, TraceHost};
+use swtch_store::{Counts, Imported, Meta, RecordingBackend, RecordingState, RingFacts, TraceHost};
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -127,9 +127,31 @@ impl TraceHead {
         format!("{cpu} CPU, {megabytes} MB{in_kernel}")
     }
 
+    /// Which part of a recording this is, and why it was written down.
+    fn of_ring(&self, ring: &RingFacts) -> Vec<String> {
+        let mut lines = Vec::new();
+        lines.extend(
+            ring.dumped_because
+                .as_ref()
+                .map(|why| format!("dumped because: {why}")),
+        );
+        if self.meta.end_ns > 0 {
+            let all = Nanos::from_ns(self.meta.end_ns.saturating_sub(ring.began_ns));
+            lines.push(format!(
+                "the last {} of {all} that were recorded (record --ring {}); in all of it: {}, {} lost",
+                self.duration(),
+                ring.kept,
+                counted(ring.switches, "switch"),
+                grouped(ring.lost),
+            ));
+        }
+        lines
+    }
+
     /// What a reader must know before reading the numbers.
     pub fn warnings(&self, rows: ReportedSwitches) -> Vec<String> {
         let mut lines = Vec::new();
+        lines.extend(self.meta.ring.iter().flat_map(|ring| self.of_ring(ring)));
         lines.extend(self.meta.imported.as_ref().map(|imported| {
             format!(
                 "imported from {} ({}): that tells neither the system call nor who asked for a reschedule, so \

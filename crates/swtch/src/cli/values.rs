@@ -72,23 +72,9 @@ pub fn interval(words: &str) -> Result<Duration, String> {
 
 /// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.
 pub fn length(words: &str) -> Result<Nanos, String> {
-    let digits = words.trim_end_matches(|c: char| c.is_alphabetic() || c == 'µ');
-    let unit = match &words[digits.len()..] {
-        "ns" => 1.0,
-        "us" | "µs" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "" if digits == "0" => 1.0,
-        _ => return Err(format!("`{words}` needs a unit: ns, us, ms or s")),
-    };
-    let number: f64 = digits
-        .parse()
-        .map_err(|_| format!("`{words}` is no length of time"))?;
-    let length = Duration::try_from_secs_f64(number * unit / 1e9)
-        .map_err(|_| format!("`{words}` is no length of time"))?;
-    Ok(Nanos::from_ns(
-        u64::try_from(length.as_nanos()).unwrap_or(u64::MAX),
-    ))
+    Nanos::from_words(words).ok_or_else(|| {
+        format!("`{words}` is no length of time: give a number with ns, us, ms or s")
+    })
 }
 
 /// A size of memory with a unit: `800KB`, `64MB`, `1.5GB`; each is 1,024 of the one before.

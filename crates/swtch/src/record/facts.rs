@@ -137,10 +137,10 @@ pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
     }
 }
 
-/// Adds what the kernel side counted, and what recording cost this process and the kernel.
-pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
+/// What the kernel side has counted so far.
+pub fn kernel_counts(capture: &Capture) -> Counts {
     let counters = capture.counters();
-    meta.counts = Counts {
+    Counts {
         switches_seen: counters.seen - counters.idle,
         filtered: counters.filtered,
         lost: counters.lost + capture.unreadable(),
@@ -148,7 +148,12 @@ pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
         untraced: counters.untraced,
         storage_refused: counters.storage_failed,
         ..Counts::default()
-    };
+    }
+}
+
+/// Adds what the kernel side counted, and what recording cost this process and the kernel.
+pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
+    meta.counts = kernel_counts(capture);
     let kernel_cost = capture.kernel_cost().unwrap_or_else(|error| {
         message!(
             "swtch: what recording costs in the kernel is not known: {}",
@@ -271,7 +276,7 @@ pub fn scope(target: &Target) -> String {
 }
 
 /// The kernel's count of switches since boot, on all CPUs and with those of idle (`ctxt`).
-fn ctxt() -> Option<u64> {
+pub fn ctxt() -> Option<u64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines()
         .find_map(|line| line.strip_prefix("ctxt "))?

@@ -149,6 +149,7 @@ impl PerfTrace {
         let rows = RowsToMake {
             arch,
             taken: self.taken,
+            dropped: 0,
         };
         make_rows(self.writer, rows, meta)
     }

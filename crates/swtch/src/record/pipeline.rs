@@ -7,6 +7,9 @@
 //! after the end      records.raw ─▶ decode ─▶ merge ─▶ timeline ─▶ tables
 //! ```
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use rustc_hash::FxHashSet;
 use swtch_capture::{
     Capture, Drained, RawKind, RawRecords, Stacks, WIRE_VERSION, cgroups_of, decode_tasks,
@@ -16,7 +19,9 @@ use swtch_core::{
     Arch, CgroupId, Event, Pid, StackKind, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
     Timestamp,
 };
-use swtch_report::replay::replay;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_report::replay::{copy_rows, replay, see_what_was_kept};
 use swtch_store::{
     Directory, Error, EventWriter, Meta, StreamKind, UserCounts, Writer, encode_user_event,
 };
@@ -24,6 +29,7 @@ use swtch_store::{
 use super::commands::Commands;
 use super::facts;
 use super::pause::DrainRound;
+use super::ring::{DumpCause, Firing, FlightRing, RingRequest, RingTotals};
 use super::user_level::{Finder, UserLevel};
 
 /// Version of the records that a recording keeps.
@@ -37,7 +43,10 @@ pub struct Pipeline {
     cgroups: NewCgroups,
     /// `None` if no stacks are recorded.
     stacks: Option<NamedStacks>,
+    /// Of a ring, its newest segment.
     writer: Writer,
+    /// `None` if all of the recording is kept.
+    ring: Option<FlightRing>,
     /// Number of switches that were taken from the rings.
     taken: u64,
     /// Bytes of one event of a user-mode scheduler.
@@ -56,6 +65,7 @@ impl Pipeline {
             cgroups: NewCgroups::default(),
             stacks: with_stacks.then(NamedStacks::new),
             writer,
+            ring: None,
             taken: 0,
             event: Vec::new(),
             has_met_starts: false,
@@ -67,6 +77,18 @@ impl Pipeline {
         self.commands = commands;
     }
 
+    /// From now on only the last part is kept.
+    pub fn keep_last_part(
+        &mut self,
+        request: &RingRequest,
+        meta: &Meta,
+        capture: &Capture,
+    ) -> Result<(), Error> {
+        let ring = FlightRing::begin(request, &mut self.writer, meta, self.arch, capture)?;
+        self.ring = Some(ring);
+        Ok(())
+    }
+
     /// Empties the rings once.
     pub fn round(&mut self, capture: &mut Capture) -> Result<DrainRound, Error> {
         self.has_met_starts = false;
@@ -76,8 +98,15 @@ impl Pipeline {
         if let Some(stacks) = &mut self.stacks {
             stacks.look_up(capture);
         }
+        let drained = match kernel.and_then(|kernel| Ok(kernel.and(user?))) {
+            Ok(drained) => drained,
+            Err(error) => {
+                self.go_on_after(error, capture)?;
+                Drained::default()
+            }
+        };
         Ok(DrainRound {
-            most_in_a_ring: kernel?.and(user?).most_in_a_ring,
+            most_in_a_ring: drained.most_in_a_ring,
             is_urgent: self.has_met_starts
                 || self.stacks.is_some()
                 || self.user_level.is_watching(),
@@ -86,28 +115,123 @@ impl Pipeline {
 
     /// Writes pending records and rows to disk, with the gaps since the last call.
     pub fn flush(&mut self, capture: &Capture) -> Result<(), Error> {
-        let writer = &mut self.writer;
+        match self.flush_all(capture) {
+            Err(error) => self.go_on_after(error, capture),
+            flushed => flushed,
+        }
+    }
+
+    /// A ring that has no space on disk drops its oldest part, and goes on.
+    ///
+    /// # Errors
+    /// The error, if it is another one, or if there is nothing to drop.
+    fn go_on_after(&mut self, error: Error, capture: &Capture) -> Result<(), Error> {
+        let Some(ring) = self.ring.as_mut().filter(|_| error.is_full_disk()) else {
+            return Err(error);
+        };
+        if !ring.make_room(&self.writer)? {
+            return Err(error);
+        }
+        let why = format!("{:#}", anyhow::Error::from(error));
+        message!(
+            "swtch: {}; the ring goes on without its oldest part",
+            escaped(&why)
+        );
+        self.rotate(capture)
+    }
+
+    fn flush_all(&mut self, capture: &Capture) -> Result<(), Error> {
+        let Self { writer, ring, .. } = self;
         for command in self.commands.take() {
             writer.push_command(&command)?;
+            ring.iter_mut().for_each(|ring| ring.keep_command(&command));
         }
         for gap in capture.take_gaps().chain(self.user_level.take_gaps()) {
             writer.push_gap(&gap)?;
         }
         for wait_type in self.user_level.take_wait_types() {
             writer.push_wait_type(&wait_type)?;
+            ring.iter_mut()
+                .for_each(|ring| ring.keep_wait_type(&wait_type));
         }
         // New cgroups are looked up at every flush, since a short-lived one is gone at the end.
-        let new_cgroups = self.cgroups.take();
+        let mut new_cgroups = self.cgroups.take();
+        if let Some(ring) = ring {
+            for (cgroup, path) in ring.take_known_paths(&mut new_cgroups) {
+                writer.push_cgroup(cgroup, &path)?;
+            }
+        }
         if !new_cgroups.is_empty() {
             for (cgroup, path) in facts::cgroup_paths(&new_cgroups) {
                 writer.push_cgroup(cgroup, &path)?;
+                ring.iter_mut()
+                    .for_each(|ring| ring.keep_cgroup(cgroup, &path));
             }
         }
         for stack in self.stacks.iter_mut().flat_map(NamedStacks::take_fresh) {
             writer.push_stack(&stack)?;
         }
         writer.flush()?;
-        writer.check_that_it_is_there()
+        match ring {
+            None => writer.check_that_it_is_there(),
+            Some(ring) => {
+                ring.check_that_it_is_there()?;
+                match ring.is_due(writer.bytes_written()) {
+                    true => self.rotate(capture),
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Begins the next segment of the ring.
+    fn rotate(&mut self, capture: &Capture) -> Result<(), Error> {
+        let user = self.user_counts();
+        if let Some(ring) = &mut self.ring {
+            let was_told = |cgroup| self.cgroups.known.contains(&cgroup);
+            self.writer = ring.rotate(&self.writer, was_told, capture, user)?;
+            self.cgroups.known.clear();
+        }
+        Ok(())
+    }
+
+    /// The first condition for a dump that held since the last call.
+    pub fn take_firing(&mut self) -> Option<Firing> {
+        self.ring.as_mut()?.take_firing()
+    }
+
+    /// Makes a dump of the ring. Returns its path, or why it could not be made.
+    ///
+    /// # Errors
+    /// When the recording cannot go on.
+    pub fn dump(
+        &mut self,
+        capture: &Capture,
+        cause: &DumpCause,
+        last: Option<Duration>,
+    ) -> Result<Result<PathBuf, String>, Error> {
+        let totals = self.totals(capture);
+        self.flush(capture)?;
+        self.rotate(capture)?;
+        let Some(ring) = &mut self.ring else {
+            return Ok(Err("this recording keeps all, and needs no dump".to_owned()));
+        };
+        let dumped = ring.dump(cause, last, totals);
+        Ok(dumped.map_err(|error| format!("{:#}", anyhow::Error::from(error))))
+    }
+
+    fn totals(&self, capture: &Capture) -> RingTotals {
+        RingTotals {
+            switches: self.taken,
+            lost: capture.counters().lost,
+        }
+    }
+
+    /// Makes the facts those of the part that was kept, if that is not all.
+    pub fn narrow_to_kept(&self, meta: &mut Meta, capture: &Capture) {
+        if let Some(ring) = &self.ring {
+            ring.narrow_to_kept(meta, self.totals(capture));
+        }
     }
 
     /// Takes the records that are left after the probes were detached.
@@ -148,13 +272,21 @@ impl Pipeline {
         let rows = RowsToMake {
             arch: self.arch,
             taken: self.taken,
+            dropped: self.ring.as_ref().map_or(0, FlightRing::dropped),
         };
-        (self.writer, rows)
+        let whole = match self.ring {
+            Some(ring) => ring.into_whole(),
+            None => self.writer,
+        };
+        (whole, rows)
     }
 
     /// The directory of the trace.
     pub const fn directory(&self) -> &Directory {
-        self.writer.directory()
+        match &self.ring {
+            Some(ring) => ring.whole().directory(),
+            None => self.writer.directory(),
+        }
     }
 
     /// Gives the trace to another user.
@@ -209,7 +341,13 @@ impl Pipeline {
     fn notice(&mut self, raw: &RawRecords<'_>) {
         match raw.kind {
             RawKind::Tasks => {
+                if let Some(ring) = &mut self.ring {
+                    ring.meet_tasks(raw.bytes);
+                }
                 for task in decode_tasks(raw.bytes) {
+                    if let Some(ring) = &mut self.ring {
+                        ring.meet(&task);
+                    }
                     self.has_met_starts |= is_start(&task);
                     self.user_level.meet(&task);
                     self.commands.meet(&task);
@@ -222,6 +360,9 @@ impl Pipeline {
             RawKind::Switches => {
                 for cgroup in cgroups_of(raw.bytes) {
                     self.cgroups.add(cgroup);
+                }
+                if let Some(ring) = &mut self.ring {
+                    ring.look(raw.bytes, raw.count);
                 }
                 if let Some(stacks) = &mut self.stacks {
                     let hints = switch_hints(raw.bytes);
@@ -279,6 +420,8 @@ pub struct RowsToMake {
     pub arch: Arch,
     /// Number of switches that were taken from the rings.
     pub taken: u64,
+    /// Number of them that a ring dropped because the disk was full.
+    pub dropped: u64,
 }
 
 impl RowsToMake {
@@ -300,7 +443,12 @@ impl RowsToMake {
         };
         let recorded = events.writer().to_trace();
         let replayed = recorded.and_then(|trace| match trace.records() {
-            Some(records) => replay(records, &mut events, progress),
+            Some(records) => {
+                if records.is_of_ring() {
+                    copy_rows(&trace, events.writer_mut())?;
+                }
+                replay(records, &mut events, progress)
+            }
             None => unreachable!("the trace was created for records"),
         });
         let ended = replayed.and_then(|replayed| {
@@ -310,6 +458,10 @@ impl RowsToMake {
         });
         let in_scope = events.in_scope();
         events.complete(meta);
+        meta.counts.storage_failed += self.dropped;
+        if meta.ring.is_some() {
+            see_what_was_kept(&mut meta.counts);
+        }
         (in_scope, ended.and_then(|()| events.finish(meta, progress)))
     }
 }

@@ -36,6 +36,7 @@
 //! - `tiers`: what is recorded without root is what root records of the same run.
 //! - `coming_from`: other tools count what swtch records of the same load, where the docs say so.
 //! - `tops`: rates of `swtch top` add up to what the kernel counted; its table does not fill.
+//! - `rings`: a flight recorder keeps the end of what it records, and its dumps are parts of it.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
 //!
@@ -71,6 +72,7 @@ mod plays;
 mod realtime;
 mod recording;
 mod refusals;
+mod rings;
 mod servers;
 mod stranger;
 mod summaries;

@@ -1,0 +1,206 @@
+//! Conditions on switches: when a flight recorder shall write down what it has.
+//!
+//! ```text
+//! runq > 20ms                a thread waited that long for a CPU
+//! reason = throttle          a quota stopped one
+//! off > 1s & comm ~ ^web     a thread whose name begins so was away that long
+//! switches/s > 200k          more than so many in a second, of the whole recording
+//! ```
+//!
+//! A comparison is of a field, an operator and a value. `&`, `|`, `!` and parentheses join them; `&`
+//! binds closer than `|`. A comparison with something that is not known of a switch is false, also
+//! with `!=`.
+
+mod parse;
+
+use std::fmt;
+use std::str::FromStr;
+
+use regex_lite::Regex;
+
+use crate::ids::{Pid, Tid};
+use crate::reason::Reason;
+use crate::switch::Switch;
+use crate::units::Nanos;
+
+/// A condition.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    words: String,
+    condition: TriggerCondition,
+}
+
+/// What a condition is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct TriggerMoment<'a> {
+    /// A switch-out, with the wait before the run that it ends.
+    pub switch: &'a Switch,
+    /// The thread; `None` if it could not be named.
+    pub thread: Option<TriggerThread<'a>>,
+    /// Number of switches in the second before.
+    pub switches_per_second: u64,
+}
+
+/// The names of a thread.
+#[derive(Clone, Copy, Debug)]
+pub struct TriggerThread<'a> {
+    /// Its process.
+    pub pid: Pid,
+    /// Its own id.
+    pub tid: Tid,
+    /// Its name.
+    pub comm: &'a str,
+}
+
+/// What is wrong with a condition, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerMistake {
+    words: String,
+    /// The first character of the place, and the number of its characters.
+    at: usize,
+    length: usize,
+    what: String,
+}
+
+#[derive(Clone, Debug)]
+enum TriggerCondition {
+    All(Vec<Self>),
+    Any(Vec<Self>),
+    Not(Box<Self>),
+    Length(LengthField, Relation, Nanos),
+    Number(NumberField, Relation, u64),
+    Reason(Relation, Reason),
+    Comm(Relation, String),
+    CommLike(Regex),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum LengthField {
+    RunQueue,
+    Off,
+    Blocked,
+    Ran,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NumberField {
+    Cpu,
+    Pid,
+    Tid,
+    SwitchesPerSecond,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+impl Trigger {
+    /// Whether it holds.
+    pub fn holds(&self, moment: &TriggerMoment<'_>) -> bool {
+        self.condition.holds(moment)
+    }
+}
+
+impl FromStr for Trigger {
+    type Err = TriggerMistake;
+
+    fn from_str(words: &str) -> Result<Self, TriggerMistake> {
+        Ok(Self {
+            words: words.to_owned(),
+            condition: parse::condition(words)?,
+        })
+    }
+}
+
+/// In the words in which it was given.
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+/// The sentence, and below it the condition with the place marked.
+impl fmt::Display for TriggerMistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            words,
+            at,
+            length,
+            what,
+        } = self;
+        let marks = "^".repeat((*length).max(1));
+        write!(f, "{what}\n  {words}\n  {:at$}{marks}", "")
+    }
+}
+
+impl std::error::Error for TriggerMistake {}
+
+impl TriggerCondition {
+    fn holds(&self, moment: &TriggerMoment<'_>) -> bool {
+        let thread = moment.thread;
+        match self {
+            Self::All(all) => all.iter().all(|one| one.holds(moment)),
+            Self::Any(any) => any.iter().any(|one| one.holds(moment)),
+            Self::Not(one) => !one.holds(moment),
+            Self::Length(field, relation, value) => field
+                .of(moment.switch)
+                .is_some_and(|length| relation.holds(&length, value)),
+            Self::Number(field, relation, value) => field
+                .of(moment)
+                .is_some_and(|number| relation.holds(&number, value)),
+            Self::Reason(relation, reason) => {
+                (moment.switch.rule.reason == *reason) == (*relation == Relation::Equal)
+            }
+            Self::Comm(relation, comm) => {
+                let is_it = thread.map(|thread| thread.comm == comm);
+                is_it == Some(*relation == Relation::Equal)
+            }
+            Self::CommLike(pattern) => thread.is_some_and(|thread| pattern.is_match(thread.comm)),
+        }
+    }
+}
+
+impl LengthField {
+    fn of(self, switch: &Switch) -> Option<Nanos> {
+        match self {
+            Self::RunQueue => switch.wait.runq,
+            Self::Off => switch.wait.off,
+            Self::Blocked => switch.wait.blocked(),
+            Self::Ran => switch.ran,
+        }
+    }
+}
+
+impl NumberField {
+    fn of(self, moment: &TriggerMoment<'_>) -> Option<u64> {
+        let thread = moment.thread;
+        match self {
+            Self::Cpu => Some(u64::from(moment.switch.cpu.get())),
+            Self::Pid => thread.map(|thread| u64::from(thread.pid.get())),
+            Self::Tid => thread.map(|thread| u64::from(thread.tid.get())),
+            Self::SwitchesPerSecond => Some(moment.switches_per_second),
+        }
+    }
+}
+
+impl Relation {
+    fn holds<T: Ord>(self, left: &T, right: &T) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::Unequal => left != right,
+            Self::Less => left < right,
+            Self::AtMost => left <= right,
+            Self::More => left > right,
+            Self::AtLeast => left >= right,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! A recording of which only the last part is kept: a ring of segments.
+//!
+//! ```text
+//! NAME.swtch/
+//!   meta.json, checksums.csv …   the trace; it has no rows before its end
+//!   segments/00000017/           a recording of its own: records, command lines, paths of cgroups
+//!   segments/00000018/           the one that is written
+//!   dumps/WHEN.swtch/segments/   the same files under further names (hard links)
+//! ```
+//!
+//! A segment that is complete is not changed any more, so a dump needs no copy: the files have a
+//! second name, and stay when the ring drops the first. A reader puts the records of all segments
+//! one behind the other. Each begins with a record of every task that lives, since the ones that
+//! named it may be gone.
+
+use std::path::PathBuf;
+
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::meta::Meta;
+use crate::trace::Trace;
+use crate::writer::Writer;
+
+/// Name of the directory of segments in a trace.
+const SEGMENTS: &str = "segments";
+
+/// Name of the directory of dumps in a trace.
+const DUMPS: &str = "dumps";
+
+/// The segments of one trace. They have numbers, which grow.
+#[derive(Debug)]
+pub struct Segments {
+    dir: Directory,
+}
+
+impl Segments {
+    /// Makes the place for segments in a trace.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] if there is one; [`Error::Write`] when it cannot be made.
+    pub fn create(trace: &Directory) -> Result<Self, Error> {
+        let dir = trace.make_in(SEGMENTS)?;
+        Ok(Self { dir })
+    }
+
+    /// Begins a segment, for records of version `wire`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Writer::create_for_records`].
+    pub fn begin(&self, number: u64, meta: &Meta, wire: u32) -> Result<Writer, Error> {
+        Writer::create_for_records_in(&self.dir, &name_of(number), meta, wire)
+    }
+
+    /// Removes a segment. Dumps that hold it keep it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when the system cannot remove it.
+    pub fn remove(&self, number: u64) -> Result<(), Error> {
+        let name = name_of(number);
+        let removed = self.dir.remove_in(&name);
+        removed.map_err(|error| Error::write(&self.dir.path().join(name), error))
+    }
+
+    /// Makes a dump in `trace`: a trace of its own, called `name`, which has these segments. They
+    /// are complete. Returns its path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Exists`] when there is a dump of this name; [`Error::Write`] when there is no space
+    /// for another directory. Then nothing of it is left.
+    pub fn dump(
+        &self,
+        trace: &Directory,
+        name: &str,
+        numbers: &[u64],
+        meta: &Meta,
+    ) -> Result<PathBuf, Error> {
+        let dumps = match trace.open_in(DUMPS) {
+            Ok(dumps) => dumps,
+            Err(_) => trace.make_in(DUMPS)?,
+        };
+        let writer = Writer::create_in(&dumps, name, meta)?;
+        let path = writer.directory().path().to_owned();
+        let linked = self.link(numbers, writer.directory());
+        let dumped = linked.and_then(|()| writer.end_as_dump(meta));
+        if dumped.is_err() {
+            // The first error is the one to report.
+            let _ = dumps.remove_in(name);
+        }
+        dumped.map(|()| path)
+    }
+
+    fn link(&self, numbers: &[u64], dump: &Directory) -> Result<(), Error> {
+        let linked = Self::create(dump)?;
+        for number in numbers {
+            let name = name_of(*number);
+            let to = linked.dir.make_in(&name)?;
+            let from = self.dir.open_in(&name);
+            let done = from.and_then(|from| from.link_files_to(&to));
+            done.map_err(|error| Error::write(to.path(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes a dump that [`Self::dump`] made in `trace`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when the system cannot remove it.
+    pub fn remove_dump(trace: &Directory, name: &str) -> Result<(), Error> {
+        let removed = trace.open_in(DUMPS).and_then(|dumps| dumps.remove_in(name));
+        removed.map_err(|error| Error::write(&trace.path().join(DUMPS).join(name), error))
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("{number:08}")
+}
+
+/// The segments of a trace, in order; none if it is no ring. The recorder may go on meanwhile.
+pub(crate) fn open_all(trace: &Directory) -> Result<Vec<Trace>, Error> {
+    let Ok(dir) = trace.open_in(SEGMENTS) else {
+        return Ok(Vec::new());
+    };
+    let failed = |error| Error::read(dir.path(), error);
+    let mut names = dir.names().map_err(failed)?;
+    // Of equal length, up to 99,999,999 of them.
+    names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    let newest = names.last().cloned();
+    let mut segments = Vec::new();
+    for name in names {
+        let opened = match dir.open_in(&name) {
+            Ok(segment) => Trace::open_segment_in(&segment),
+            Err(error) => Err(Error::read(&dir.path().join(&name), error)),
+        };
+        match opened {
+            Ok(segment) => segments.push(segment),
+            // It was dropped since, or the recorder is about to make it.
+            Err(_) if dir.open_in(&name).is_err() => {}
+            Err(Error::NotATrace { .. }) if Some(&name) == newest.as_ref() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(segments)
+}
+
+/// Removes all segments, once they are no longer needed.
+pub(crate) fn remove_all(trace: &Directory) -> Result<(), Error> {
+    if trace.open_in(SEGMENTS).is_err() {
+        return Ok(());
+    }
+    let removed = trace.remove_in(SEGMENTS);
+    removed.map_err(|error| Error::write(&trace.path().join(SEGMENTS), error))
+}

@@ -1,0 +1,169 @@
+//! What asks a flight recorder for a dump.
+//!
+//! ```text
+//! kill -USR2 PID                   a person, a script, the application itself
+//! swtch dump NAME.swtch            a request over the socket in the trace, which is answered
+//! --when 'runq > 20ms'             a condition that a switch met
+//! ```
+//!
+//! All that is asked for at one time gets one dump. Between two dumps that nobody waits for lies at
+//! least `--dump-every`: a signal is served later then, a condition not at all.
+
+mod socket;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::SIGUSR2;
+use swtch_capture::Capture;
+use swtch_capture::signals::not_ignored;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_store::Directory;
+
+use super::super::pipeline::Pipeline;
+use super::{DumpCause, RingRequest};
+use socket::DumpSocket;
+
+pub use socket::{DumpAnswer, DumpAsk, SOCKET};
+
+/// How often the socket is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Waits for requests, and has dumps made.
+pub struct DumpRequests {
+    signalled: Arc<AtomicBool>,
+    /// `None` where there can be none.
+    socket: Option<DumpSocket>,
+    looked: Instant,
+    every: Duration,
+    /// The last dump that nobody waited for.
+    last: Option<Instant>,
+}
+
+impl DumpRequests {
+    /// Catches the signal from now on, to the end of the process.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn catch(request: &RingRequest) -> Result<Self> {
+        let signalled = Arc::new(AtomicBool::new(false));
+        for signal in not_ignored(&[SIGUSR2]) {
+            signal_hook::flag::register(signal, Arc::clone(&signalled))
+                .context("catching SIGUSR2")?;
+        }
+        Ok(Self {
+            signalled,
+            socket: None,
+            looked: Instant::now(),
+            every: request.dump_every,
+            last: None,
+        })
+    }
+
+    /// Takes requests by the socket in the trace. Without it there is still the signal.
+    pub fn listen(&mut self, trace: &Directory) {
+        match DumpSocket::listen(trace) {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) => message!(
+                "swtch: swtch dump cannot reach this recording ({}); kill -USR2 {} can",
+                escaped(&error.to_string()),
+                std::process::id()
+            ),
+        }
+    }
+
+    /// Has a dump made if one is asked for.
+    ///
+    /// # Errors
+    /// When the recording cannot go on. A dump that could not be made is told, and is no error.
+    pub fn serve(&mut self, pipeline: &mut Pipeline, capture: &Capture) -> Result<()> {
+        let now = Instant::now();
+        let firing = pipeline.take_firing();
+        if let Some(socket) = &mut self.socket
+            && now - self.looked >= LOOK_EVERY
+        {
+            self.looked = now;
+            let asked = socket.take(now);
+            if !asked.is_empty() {
+                let last = longest(asked.iter().map(|(_, ask)| ask.last()));
+                let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
+                let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
+                let cause = DumpCause::asked(because);
+                let answer = answer(dump(pipeline, capture, &cause, last)?);
+                for (mut stream, _) in asked {
+                    socket::send(&mut stream, &answer);
+                }
+            }
+        }
+        let may_dump = self.last.is_none_or(|last| now - last >= self.every);
+        if !may_dump {
+            return Ok(());
+        }
+        let cause = match firing {
+            Some(firing) => DumpCause::of_firing(&firing),
+            None if self.signalled.swap(false, Ordering::Relaxed) => {
+                DumpCause::asked("SIGUSR2 asked for it".to_owned())
+            }
+            None => return Ok(()),
+        };
+        self.last = Some(now);
+        dump(pipeline, capture, &cause, None).map(drop)
+    }
+}
+
+/// The longest of these times; `None` if one of them is without a limit.
+fn longest(mut lasts: impl Iterator<Item = Option<Duration>>) -> Option<Duration> {
+    lasts.try_fold(Duration::ZERO, |longest, last| {
+        last.map(|last| longest.max(last))
+    })
+}
+
+/// The path of the dump, or why there is none.
+type Dumped = std::result::Result<std::path::PathBuf, String>;
+
+fn dump(
+    pipeline: &mut Pipeline,
+    capture: &Capture,
+    cause: &DumpCause,
+    last: Option<Duration>,
+) -> Result<Dumped> {
+    let dumped = pipeline.dump(capture, cause, last)?;
+    match &dumped {
+        Ok(path) => message!(
+            "swtch: dump {} ({})",
+            escaped(&path.to_string_lossy()),
+            escaped(&cause.what)
+        ),
+        Err(error) => message!("swtch: no dump: {}; the recording goes on", escaped(error)),
+    }
+    Ok(dumped)
+}
+
+fn answer(dumped: Dumped) -> DumpAnswer {
+    match dumped {
+        Ok(path) => DumpAnswer::Dump(name_in_trace(&path)),
+        Err(error) => DumpAnswer::Error(error),
+    }
+}
+
+/// `dumps/NAME.swtch`: who asks may know the trace by another path.
+fn name_in_trace(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("dumps/{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_at_the_same_time_gets_what_the_longest_needs() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(longest([seconds(1), seconds(9)].into_iter()), seconds(9));
+        assert_eq!(longest([seconds(1), None].into_iter()), None);
+    }
+}
