@@ -2,7 +2,7 @@
 //! be among them.
 
 use rustc_hash::FxHashMap;
-use swtch_core::Timestamp;
+use swtch_core::{Pid, Timestamp};
 
 use crate::skeleton::recorder::types::task_record;
 
@@ -44,6 +44,13 @@ impl LivingTasks {
             };
             self.records.insert(key, task);
         }
+    }
+
+    /// Their processes, each as often as it has threads.
+    pub fn processes(&self) -> impl Iterator<Item = Pid> {
+        let pid = std::mem::offset_of!(task_record, pid);
+        let tasks = self.records.values();
+        tasks.map(move |task| Pid::new(number_at(&task.record, pid)))
     }
 
     /// Their number, and for each a record that it was there at this moment. Those that have ended
@@ -119,5 +126,6 @@ mod tests {
         }
         assert_eq!(seen(&mut living, 100), [7, 8]);
         assert_eq!(seen(&mut living, 200), [7]);
+        assert!(living.processes().eq([Pid::new(7)]));
     }
 }

@@ -54,14 +54,7 @@ impl Directory {
     /// # Errors
     /// [`Error::Exists`] when the path is taken, [`Error::Write`] when it cannot be created.
     pub(crate) fn make(path: &Path) -> Result<Self, Error> {
-        rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE).map_err(|error| match error {
-            rustix::io::Errno::EXIST => Error::Exists {
-                path: path.to_owned(),
-            },
-            _ => Error::write(path, error.into()),
-        })?;
-        let mut made =
-            Self::open_made(CWD, path, path).map_err(|error| Error::write(path, error))?;
+        let mut made = Self::make_at(CWD, path, path)?;
         made.made_at = made.current_path();
         Ok(made)
     }
@@ -69,13 +62,17 @@ impl Directory {
     /// As [`Self::make`], in this directory.
     pub(crate) fn make_in(&self, name: &str) -> Result<Self, Error> {
         let path = self.path.join(name);
-        let made = rustix::fs::mkdirat(&*self.descriptor, name, DIRECTORY_MODE);
-        made.map_err(|error| match error {
-            rustix::io::Errno::EXIST => Error::Exists { path: path.clone() },
-            _ => Error::write(&path, error.into()),
+        Self::make_at(&*self.descriptor, Path::new(name), &path)
+    }
+
+    fn make_at(above: impl AsFd + Copy, name: &Path, path: &Path) -> Result<Self, Error> {
+        rustix::fs::mkdirat(above, name, DIRECTORY_MODE).map_err(|error| match error {
+            rustix::io::Errno::EXIST => Error::Exists {
+                path: path.to_owned(),
+            },
+            _ => Error::write(path, error.into()),
         })?;
-        let made = Self::open_made(&*self.descriptor, Path::new(name), &path);
-        made.map_err(|error| Error::write(&path, error))
+        Self::open_made(above, name, path).map_err(|error| Error::write(path, error))
     }
 
     /// Opens the directory that was just created at `name`, seen from `above`. A user who may write
@@ -115,6 +112,15 @@ impl Directory {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
         Self::open_at(&*self.descriptor, Path::new(name), &path, flags)
+    }
+
+    /// As [`Self::open_in`]; `None` if there is no such name.
+    pub(crate) fn find_in(&self, name: &str) -> Result<Option<Self>, Error> {
+        match self.open_in(name) {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::read(&self.path.join(name), error)),
+        }
     }
 
     fn open_at(above: impl AsFd, name: &Path, path: &Path, flags: OFlags) -> io::Result<Self> {

@@ -78,9 +78,9 @@ impl Segments {
         numbers: &[u64],
         meta: &Meta,
     ) -> Result<PathBuf, Error> {
-        let dumps = match trace.open_in(DUMPS) {
-            Ok(dumps) => dumps,
-            Err(_) => trace.make_in(DUMPS)?,
+        let dumps = match trace.find_in(DUMPS)? {
+            Some(dumps) => dumps,
+            None => trace.make_in(DUMPS)?,
         };
         let writer = Writer::create_in(&dumps, name, meta)?;
         let path = writer.directory().path().to_owned();
@@ -122,7 +122,7 @@ fn name_of(number: u64) -> String {
 
 /// The segments of a trace, in order; none if it is no ring. The recorder may go on meanwhile.
 pub(crate) fn open_all(trace: &Directory) -> Result<Vec<Trace>, Error> {
-    let Ok(dir) = trace.open_in(SEGMENTS) else {
+    let Some(dir) = trace.find_in(SEGMENTS)? else {
         return Ok(Vec::new());
     };
     let failed = |error| Error::read(dir.path(), error);
@@ -139,7 +139,7 @@ pub(crate) fn open_all(trace: &Directory) -> Result<Vec<Trace>, Error> {
         match opened {
             Ok(segment) => segments.push(segment),
             // It was dropped since, or the recorder is about to make it.
-            Err(_) if dir.open_in(&name).is_err() => {}
+            Err(_) if dir.find_in(&name)?.is_none() => {}
             Err(Error::NotATrace { .. }) if Some(&name) == newest.as_ref() => {}
             Err(error) => return Err(error),
         }
@@ -149,7 +149,7 @@ pub(crate) fn open_all(trace: &Directory) -> Result<Vec<Trace>, Error> {
 
 /// Removes all segments, once they are no longer needed.
 pub(crate) fn remove_all(trace: &Directory) -> Result<(), Error> {
-    if trace.open_in(SEGMENTS).is_err() {
+    if trace.find_in(SEGMENTS)?.is_none() {
         return Ok(());
     }
     let removed = trace.remove_in(SEGMENTS);

@@ -1,7 +1,7 @@
 //! Definition of the command line. Parsers of single values are in [`values`]; what an option does
 //! is in the module of its command.
 
-pub mod values;
+mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, Summary
 use crate::top::TopRequest;
 use crate::view;
 
-use values::{by, interval, length, live_view, per, percent, pid, reason, seconds, size, to};
+use values::{by, interval, kept, length, live_view, per, percent, pid, reason, seconds, size, to};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -147,7 +147,7 @@ pub struct Record {
     /// Keep only what was recorded last, for hours or days: so much time (30s, 5m, 2h) or so much disk
     /// (512MB). A dump writes it down while the recording goes on: kill -USR2, swtch dump, --when.
     #[arg(long, value_name = "TIME|SIZE", conflicts_with_all = ["summary", "stacks"],
-          value_parser = |words: &str| words.parse::<KeptSize>())]
+          value_parser = kept)]
     pub ring: Option<KeptSize>,
     /// Make a dump of the ring when a switch meets this: 'runq > 20ms', 'reason = throttle',
     /// 'off > 1s & comm ~ ^web', 'switches/s > 200k'. Fields: runq, off, blocked, ran, reason, comm, pid,

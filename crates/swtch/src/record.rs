@@ -448,10 +448,19 @@ fn make_trace(request: &RecordRequest, meta: &Meta) -> Result<Writer, swtch_stor
     if let Some(path) = &request.output {
         return Writer::create_for_records(path, meta, pipeline::RECORDS);
     }
+    under_free_name(|nth| {
+        let path = facts::default_path(&request.target, nth);
+        Writer::create_for_records(&path, meta, pipeline::RECORDS)
+    })
+}
+
+/// Makes something under the first of its names that is not taken; `make` gets its number.
+fn under_free_name<T>(
+    mut make: impl FnMut(u32) -> Result<T, swtch_store::Error>,
+) -> Result<T, swtch_store::Error> {
     let mut nth = 1;
     loop {
-        let path = facts::default_path(&request.target, nth);
-        match Writer::create_for_records(&path, meta, pipeline::RECORDS) {
+        match make(nth) {
             Err(swtch_store::Error::Exists { .. }) if nth < MOST_OF_A_NAME => nth += 1,
             made => return made,
         }

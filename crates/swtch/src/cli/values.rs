@@ -8,6 +8,8 @@ use swtch_report::export::ExportFormat;
 use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Per};
 
+use crate::record::KeptSize;
+
 /// All values of `--by`: those of reports, then those that only bills have.
 pub fn by() -> PossibleValuesParser {
     let reports = By::ALL.map(By::as_str).into_iter();
@@ -95,6 +97,38 @@ pub fn size(words: &str) -> Result<u64, String> {
         .map_err(|_| format!("`{words}` is more memory than there is"))
 }
 
+/// How much a flight recorder keeps: `30s`, `5m`, `2h`, `512MB`, `4GB`.
+pub fn kept(words: &str) -> Result<KeptSize, String> {
+    let refusal = || {
+        format!("`{words}` is no size of a ring: give a time (30s, 5m, 2h) or a size (512MB, 4GB)")
+    };
+    let digits = words.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 = digits.parse().map_err(|_| refusal())?;
+    let time = |seconds: f64| {
+        let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| refusal())?;
+        match time >= KeptSize::LEAST_TIME {
+            true => Ok(KeptSize::Time(time)),
+            false => Err(format!(
+                "`{words}` is too short for a ring: give at least 1s"
+            )),
+        }
+    };
+    match &words[digits.len()..] {
+        "s" => time(1.0),
+        "m" | "min" => time(60.0),
+        "h" => time(3600.0),
+        // `5M` could be meant either way.
+        unit if unit.len() > 1 => match size(words) {
+            Ok(bytes) if bytes >= KeptSize::LEAST_BYTES => Ok(KeptSize::Bytes(bytes)),
+            Ok(_) => Err(format!(
+                "`{words}` is too small for a ring: give at least 1MB"
+            )),
+            Err(_) => Err(refusal()),
+        },
+        _ => Err(refusal()),
+    }
+}
+
 /// Parses a process id; 0 is refused, since it stands for idle.
 pub fn pid(words: &str) -> Result<Pid, String> {
     match words.parse() {
@@ -132,6 +166,30 @@ mod tests {
         assert_eq!(size("800KiB"), Ok(800 << 10));
         for refused in ["64", "MB", "-1MB", "1TB", "1e30GB", "64 M B", ""] {
             assert!(size(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_ring_is_of_time_or_of_bytes() {
+        let seconds = |seconds| Ok(KeptSize::Time(Duration::from_secs(seconds)));
+        assert_eq!(kept("30s"), seconds(30));
+        assert_eq!(kept("5m"), seconds(300));
+        assert_eq!(kept("1.5h"), seconds(5400));
+        assert_eq!(kept("512MB"), Ok(KeptSize::Bytes(512 << 20)));
+        assert_eq!(kept("2GiB"), Ok(KeptSize::Bytes(2 << 30)));
+        for refused in [
+            "", "5", "m", "0.5s", "900ms", "100KB", "5M", "-1s", "1e99h", "infs", "NaNs",
+        ] {
+            assert!(kept(refused).is_err(), "{refused}");
+        }
+    }
+
+    /// What `meta.json` says is what was asked for.
+    #[test]
+    fn sizes_are_shown_as_they_are_given() {
+        for words in ["30s", "1.5s", "5m", "90m", "512MB"] {
+            let size = kept(words).unwrap();
+            assert_eq!(size.to_string(), words);
         }
     }
 }

@@ -61,13 +61,18 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
         .collect();
+    PathBuf::from(format!("{safe}-{}", dated_name(nth)))
+}
+
+/// The time as the name of a trace, numbered from `nth` = 2 on.
+pub fn dated_name(nth: u32) -> String {
     let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
     let number = if nth < 2 {
         String::new()
     } else {
         format!("-{nth}")
     };
-    PathBuf::from(format!("{safe}-{now}{number}.swtch"))
+    format!("{now}{number}.swtch")
 }
 
 /// The facts that are known when the capture has started.

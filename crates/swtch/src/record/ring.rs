@@ -19,18 +19,17 @@ mod watch;
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{Capture, LivingTasks, WIRE_VERSION, monotonic_ns, process_cpu_ns};
-use swtch_core::{Arch, CgroupId, Nanos, Pid, TaskEvent, TaskEventKind, Timestamp, Trigger};
+use swtch_core::{Arch, CgroupId, Nanos, Pid, TaskEvent, Timestamp, Trigger};
 use swtch_store::{
     CommandRow, Counts, Error, Meta, RecordingState, RingFacts, Segments, StreamKind, UserCounts,
     WaitTypeRow, Writer,
 };
 
-use super::facts;
+use super::{facts, under_free_name};
 use watch::TriggerWatch;
 
 pub use dumps::{DumpAnswer, DumpAsk, DumpRequests, SOCKET};
@@ -64,9 +63,9 @@ impl KeptSize {
     /// The shortest time that a segment takes, unless a dump ends it.
     const SHORTEST: Duration = Duration::from_millis(500);
     /// The shortest ring.
-    const LEAST_TIME: Duration = Duration::from_secs(1);
+    pub const LEAST_TIME: Duration = Duration::from_secs(1);
     /// The smallest ring.
-    const LEAST_BYTES: u64 = 1 << 20;
+    pub const LEAST_BYTES: u64 = 1 << 20;
 
     /// Whether a segment of this length and size is to be followed by the next.
     fn is_full(self, length: Duration, bytes: u64) -> bool {
@@ -89,43 +88,6 @@ impl fmt::Display for KeptSize {
                 _ => write!(f, "{}s", time.as_secs_f64()),
             },
             Self::Bytes(bytes) => write!(f, "{}MB", bytes >> 20),
-        }
-    }
-}
-
-/// `30s`, `5m`, `2h`, `512MB`, `4GB`.
-impl FromStr for KeptSize {
-    type Err = String;
-
-    fn from_str(words: &str) -> Result<Self, String> {
-        let refusal = || {
-            format!(
-                "`{words}` is no size of a ring: give a time (30s, 5m, 2h) or a size (512MB, 4GB)"
-            )
-        };
-        let digits = words.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let number: f64 = digits.parse().map_err(|_| refusal())?;
-        let time = |seconds: f64| {
-            let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| refusal())?;
-            match time >= Self::LEAST_TIME {
-                true => Ok(Self::Time(time)),
-                false => Err(format!(
-                    "`{words}` is too short for a ring: give at least 1s"
-                )),
-            }
-        };
-        match &words[digits.len()..] {
-            "s" => time(1.0),
-            "m" | "min" => time(60.0),
-            "h" => time(3600.0),
-            unit if unit.len() > 1 => match crate::cli::values::size(words) {
-                Ok(bytes) if bytes >= Self::LEAST_BYTES => Ok(Self::Bytes(bytes)),
-                Ok(_) => Err(format!(
-                    "`{words}` is too small for a ring: give at least 1MB"
-                )),
-                Err(_) => Err(refusal()),
-            },
-            _ => Err(refusal()),
         }
     }
 }
@@ -227,7 +189,6 @@ impl FlightRing {
         })
     }
 
-    /// The trace.
     pub const fn whole(&self) -> &Writer {
         &self.whole
     }
@@ -242,7 +203,6 @@ impl FlightRing {
         self.whole
     }
 
-    /// Takes the bytes of task records.
     pub fn meet_tasks(&mut self, bytes: &[u8]) {
         self.known.tasks.meet(bytes);
     }
@@ -259,13 +219,10 @@ impl FlightRing {
         self.watch.as_mut()?.take()
     }
 
-    /// Forgets what is known of a process that has ended.
+    /// Tells the conditions the names of a thread.
     pub fn meet(&mut self, task: &TaskEvent) {
         if let Some(watch) = &mut self.watch {
             watch.meet(task);
-        }
-        if task.kind == TaskEventKind::Exit && task.pid.get() == task.tid.get() {
-            self.known.commands.remove(&task.pid);
         }
     }
 
@@ -327,6 +284,9 @@ impl FlightRing {
 
     fn tell_what_still_holds(&mut self, next: &mut Writer) -> Result<(), Error> {
         let known = &mut self.known;
+        // A command line may come after the end of a short-lived process was told.
+        let alive: FxHashSet<Pid> = known.tasks.processes().collect();
+        known.commands.retain(|pid, _| alive.contains(pid));
         let (count, tasks) = known.tasks.records_at(self.current.began);
         if count > 0 {
             next.record(StreamKind::LivingTasks, 0, count, &tasks)?;
@@ -391,34 +351,32 @@ impl FlightRing {
         let end = self.current.began;
         let is_wanted = |segment: &&Sealed| {
             let age = end.since(segment.ended).unwrap_or(Nanos::ZERO);
-            last.is_none_or(|last| Duration::from_nanos(age.as_ns()) < last)
+            last.is_none_or(|last| Duration::from_nanos(age.as_ns()) <= last)
         };
         let wanted: Vec<_> = self.sealed.iter().filter(is_wanted).collect();
         let numbers: Vec<_> = wanted.iter().map(|segment| segment.start.number).collect();
         let mut meta = self.meta.clone();
         if let Some(first) = wanted.first() {
-            narrow(&mut meta, &first.start, &self.current);
+            let end = &self.current;
+            meta.kernel.ctxt_after = end.ctxt;
+            meta.counts = end.counts;
+            meta.user.clone_from(&end.user);
+            meta.overhead.recorder_cpu_ns = end.recorder_cpu_ns;
+            begin_with(&mut meta, &first.start);
         }
         meta.state = RecordingState::Finished;
         meta.end_ns = end.as_ns();
         meta.overhead.recorder_peak_rss_bytes = facts::peak_memory_bytes("self");
-        self.add_totals(&mut meta, totals);
+        totals.add_to(&mut meta);
         if let Some(ring) = &mut meta.ring {
             ring.dumped_because = Some(cause.in_dump_from(meta.start_ns));
         }
         let trace = self.whole.directory();
-        let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
-        let mut nth = 1;
-        let (name, path) = loop {
-            let name = match nth {
-                1 => format!("{now}.swtch"),
-                _ => format!("{now}-{nth}.swtch"),
-            };
-            match self.segments.dump(trace, &name, &numbers, &meta) {
-                Err(Error::Exists { .. }) if nth < super::MOST_OF_A_NAME => nth += 1,
-                made => break (name, made?),
-            }
-        };
+        let (name, path) = under_free_name(|nth| {
+            let name = facts::dated_name(nth);
+            let path = self.segments.dump(trace, &name, &numbers, &meta)?;
+            Ok((name, path))
+        })?;
         self.dumps.push_back(name);
         self.remove_old_dumps();
         Ok(path)
@@ -437,20 +395,11 @@ impl FlightRing {
     pub fn narrow_to_kept(&self, meta: &mut Meta, totals: RingTotals) {
         let first = self.sealed.front().map(|segment| &segment.start);
         let first = first.unwrap_or(&self.current);
-        subtract_before(meta, first);
-        meta.start_ns = first.began.as_ns();
-        meta.kernel.ctxt_before = first.ctxt;
+        begin_with(meta, first);
         // The kernel's counts of processes are since the start.
         meta.tree = None;
         meta.ring.clone_from(&self.meta.ring);
-        self.add_totals(meta, totals);
-    }
-
-    fn add_totals(&self, meta: &mut Meta, totals: RingTotals) {
-        if let Some(ring) = &mut meta.ring {
-            ring.switches = totals.switches;
-            ring.lost = totals.lost;
-        }
+        totals.add_to(meta);
     }
 }
 
@@ -497,19 +446,20 @@ pub struct RingTotals {
     pub lost: u64,
 }
 
-/// The facts of the time from the start of one segment to that of a later one.
-fn narrow(meta: &mut Meta, first: &SegmentStart, end: &SegmentStart) {
-    meta.start_ns = first.began.as_ns();
-    meta.kernel.ctxt_before = first.ctxt;
-    meta.kernel.ctxt_after = end.ctxt;
-    meta.counts = end.counts;
-    meta.user.clone_from(&end.user);
-    meta.overhead.recorder_cpu_ns = end.recorder_cpu_ns;
-    subtract_before(meta, first);
+impl RingTotals {
+    const fn add_to(self, meta: &mut Meta) {
+        if let Some(ring) = &mut meta.ring {
+            ring.switches = self.switches;
+            ring.lost = self.lost;
+        }
+    }
 }
 
-/// Takes off what had been counted before a segment began.
-fn subtract_before(meta: &mut Meta, first: &SegmentStart) {
+/// Makes facts that are known to the end those of the time from the start of a segment on: takes
+/// off what had been counted before.
+fn begin_with(meta: &mut Meta, first: &SegmentStart) {
+    meta.start_ns = first.began.as_ns();
+    meta.kernel.ctxt_before = first.ctxt;
     let (counts, before) = (&mut meta.counts, &first.counts);
     for (count, before) in [
         (&mut counts.filtered, before.filtered),
@@ -536,31 +486,6 @@ fn subtract_before(meta: &mut Meta, first: &SegmentStart) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_ring_is_of_time_or_of_bytes() {
-        let parse = |words: &str| words.parse::<KeptSize>();
-        let seconds = |seconds| Ok(KeptSize::Time(Duration::from_secs(seconds)));
-        assert_eq!(parse("30s"), seconds(30));
-        assert_eq!(parse("5m"), seconds(300));
-        assert_eq!(parse("1.5h"), seconds(5400));
-        assert_eq!(parse("512MB"), Ok(KeptSize::Bytes(512 << 20)));
-        assert_eq!(parse("2GiB"), Ok(KeptSize::Bytes(2 << 30)));
-        for refused in [
-            "", "5", "m", "0.5s", "900ms", "100KB", "5M", "-1s", "1e99h", "infs", "NaNs",
-        ] {
-            assert!(parse(refused).is_err(), "{refused}");
-        }
-    }
-
-    /// What `meta.json` says is what was asked for.
-    #[test]
-    fn sizes_are_shown_as_they_are_given() {
-        for words in ["30s", "1.5s", "5m", "90m", "512MB"] {
-            let size: KeptSize = words.parse().unwrap();
-            assert_eq!(size.to_string(), words);
-        }
-    }
 
     /// A ring holds at least what was asked for: it drops a segment when the others cover it.
     #[test]

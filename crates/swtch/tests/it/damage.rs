@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::thread;
 use std::time::Duration;
 
@@ -90,11 +90,7 @@ fn record_on_small_disk(place: &TraceDir, size: &str, words: &str) -> Output {
          cp -r small/t.swtch t.swtch 2>/dev/null
          exit $code"
     );
-    let mut unshare = Command::new("unshare");
-    unshare
-        .args(["--mount", "sh", "-c", &script])
-        .current_dir(place.dir());
-    unshare.output().expect("unshare is part of util-linux")
+    place.run_with_own_mounts(&script)
 }
 
 /// Every file of a finished trace, cut and flipped at many places.

@@ -160,11 +160,7 @@ fn root_recordings_that_choose_the_same_name_all_run() {
 /// `swtch` with these arguments, after `script` has changed the mounts.
 fn where_mounts_differ(place: &TraceDir, script: &str, words: &str) -> Output {
     let script = format!("{script} || exit 99; exec {SWTCH} {words}");
-    let mut unshare = Command::new("unshare");
-    unshare
-        .args(["--mount", "sh", "-c", &script])
-        .current_dir(place.dir());
-    unshare.output().expect("unshare is part of util-linux")
+    place.run_with_own_mounts(&script)
 }
 
 #[test]

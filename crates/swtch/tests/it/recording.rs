@@ -61,6 +61,15 @@ impl TraceDir {
             .current_dir(self.dir());
         command
     }
+
+    /// Runs a script of the shell here, in a mount namespace of its own.
+    pub fn run_with_own_mounts(&self, script: &str) -> Output {
+        let mut unshare = Command::new("unshare");
+        unshare
+            .args(["--mount", "sh", "-c", script])
+            .current_dir(self.dir());
+        unshare.output().expect("unshare is part of util-linux")
+    }
 }
 
 /// The output and the trace of a recording that has ended.
@@ -128,6 +137,12 @@ impl TraceContents {
 
     pub fn counts(&self) -> &Counts {
         &self.meta.counts
+    }
+
+    /// The moments of the first and the last row, in ns; panics if there is none.
+    pub fn span_ns(&self) -> (u64, u64) {
+        let moments = || self.switches.iter().map(|row| row.ts.as_ns());
+        (moments().min().unwrap(), moments().max().unwrap())
     }
 
     /// The process and thread id of each task.

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -139,6 +139,20 @@ fn root_a_ring_holds_the_end_of_what_a_recording_holds() {
     assert!(said.contains("which the ring kept"), "{said}");
     let commands = stdout(&report(&ring, &["--by", "process"]));
     assert!(commands.contains("workload sampler"), "{commands}");
+}
+
+/// A recorder that runs for days must not keep a line for each process that has ended.
+#[test]
+#[ignore = "needs root"]
+fn root_command_lines_of_processes_that_ended_are_forgotten() {
+    let _machine = beside_others();
+    let script = "for i in $(seq 300); do /bin/true; done; sleep 5";
+    let recording = Recording::of(&["--ring", "1s", "--", "sh", "-c", script]);
+    let trace = opening::open(&recording.place.trace()).unwrap();
+    let commands = trace.commands().unwrap();
+    let of_short = commands.iter().filter(|row| row.command == "/bin/true");
+    assert_eq!(of_short.count(), 0, "of {}", commands.len());
+    assert!(commands.iter().any(|row| row.command == "sleep 5"));
 }
 
 /// Each dump is a part of the recording without a hole, and the recording has all of them.
@@ -288,18 +302,7 @@ fn root_a_killed_flight_recorder_leaves_what_it_kept() {
     };
     assert!(why.contains("its recorder was killed"), "{why}");
     assert!(!kept.switches.is_empty() && kept.counts().unnamed == 0);
-    let oldest = kept
-        .switches
-        .iter()
-        .map(|row| row.ts.as_ns())
-        .min()
-        .unwrap();
-    let newest = kept
-        .switches
-        .iter()
-        .map(|row| row.ts.as_ns())
-        .max()
-        .unwrap();
+    let (oldest, newest) = kept.span_ns();
     assert!(
         newest - oldest < 4_000_000_000,
         "only the last part is kept"
@@ -392,12 +395,7 @@ fn root_a_ring_goes_on_when_its_disk_is_full() {
          cp -r small/t.swtch t.swtch
          exit $code"
     );
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .current_dir(place.dir())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
+    let output = place.run_with_own_mounts(&script);
     let said = stderr(&output);
     println!("{said}");
     assert!(said.contains("goes on without its oldest part"), "{said}");
@@ -405,12 +403,7 @@ fn root_a_ring_goes_on_when_its_disk_is_full() {
     assert!(kept.switches.len() > 1000, "{said}");
     let counts = kept.counts();
     assert!(counts.storage_failed > 0, "{counts:?}");
-    let last = kept
-        .switches
-        .iter()
-        .map(|row| row.ts.as_ns())
-        .max()
-        .unwrap();
+    let (_, last) = kept.span_ns();
     assert!(
         kept.meta.end_ns - last < 500_000_000,
         "it was recorded to the end"
@@ -430,11 +423,7 @@ fn root_a_dump_without_space_is_told_and_the_recording_goes_on() {
          ls small
          exit $code"
     );
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script])
-        .current_dir(recorder.place.dir())
-        .output()
-        .unwrap();
+    let output = recorder.place.run_with_own_mounts(&script);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("No space left on device"), "{said}");

@@ -83,21 +83,9 @@ impl DumpRequests {
     pub fn serve(&mut self, pipeline: &mut Pipeline, capture: &Capture) -> Result<()> {
         let now = Instant::now();
         let firing = pipeline.take_firing();
-        if let Some(socket) = &mut self.socket
-            && now - self.looked >= LOOK_EVERY
-        {
+        if now - self.looked >= LOOK_EVERY {
             self.looked = now;
-            let asked = socket.take(now);
-            if !asked.is_empty() {
-                let last = longest(asked.iter().map(|(_, ask)| ask.last()));
-                let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
-                let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
-                let cause = DumpCause::asked(because);
-                let answer = answer(dump(pipeline, capture, &cause, last)?);
-                for (mut stream, _) in asked {
-                    socket::send(&mut stream, &answer);
-                }
-            }
+            self.serve_socket(pipeline, capture, now)?;
         }
         let may_dump = self.last.is_none_or(|last| now - last >= self.every);
         if !may_dump {
@@ -112,6 +100,32 @@ impl DumpRequests {
         };
         self.last = Some(now);
         dump(pipeline, capture, &cause, None).map(drop)
+    }
+
+    /// Answers all who ask over the socket with one dump.
+    fn serve_socket(
+        &mut self,
+        pipeline: &mut Pipeline,
+        capture: &Capture,
+        now: Instant,
+    ) -> Result<()> {
+        let socket = self.socket.as_mut();
+        let asked = socket.map_or_else(Vec::new, |socket| socket.take(now));
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let last = longest(asked.iter().map(|(_, ask)| ask.last()));
+        let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
+        let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
+        let dumped = dump(pipeline, capture, &DumpCause::asked(because), last)?;
+        let answer = match dumped {
+            Ok(path) => DumpAnswer::Dump(path_in_trace(&path, pipeline.directory())),
+            Err(why) => DumpAnswer::Error(why),
+        };
+        for (mut stream, _) in asked {
+            socket::send(&mut stream, &answer);
+        }
+        Ok(())
     }
 }
 
@@ -143,17 +157,10 @@ fn dump(
     Ok(dumped)
 }
 
-fn answer(dumped: Dumped) -> DumpAnswer {
-    match dumped {
-        Ok(path) => DumpAnswer::Dump(name_in_trace(&path)),
-        Err(error) => DumpAnswer::Error(error),
-    }
-}
-
-/// `dumps/NAME.swtch`: who asks may know the trace by another path.
-fn name_in_trace(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    format!("dumps/{name}")
+/// Who asks may know the trace by another path.
+fn path_in_trace(path: &Path, trace: &Directory) -> String {
+    let inside = path.strip_prefix(trace.path()).unwrap_or(path);
+    inside.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
