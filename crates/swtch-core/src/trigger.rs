@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 use regex_lite::Regex;
 
-use crate::ids::{Pid, Tid};
+use crate::ids::{CpuId, Pid, Tid};
 use crate::reason::Reason;
 use crate::switch::Switch;
 use crate::units::Nanos;
@@ -30,15 +30,46 @@ pub struct Trigger {
     condition: TriggerCondition,
 }
 
-/// What a condition is asked about.
+/// What a condition is asked about: a switch-out with the wait before the run that it ends, or a
+/// wait that still lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerMoment<'a> {
-    /// A switch-out, with the wait before the run that it ends.
-    pub switch: &'a Switch,
+    /// The CPU that the thread left.
+    pub cpu: CpuId,
+    /// Why it left.
+    pub reason: Reason,
+    /// Length of the run; `None` of a wait that lasts.
+    pub ran: Option<Nanos>,
+    /// Run-queue time of the wait.
+    pub runq: Option<Nanos>,
+    /// Length of the wait.
+    pub off: Option<Nanos>,
+    /// Blocked time of the wait.
+    pub blocked: Option<Nanos>,
     /// The thread; `None` if it could not be named.
     pub thread: Option<TriggerThread<'a>>,
     /// Number of switches in the second before.
     pub switches_per_second: u64,
+}
+
+impl<'a> TriggerMoment<'a> {
+    /// A switch-out.
+    pub fn of_switch(
+        switch: &Switch,
+        thread: Option<TriggerThread<'a>>,
+        switches_per_second: u64,
+    ) -> Self {
+        Self {
+            cpu: switch.cpu,
+            reason: switch.rule.reason,
+            ran: switch.ran,
+            runq: switch.wait.runq,
+            off: switch.wait.off,
+            blocked: switch.wait.blocked(),
+            thread,
+            switches_per_second,
+        }
+    }
 }
 
 /// The names of a thread.
@@ -105,6 +136,11 @@ impl Trigger {
     pub fn holds(&self, moment: &TriggerMoment<'_>) -> bool {
         self.condition.holds(moment)
     }
+
+    /// Whether it can come to hold while a wait lasts, because it compares the wait's length.
+    pub fn is_about_waits(&self) -> bool {
+        self.condition.is_about_waits()
+    }
 }
 
 impl FromStr for Trigger {
@@ -142,6 +178,15 @@ impl fmt::Display for TriggerMistake {
 impl std::error::Error for TriggerMistake {}
 
 impl TriggerCondition {
+    fn is_about_waits(&self) -> bool {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(Self::is_about_waits),
+            Self::Not(one) => one.is_about_waits(),
+            Self::Length(field, ..) => matches!(field, LengthField::Off | LengthField::Blocked),
+            Self::Number(..) | Self::Reason(..) | Self::Comm(..) | Self::CommLike(_) => false,
+        }
+    }
+
     fn holds(&self, moment: &TriggerMoment<'_>) -> bool {
         let thread = moment.thread;
         match self {
@@ -149,13 +194,13 @@ impl TriggerCondition {
             Self::Any(any) => any.iter().any(|one| one.holds(moment)),
             Self::Not(one) => !one.holds(moment),
             Self::Length(field, relation, value) => field
-                .of(moment.switch)
+                .of(moment)
                 .is_some_and(|length| relation.holds(&length, value)),
             Self::Number(field, relation, value) => field
                 .of(moment)
                 .is_some_and(|number| relation.holds(&number, value)),
             Self::Reason(relation, reason) => {
-                (moment.switch.rule.reason == *reason) == (*relation == Relation::Equal)
+                (moment.reason == *reason) == (*relation == Relation::Equal)
             }
             Self::Comm(relation, comm) => {
                 let is_it = thread.map(|thread| thread.comm == comm);
@@ -167,12 +212,12 @@ impl TriggerCondition {
 }
 
 impl LengthField {
-    fn of(self, switch: &Switch) -> Option<Nanos> {
+    const fn of(self, moment: &TriggerMoment<'_>) -> Option<Nanos> {
         match self {
-            Self::RunQueue => switch.wait.runq,
-            Self::Off => switch.wait.off,
-            Self::Blocked => switch.wait.blocked(),
-            Self::Ran => switch.ran,
+            Self::RunQueue => moment.runq,
+            Self::Off => moment.off,
+            Self::Blocked => moment.blocked,
+            Self::Ran => moment.ran,
         }
     }
 }
@@ -181,7 +226,7 @@ impl NumberField {
     fn of(self, moment: &TriggerMoment<'_>) -> Option<u64> {
         let thread = moment.thread;
         match self {
-            Self::Cpu => Some(u64::from(moment.switch.cpu.get())),
+            Self::Cpu => Some(u64::from(moment.cpu.get())),
             Self::Pid => thread.map(|thread| u64::from(thread.pid.get())),
             Self::Tid => thread.map(|thread| u64::from(thread.tid.get())),
             Self::SwitchesPerSecond => Some(moment.switches_per_second),

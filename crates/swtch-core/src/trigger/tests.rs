@@ -36,15 +36,12 @@ fn row() -> Switch {
 
 fn holds(words: &str) -> bool {
     let switch = row();
-    let moment = TriggerMoment {
-        switch: &switch,
-        thread: Some(TriggerThread {
-            pid: Pid::new(12),
-            tid: Tid::new(15),
-            comm: "web-3",
-        }),
-        switches_per_second: 250_000,
+    let thread = TriggerThread {
+        pid: Pid::new(12),
+        tid: Tid::new(15),
+        comm: "web-3",
     };
+    let moment = TriggerMoment::of_switch(&switch, Some(thread), 250_000);
     let trigger: Trigger = words.parse().expect(words);
     assert_eq!(trigger.to_string(), words);
     trigger.holds(&moment)
@@ -96,11 +93,7 @@ fn conditions_are_joined_and_binds_closer() {
 fn what_is_not_known_meets_no_comparison() {
     let mut switch = row();
     switch.ran = None;
-    let moment = TriggerMoment {
-        switch: &switch,
-        thread: None,
-        switches_per_second: 0,
-    };
+    let moment = TriggerMoment::of_switch(&switch, None, 0);
     for words in ["ran > 0", "ran <= 1s", "comm != x", "comm ~ .", "pid != 1"] {
         let trigger: Trigger = words.parse().unwrap();
         assert!(!trigger.holds(&moment), "{words}");
@@ -157,4 +150,25 @@ fn levels_have_an_end() {
     assert!(mistake(&"!".repeat(1000)).0.contains("too many"));
     let wide = vec!["!(cpu = 2)"; 1000].join(" & ");
     assert!(holds(&wide));
+}
+
+/// Of a wait that lasts, only its length can come to meet a condition.
+#[test]
+fn conditions_on_lengths_of_waits_are_asked_while_a_wait_lasts() {
+    let is_about_waits = |words: &str| words.parse::<Trigger>().expect(words).is_about_waits();
+    for words in [
+        "off > 1s",
+        "blocked > 1s & comm ~ ^web",
+        "!(off < 1s) | cpu = 1",
+    ] {
+        assert!(is_about_waits(words), "{words}");
+    }
+    for words in [
+        "runq > 20ms",
+        "reason = throttle",
+        "switches/s > 200k",
+        "ran > 1s",
+    ] {
+        assert!(!is_about_waits(words), "{words}");
+    }
 }

@@ -472,3 +472,32 @@ fn root_only_a_flight_recorder_can_be_asked() {
     assert!(said.contains("no flight recorder writes"), "{said}");
     assert_eq!(recording.read().meta.state, RecordingState::Finished);
 }
+
+/// A thread that hangs makes no switch, and is told all the same, once.
+#[test]
+#[ignore = "needs root"]
+fn root_a_wait_that_lasts_fires_before_it_ends() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    // A reader of a pipe into which nobody writes, for as long as the writer sleeps.
+    let script = "sleep 6 | { read line; }; true";
+    let when = ["--when", "off > 2s & reason = pipe"];
+    let words = [&["--ring", "1m"][..], &when, &["--", "bash", "-c", script]].concat();
+    let output = place.record(&words).output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    let told: Vec<_> = said
+        .lines()
+        .filter(|line| line.contains("and still is"))
+        .collect();
+    assert_eq!(told.len(), 1, "{said}");
+    assert!(told[0].contains("bash (pid"), "{said}");
+    assert!(told[0].contains("left by pipe"), "{said}");
+    let dumps = dumps_of(&place.trace());
+    let (start, end) = opened(&dumps[0]).span_ns();
+    assert!(
+        end - start < 5_000_000_000,
+        "written while the wait lasted: {} ns of it",
+        end - start
+    );
+}

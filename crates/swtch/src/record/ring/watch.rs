@@ -1,15 +1,19 @@
 //! Looks at switches while they are recorded, for the conditions at which a flight recorder makes a
 //! dump (`--when`).
 
+mod open_waits;
+
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use swtch_capture::{RawKind, decode_records};
+use swtch_capture::{RawKind, decode_records, monotonic_ns};
 use swtch_core::{
-    Arch, Event, Pid, Switch, SwitchEvent, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Tid,
-    Timeline, Timestamp, Trigger, TriggerMoment, TriggerThread,
+    Arch, Event, Pid, SwitchEvent, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Tid, Timeline,
+    Timestamp, Trigger, TriggerMoment, TriggerThread,
 };
 use swtch_output::text::from_bytes;
+
+use open_waits::OpenWaits;
 
 /// Time over which switches per second are counted.
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,6 +26,8 @@ pub struct TriggerWatch {
     /// Threads that have ended since the last look for firings, and in the time before.
     ended: [Vec<TaskKey>; 2],
     rate: SwitchRate,
+    /// `None` if no condition compares lengths of waits.
+    open_waits: Option<OpenWaits>,
     fired: Option<Firing>,
 }
 
@@ -31,14 +37,24 @@ struct WatchedThread {
     comm: String,
 }
 
+impl WatchedThread {
+    fn names(&self) -> TriggerThread<'_> {
+        TriggerThread {
+            pid: self.pid,
+            tid: self.tid,
+            comm: &self.comm,
+        }
+    }
+}
+
 /// A condition that held.
 #[derive(Clone, Debug)]
 pub struct Firing {
-    /// When the switch happened.
+    /// When it held.
     pub at: Timestamp,
     /// Which condition, and of what, in words.
     pub what: String,
-    /// Number of further switches at which one held.
+    /// How often one held besides.
     pub more: u64,
 }
 
@@ -78,6 +94,10 @@ impl TriggerWatch {
             threads: FxHashMap::default(),
             ended: Default::default(),
             rate: SwitchRate::new(Instant::now()),
+            open_waits: triggers
+                .iter()
+                .any(Trigger::is_about_waits)
+                .then(|| OpenWaits::new(Instant::now())),
             fired: None,
         })
     }
@@ -114,29 +134,45 @@ impl TriggerWatch {
         let Some(switch) = self.timeline.row(event) else {
             return;
         };
-        let thread = self.threads.get(&switch.task);
-        let thread = thread.map(|thread| TriggerThread {
-            pid: thread.pid,
-            tid: thread.tid,
-            comm: &thread.comm,
-        });
-        let moment = TriggerMoment {
-            switch: &switch,
-            thread,
-            switches_per_second: self.rate.per_second,
-        };
+        if let Some(open_waits) = &mut self.open_waits {
+            open_waits.note(event, &switch);
+        }
+        let thread = self.threads.get(&switch.task).map(WatchedThread::names);
+        let moment = TriggerMoment::of_switch(&switch, thread, self.rate.per_second);
         let Some(trigger) = self.triggers.iter().find(|one| one.holds(&moment)) else {
             return;
         };
-        match &mut self.fired {
-            Some(firing) => firing.more += 1,
-            None => {
-                let what = format!("{trigger}: {}", in_words(&moment));
-                self.fired = Some(Firing {
-                    at: event.ts,
-                    what,
-                    more: 0,
-                });
+        let what = || format!("{trigger}: {}", in_words(&moment));
+        fire(&mut self.fired, event.ts, what);
+    }
+
+    /// Looks at waits that last, when it is time to.
+    fn look_at_open_waits(&mut self, now: Timestamp) {
+        let Some(open_waits) = &mut self.open_waits else {
+            return;
+        };
+        for (task, wait) in open_waits.due(Instant::now()) {
+            let Some(thread) = self.threads.get(&task) else {
+                continue;
+            };
+            let lasted = wait.lasted(now);
+            let moment = TriggerMoment {
+                cpu: wait.cpu,
+                reason: wait.reason,
+                ran: None,
+                runq: None,
+                off: lasted,
+                blocked: lasted,
+                thread: Some(thread.names()),
+                switches_per_second: self.rate.per_second,
+            };
+            let mut about_waits = self.triggers.iter().filter(|one| one.is_about_waits());
+            if let Some(trigger) = about_waits.find(|one| one.holds(&moment))
+                && wait.lasts(thread.pid, thread.tid)
+            {
+                open_waits.is_told(task);
+                let what = || format!("{trigger}: {}, and still is", in_words(&moment));
+                fire(&mut self.fired, now, what);
             }
         }
     }
@@ -146,30 +182,41 @@ impl TriggerWatch {
         self.ended.swap(0, 1);
         for task in self.ended[0].drain(..) {
             self.threads.remove(&task);
+            if let Some(open_waits) = &mut self.open_waits {
+                open_waits.forget(task);
+            }
         }
+        self.look_at_open_waits(Timestamp::from_ns(monotonic_ns()));
         self.fired.take()
+    }
+}
+
+/// Keeps the first firing, and counts the others.
+fn fire(fired: &mut Option<Firing>, at: Timestamp, what: impl FnOnce() -> String) {
+    match fired {
+        Some(firing) => firing.more += 1,
+        None => {
+            *fired = Some(Firing {
+                at,
+                what: what(),
+                more: 0,
+            });
+        }
     }
 }
 
 /// Of what a condition held: `web-3 (pid 12, tid 15) on CPU 1 was off the CPU for 31 ms, …`.
 fn in_words(moment: &TriggerMoment<'_>) -> String {
-    let Switch {
-        wait,
-        ran,
-        rule,
-        cpu,
-        ..
-    } = moment.switch;
     let mut words = match moment.thread {
         Some(TriggerThread { pid, tid, comm }) => format!("{comm} (pid {pid}, tid {tid})"),
         None => "a thread without a name".to_owned(),
     };
-    words += &format!(" on CPU {cpu}");
+    words += &format!(" on CPU {}", moment.cpu);
     let parts = [
-        wait.off.map(|off| format!("off the CPU for {off}")),
-        wait.runq.map(|runq| format!("{runq} of it runnable")),
-        ran.map(|ran| format!("ran {ran}")),
-        Some(format!("left by {}", rule.reason)),
+        moment.off.map(|off| format!("off the CPU for {off}")),
+        moment.runq.map(|runq| format!("{runq} of it runnable")),
+        moment.ran.map(|ran| format!("ran {ran}")),
+        Some(format!("left by {}", moment.reason)),
         Some(format!("{} switches/s", moment.switches_per_second)),
     ];
     for part in parts.into_iter().flatten() {
