@@ -80,16 +80,7 @@ impl Stacks {
             self.unread += 1;
             return;
         };
-        let places = match (kind, pid) {
-            (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
-            (StackKind::User, Some(pid)) => self.places(pid, &addresses),
-            (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
-        };
-        let frames = places
-            .into_iter()
-            .zip(addresses)
-            .map(|(p, a)| self.frame(p, a))
-            .collect();
+        let frames = self.frames_of(kind, &addresses, pid);
         let pid = pid.filter(|_| kind == StackKind::User);
         self.fresh.push(Stack {
             id,
@@ -97,6 +88,22 @@ impl Stacks {
             pid,
             frames,
         });
+    }
+
+    /// Numbers of the frames at these addresses, in the same order. The addresses are looked up in
+    /// what the process maps now; their names are found by [`Self::named_frames`].
+    pub fn user_frames(&mut self, pid: Pid, addresses: &[u64]) -> Vec<u32> {
+        self.frames_of(StackKind::User, addresses, Some(pid))
+    }
+
+    fn frames_of(&mut self, kind: StackKind, addresses: &[u64], pid: Option<Pid>) -> Vec<u32> {
+        let places = match (kind, pid) {
+            (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
+            (StackKind::User, Some(pid)) => self.places(pid, addresses),
+            (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
+        };
+        let placed = places.into_iter().zip(addresses);
+        placed.map(|(p, a)| self.frame(p, *a)).collect()
     }
 
     /// Names of the kernel functions of a stack, the innermost first; `None` when the map has lost

@@ -50,7 +50,7 @@ pub use rules::{RULES_VERSION, Rule, classify};
 pub use stack::{Frame, Stack, StackKind, StackNumbers};
 pub use summary::{GroupTotals, KeptArguments, LengthHistogram, SwitchGroup};
 pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind};
-pub use syscall::{Arch, SyscallTable};
+pub use syscall::{Arch, SyscallTable, Waits};
 pub use timeline::Timeline;
 pub use topology::{CpuPlaces, CpuTopology, NumaNode};
 pub use trigger::{Trigger, TriggerMistake, TriggerMoment, TriggerThread};

@@ -103,6 +103,100 @@ pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, ThreadCou
     Ok(Some((name, counters)))
 }
 
+/// What a thread does at the moment of asking, by `/proc/PID/task/TID/syscall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// It runs, or could if a CPU were free.
+    Running,
+    /// It is blocked.
+    Blocked(BlockedAt),
+}
+
+/// Where a thread is blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockedAt {
+    /// The number of the system call that it is in; `None` outside of calls, as in a page fault.
+    pub call: Option<u32>,
+    /// The call's first three arguments.
+    pub args: [u64; 3],
+    /// Stack pointer and address of the next instruction, both in user mode; zero for a thread
+    /// that has no stack any more.
+    pub stack_pointer: u64,
+    /// See [`Self::stack_pointer`].
+    pub instruction: u64,
+}
+
+/// What a thread does now; `None` when it has ended. The kernel tells it to whom it allows to trace
+/// the thread.
+///
+/// # Errors
+/// The kernel refuses (`EPERM`, `EACCES`), or says something that is not understood.
+pub fn read_doing(pid: Pid, tid: Tid) -> io::Result<Option<Doing>> {
+    let Some(line) = read_if_alive(&format!("/proc/{pid}/task/{tid}/syscall"))? else {
+        return Ok(None);
+    };
+    let doing = Doing::parse(&line);
+    doing
+        .map(Some)
+        .ok_or_else(|| io::Error::other("the line of `syscall` is not understood"))
+}
+
+/// How often a thread has got a CPU, which grows with every wait that ends; `None` when it has
+/// ended or the kernel does not count it.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_runs(pid: Pid, tid: Tid) -> io::Result<Option<u64>> {
+    let schedstat = read_if_alive(&format!("/proc/{pid}/task/{tid}/schedstat"))?;
+    Ok(schedstat
+        .and_then(|line| runs_of(&line))
+        .map(|runs| runs.runs))
+}
+
+/// The letter of a thread's state (`S`, `D`, `T`, …); `None` when it has ended.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_state(pid: Pid, tid: Tid) -> io::Result<Option<char>> {
+    let stat = read_if_alive(&format!("/proc/{pid}/task/{tid}/stat"))?;
+    // The name before it stands in parentheses and may hold any byte, parentheses too.
+    Ok(stat.and_then(|line| {
+        let name_end = line.iter().rposition(|&byte| byte == b')')?;
+        line.get(name_end + 2).copied().map(char::from)
+    }))
+}
+
+impl Doing {
+    /// Parses the line of `proc_pid_syscall` (`fs/proc/base.c`, v6.18): `running`; or the call's
+    /// number, six arguments, stack pointer and instruction; or -1 and the last two.
+    fn parse(line: &[u8]) -> Option<Self> {
+        let line = std::str::from_utf8(line).ok()?.trim_ascii();
+        if line == "running" {
+            return Some(Self::Running);
+        }
+        let (number, rest) = line.split_once(' ')?;
+        let number: i64 = number.parse().ok()?;
+        let words = rest.split(' ').map(|word| {
+            let digits = word.strip_prefix("0x")?;
+            u64::from_str_radix(digits, 16).ok()
+        });
+        let words: Vec<u64> = words.collect::<Option<_>>()?;
+        let (args, stack_pointer, instruction) = match *words.as_slice() {
+            [stack_pointer, instruction] => ([0; 3], stack_pointer, instruction),
+            [a, b, c, _, _, _, stack_pointer, instruction] => {
+                ([a, b, c], stack_pointer, instruction)
+            }
+            _ => return None,
+        };
+        Some(Self::Blocked(BlockedAt {
+            call: u32::try_from(number).ok(),
+            args,
+            stack_pointer,
+            instruction,
+        }))
+    }
+}
+
 /// Reads a file of a thread; `None` if the thread is gone (`ENOENT` from open, `ESRCH` from read)
 /// or the kernel has no such file.
 fn read_if_alive(path: &str) -> io::Result<Option<Vec<u8>>> {
@@ -182,6 +276,48 @@ mod tests {
         );
         assert_eq!((status.voluntary, status.involuntary), (4, 2));
         assert_eq!(Status::parse(b"Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_line_of_syscall_tells_the_call_and_the_place() {
+        let blocked = |call, args| {
+            Some(Doing::Blocked(BlockedAt {
+                call,
+                args,
+                stack_pointer: 0x70,
+                instruction: 0x80,
+            }))
+        };
+        let call = b"202 0x10 0x80 0x2 0x0 0x0 0x0 0x70 0x80\n";
+        assert_eq!(Doing::parse(call), blocked(Some(202), [0x10, 0x80, 2]));
+        assert_eq!(Doing::parse(b"-1 0x70 0x80\n"), blocked(None, [0; 3]));
+        assert_eq!(Doing::parse(b"running\n"), Some(Doing::Running));
+        for nonsense in [
+            b"" as &[u8],
+            b"7",
+            b"7 0x1",
+            b"7 1 2",
+            b"x 0x1 0x2",
+            b"\xff",
+        ] {
+            assert_eq!(Doing::parse(nonsense), None);
+        }
+    }
+
+    #[test]
+    fn what_oneself_does_is_to_read_that_file() {
+        let (pid, tid) = (Pid::new(std::process::id()), Tid::new(own_tid()));
+        let Some(Doing::Blocked(at)) = read_doing(pid, tid).unwrap() else {
+            panic!("the kernel tells the caller's own call, though it runs");
+        };
+        assert_eq!(at.call.map(libc::c_long::from), Some(libc::SYS_read));
+        assert_eq!(read_state(pid, tid).unwrap(), Some('R'));
+        assert_eq!(read_state(pid, Tid::new(u32::MAX)).unwrap(), None);
+    }
+
+    fn own_tid() -> u32 {
+        let link = fs::read_link("/proc/thread-self").unwrap();
+        link.file_name().unwrap().to_str().unwrap().parse().unwrap()
     }
 
     #[test]

@@ -64,6 +64,11 @@ pub enum Verb {
     Lab(Lab),
     /// Check what swtch can record on this machine, and which settings of it affect the answers.
     Doctor(Doctor),
+    /// Print what makes a shell complete swtch's words.
+    Completions(Completions),
+    /// Write the manual pages, as packages have them.
+    #[command(hide = true)]
+    ManPages(ManPages),
     /// Run the load of an experiment: what `swtch lab` starts.
     #[command(hide = true)]
     LabPlay(LabPlay),
@@ -573,6 +578,27 @@ impl Cost {
             plot: self.plot.clone(),
         }
     }
+}
+
+/// Complete words in a shell.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "For this shell alone:     source <(swtch completions bash)\n\
+    From now on, in bash:     swtch completions bash > ~/.local/share/bash-completion/completions/swtch\n\
+    From now on, in fish:     swtch completions fish > ~/.config/fish/completions/swtch.fish\n\
+    In zsh, in a directory that fpath names:   swtch completions zsh > _swtch"
+)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// Write manual pages.
+#[derive(Debug, Args)]
+pub struct ManPages {
+    /// The directory they go to, which must be there.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
 /// Look at user-mode schedulers.

@@ -16,6 +16,9 @@
 //! the differences of its threads, and a thread that ended in between is counted up to its last
 //! sample.
 //!
+//! What threads wait for is looked at besides, more often than the counters ([`waits`]): an
+//! estimate, where the kernel lets this user trace them.
+//!
 //! "Nonvoluntary" is not "preempted": the kernel counts there every task that left while runnable,
 //! also by `sched_yield` or because its quota was used up (`__schedule`, `kernel/sched/core.c`,
 //! v6.18).
@@ -33,8 +36,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
-use swtch_capture::Children;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use swtch_capture::signals::hand_signals_down;
+use swtch_capture::{Children, process_cpu_ns};
 use swtch_core::{Nanos, Pid};
 use swtch_host::ability::Obstacle;
 use swtch_output::format::Format;
@@ -43,15 +47,17 @@ use swtch_output::message;
 mod sample;
 mod show;
 mod signals;
+mod waits;
 
 use sample::{Processes, SeenThreads};
 use signals::{SignalOrigin, Signals};
+use waits::{WaitLooks, WaitsSeen};
 
-/// Time between two samples as long as they are quick to take.
+/// Time between two samples of the counters as long as they are quick to take.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
-/// A pause lasts at least this many times as long as the sample before it, so that sampling takes
-/// at most a tenth of one CPU even with 10,000 threads.
+/// A pause lasts at least this many times as long as what was looked at before it took, so that
+/// sampling takes at most a tenth of one CPU even with 10,000 threads.
 const PAUSE_PER_SAMPLE: u32 = 9;
 
 /// Exit codes that a shell gives for a command that is not found, and for one that cannot be
@@ -72,6 +78,7 @@ struct Count {
     /// The longest time between two samples. A thread that ended may lack at most this much of its
     /// counters.
     longest_gap: Nanos,
+    waits: WaitsSeen,
 }
 
 #[derive(Debug)]
@@ -212,6 +219,7 @@ pub fn explain_command(
         overhead: own_cpu_since(&own_before)?,
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
+        waits: watch.waits.added_up(),
     };
     show::write(&count, format, obstacles, out)?;
     Ok(exit_code)
@@ -240,12 +248,12 @@ pub fn explain_processes(
         ..SampleLog::default()
     };
     loop {
-        let pause = watch.sample(&mut processes)?;
+        let pause = watch.go_on(&mut processes)?;
         let left = limit.map_or(pause, |limit| limit.saturating_sub(started.elapsed()));
         if processes.count_ended(pids) == pids.len() || left.is_zero() {
+            watch.sample(&mut processes)?;
             break;
         }
-        // The loop ends when `left` is zero, after one more sample: a last one is taken then.
         if let Some(signal) = signals.next_within(pause.min(left))
             && signal.number != libc::SIGCHLD
         {
@@ -264,6 +272,7 @@ pub fn explain_processes(
         overhead: own_cpu_since(&own_before)?,
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
+        waits: watch.waits.added_up(),
     };
     show::write(&count, format, obstacles, out)
 }
@@ -275,11 +284,26 @@ struct SampleLog {
     samples: u64,
     last: Option<Instant>,
     longest_gap: Duration,
+    waits: WaitLooks,
 }
 
 impl SampleLog {
-    /// Takes a sample of every thread and returns how long to pause after it.
-    fn sample(&mut self, processes: &mut Processes) -> Result<Duration> {
+    /// Looks at what every thread waits for, takes a sample of its counters when that is due, and
+    /// returns how long to pause after it.
+    fn go_on(&mut self, processes: &mut Processes) -> Result<Duration> {
+        let begun = Instant::now();
+        let used = process_cpu_ns();
+        if self.last.is_none_or(|last| begun - last >= SAMPLE_EVERY) {
+            self.sample(processes)?;
+        }
+        self.waits.look(self.tally.alive());
+        // CPU time: on a busy machine much of the time that passes is not ours.
+        let used = Duration::from_nanos(process_cpu_ns() - used);
+        Ok(waits::pause().max(used * PAUSE_PER_SAMPLE))
+    }
+
+    /// Takes a sample of the counters of every thread.
+    fn sample(&mut self, processes: &mut Processes) -> Result<()> {
         let begun = Instant::now();
         if let Some(last) = self.last.replace(begun) {
             self.longest_gap = self.longest_gap.max(begun - last);
@@ -287,8 +311,15 @@ impl SampleLog {
         processes.refresh().context("looking for processes")?;
         self.tally.sample(processes.pids());
         self.samples += 1;
-        Ok(SAMPLE_EVERY.max(begun.elapsed() * PAUSE_PER_SAMPLE))
+        Ok(())
     }
+}
+
+/// Whether a child has ended. It is not reaped.
+fn has_ended(child: &Child) -> Result<bool> {
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    Ok(waitid(Id::Pid(pid), flags)? != WaitStatus::StillAlive)
 }
 
 /// Samples until the command has ended, and passes signals on to it meanwhile. The last sample is
@@ -300,9 +331,10 @@ fn wait_while_sampling(
     signals: &Signals,
 ) -> Result<ExitStatus> {
     loop {
-        let pause = watch.sample(processes)?;
-        if let Some(status) = child.try_wait().context("waiting for the command")? {
-            return Ok(status);
+        let pause = watch.go_on(processes)?;
+        if has_ended(&child).context("waiting for the command")? {
+            watch.sample(processes)?;
+            return child.wait().context("waiting for the command");
         }
         if let Some(signal) = signals.next_within(pause) {
             match signal.origin {

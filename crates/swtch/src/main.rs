@@ -11,6 +11,7 @@ mod explain;
 mod fiber;
 #[cfg(test)]
 mod fuzz;
+mod manual;
 mod page;
 mod record;
 mod top;
@@ -86,6 +87,8 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Lab(words) => lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
+        Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
+        Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
         Verb::Doctor(words) => {
             let extent = match words.all {

@@ -81,6 +81,7 @@ pub use programs::Programs;
 pub use stack::Symbols;
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
+pub use worth::own_functions;
 
 use group::{Groups, KeyNames, reason_of_open};
 use head::TraceHead;

@@ -278,6 +278,12 @@ impl SeenThreads {
         }
     }
 
+    /// The threads that lived at the last sample, with their names.
+    pub(super) fn alive(&self) -> impl Iterator<Item = (Pid, Tid, &str)> {
+        let alive = self.alive.values();
+        alive.map(|thread| (thread.pid, thread.tid, thread.name.as_str()))
+    }
+
     /// All threads, those with the most switches first.
     pub(super) fn threads(&self) -> Vec<&SampledThread> {
         let mut threads: Vec<_> = self.alive.values().chain(&self.ended).collect();

@@ -18,6 +18,10 @@ use swtch_output::text::{CellAlignment, columns, counted, escaped, grouped};
 use super::sample::SampledThread;
 use super::{Count, CountersTarget};
 
+mod waits;
+
+use waits::{WaitsJson, waits_text};
+
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;
 
@@ -25,8 +29,8 @@ const SHOWN: usize = 20;
 const CANNOT_TELL: &[&str] = &[
     "why a switch happened: counters know only \"asleep\" and \"still runnable\"",
     "who took the CPU, and who woke whom",
-    "how long one wait was: run-queue time is a sum, blocked time is not counted",
-    "what was waited for: lock, pipe, socket, disk or timer",
+    "how long one wait was: run-queue time is a sum, blocked time is estimated from looks",
+    "what short waits were for: looks meet long ones",
 ];
 
 const VOLUNTARY: &str = "left asleep: it blocked, slept or ended";
@@ -52,6 +56,7 @@ impl VerbAnswer for CountersAnswer<'_> {
     fn to_table(&self) -> String {
         let count = self.count;
         let mut page = head_text(count) + &totals_text(count) + &threads_text(count);
+        page += &waits_text(&count.waits);
         page += "\nWhat counters cannot tell\n";
         for gap in CANNOT_TELL {
             page += &format!("  - {gap}\n");
@@ -75,6 +80,7 @@ impl VerbAnswer for CountersAnswer<'_> {
             host: Host::read(),
             trace: CountersTrace::new(self.count),
             rows: rows(self.count),
+            waits: WaitsJson::new(&self.count.waits),
             cannot_tell: CANNOT_TELL,
             obstacles: self.obstacles,
         };
@@ -252,6 +258,7 @@ struct CountersJson<'a> {
     host: Host,
     trace: CountersTrace,
     rows: Vec<CountedThread<'a>>,
+    waits: WaitsJson<'a>,
     cannot_tell: &'static [&'static str],
     obstacles: &'a [Obstacle],
 }

@@ -12,7 +12,7 @@ use swtch_core::{EvidenceBits, Reason, Switch};
 use swtch_store::{RecordingBackend, Trace};
 
 use crate::machine::alone;
-use crate::recording::{Ids, SWTCH, TraceContents, TraceDir, stderr, stdout, swtch};
+use crate::recording::{Ids, Recording, SWTCH, TraceContents, TraceDir, stderr, stdout, swtch};
 use crate::stranger::Stranger;
 
 /// Moments of one switch in both traces: the record of perf is written a little after the
@@ -165,5 +165,121 @@ fn root_without_root_the_whole_machine_and_stacks_are_refused() {
         assert!(said.contains(says), "{words:?}: {said}");
         let left: Vec<_> = fs::read_dir(stranger.dir()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "only the program: {left:?}");
+    }
+}
+
+/// Blocked time by thread name and reason.
+type BlockedTimes = BTreeMap<String, BTreeMap<String, u64>>;
+
+/// In [`BlockedTimes`] of a recording: time in the run queue.
+const RUN_QUEUE: &str = "(run queue)";
+
+/// Looks without privilege against a recording by root of the same run: no look names a reason that
+/// the thread's recorded waits do not have, and shares of the blocked time agree.
+#[test]
+#[ignore = "needs root"]
+fn root_what_looks_without_root_see_is_what_was_recorded() {
+    let _machine = alone();
+    for load in ["mutex --count 3000", "nanosleep", "sampler"] {
+        let stranger = Stranger::new();
+        let answer = stranger.dir().join("answer.json");
+        let program = stranger.program().display();
+        let script = format!(
+            "exec {program} explain --backend proc --format json -- {program} workload --quiet {load} > {}",
+            answer.display()
+        );
+        let mut words = vec!["--", "setpriv"];
+        words.extend(Stranger::words(&[]));
+        words.extend(["sh", "-c", &script]);
+        let recorded = recorded_waits(&Recording::of(&words).read());
+        let answer: serde_json::Value = serde_json::from_slice(&fs::read(answer).unwrap()).unwrap();
+        let looked = looked_waits(&answer["waits"]);
+        assert!(!looked.is_empty(), "{answer}");
+        if load == "sampler" {
+            see_objects_and_callers(&answer["waits"]);
+        }
+        for (comm, looked) in &looked {
+            // The recorder's own first thread has the name of the workload's first one.
+            if comm != "swtch" {
+                compare_waits(&format!("{load}, {comm}"), looked, &recorded[comm]);
+            }
+        }
+    }
+}
+
+/// A lock is told by its address, and a stack is followed from the system call to where the thread
+/// began.
+fn see_objects_and_callers(waits: &serde_json::Value) {
+    let of = |comm: &str, reason: &str| {
+        let mut rows = waits["rows"].as_array().unwrap().iter();
+        let found = rows.find(|row| row["comm"] == comm && row["reason"] == reason);
+        found.unwrap_or_else(|| panic!("no {reason} of {comm}: {waits}"))
+    };
+    let lock = of("locker-1", "futex")["on"][0]["object"].as_str().unwrap();
+    assert!(lock.starts_with("word 0x"), "{lock}");
+    let server = &of("server", "net")["waited_in"][0]["frames"];
+    let server: Vec<_> = server
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one.as_str().unwrap())
+        .collect();
+    assert!(server[0].contains("recv"), "{server:?}");
+    if cfg!(target_arch = "x86_64") {
+        assert!(server.last().unwrap().contains("clone"), "{server:?}");
+    }
+}
+
+fn looked_waits(waits: &serde_json::Value) -> BlockedTimes {
+    let mut times = BlockedTimes::new();
+    for row in waits["rows"].as_array().unwrap() {
+        let text = |key: &str| row[key].as_str().unwrap().to_owned();
+        let thread = times.entry(text("comm")).or_default();
+        *thread.entry(text("reason")).or_default() += row["about_ns"].as_u64().unwrap();
+    }
+    times
+}
+
+fn recorded_waits(recorded: &TraceContents) -> BlockedTimes {
+    let names: BTreeMap<_, _> = recorded
+        .tasks
+        .iter()
+        .map(|event| {
+            let comm = String::from_utf8_lossy(&event.comm).into_owned();
+            (event.task, comm)
+        })
+        .collect();
+    let mut times = BlockedTimes::new();
+    for row in &recorded.switches {
+        let thread = times.entry(names[&row.task].clone()).or_default();
+        if let (Some(reason), Some(blocked)) = (row.wait.reason, row.wait.blocked()) {
+            *thread.entry(reason.to_string()).or_default() += blocked.as_ns();
+        }
+        let runq = row.wait.runq.map_or(0, |runq| runq.as_ns());
+        *thread.entry(RUN_QUEUE.to_owned()).or_default() += runq;
+        // The last wait is seen only at its start.
+        thread.entry(row.rule.reason.to_string()).or_default();
+    }
+    times
+}
+
+fn compare_waits(of: &str, looked: &BTreeMap<String, u64>, recorded: &BTreeMap<String, u64>) {
+    println!("{of}: looked {looked:?}, recorded {recorded:?}");
+    let all: u64 = looked.values().sum();
+    let runq = recorded[RUN_QUEUE];
+    let blocked = recorded.values().sum::<u64>() - runq;
+    // Where the thread had to wait for a CPU, so had the looks, which then do not come at any time.
+    // At 100 looks and more, 25 points are five standard deviations.
+    let is_comparable = all > 1_500_000_000 && runq < blocked / 10;
+    for (reason, about) in looked {
+        let Some(recorded) = recorded.get(reason) else {
+            assert_eq!(reason, "unknown", "{of}: it never waited for that");
+            continue;
+        };
+        let shares = [about * 100 / all.max(1), recorded * 100 / blocked.max(1)];
+        assert!(
+            !is_comparable || shares[0].abs_diff(shares[1]) <= 25,
+            "{of}, {reason}: {shares:?} %"
+        );
     }
 }

@@ -1,0 +1,351 @@
+//! What blocked threads wait for, without privilege: looked at about a hundred times a second.
+//!
+//! A look at a blocked thread tells its system call, the call's arguments and where in the program
+//! it is. The rules that judge recorded switches judge that, too. What is seen is time, not
+//! switches: a wait is met the more often the longer it lasts, and each look stands for the time
+//! since the look before. Short waits are seen rarely, and never made up for.
+//!
+//! ```text
+//!   thread   ──run──┤ futex ├─run─┤    read     ├──
+//!   looks      ▲    ▲    ▲    ▲    ▲    ▲    ▲    ▲      at random distances: a program that
+//!                   futex          read read read        does something every 10 ms is not
+//!                                                        always met at the same place
+//! ```
+//!
+//! A look that finds the thread where it was, without a run in between, is the same wait and costs
+//! two small files. If the thread moved on while its wait was being read, what was read may be of two
+//! waits and is thrown away.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use swtch_core::{
+    Arch, Evidence, EvidenceBits, Nanos, Pid, Reason, StackKind, SyscallTable, Tid, Waits, classify,
+};
+use swtch_host::thread::{BlockedAt, Doing, read_doing, read_runs, read_state};
+
+mod callers;
+mod object;
+
+use callers::Callers;
+use object::{OpenFile, ProgramKind};
+
+/// Mean time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What one look at a blocked thread saw.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct SampledWait {
+    /// The thread's name.
+    comm: String,
+    reason: Reason,
+    call: Option<&'static str>,
+    on: Option<String>,
+    /// Number of the stack it was called from.
+    callers: Option<u32>,
+}
+
+/// How often something was seen, and the time that this stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub looks: u64,
+    pub about: Nanos,
+}
+
+impl Seen {
+    fn add(&mut self, other: Self) {
+        self.looks += other.looks;
+        self.about = self.about + other.about;
+    }
+}
+
+/// The wait in which a thread was seen at the last look.
+#[derive(Clone, Debug)]
+struct LastSeen {
+    pid: Pid,
+    /// How often it had got a CPU then; `None` where the kernel does not count it.
+    runs: Option<u64>,
+    wait: SampledWait,
+}
+
+/// All that was seen.
+#[derive(Debug)]
+pub(super) struct WaitLooks {
+    /// The machine's system calls; `None` for one whose calls are not known.
+    calls: Option<(Arch, SyscallTable)>,
+    callers: Callers,
+    seen: FxHashMap<SampledWait, Seen>,
+    now: FxHashMap<Tid, LastSeen>,
+    restart_call: Option<u32>,
+    /// The last call of each thread that was no `restart_syscall`.
+    last_calls: FxHashMap<Tid, BlockedAt>,
+    last_look: Option<Instant>,
+    looks: u64,
+    longest_gap: Duration,
+    /// Looks that the kernel refused.
+    refused: u64,
+    /// Looks at which the thread moved on while it was looked at.
+    moved_on: u64,
+}
+
+/// What was seen, added up for reading.
+#[derive(Debug)]
+pub(super) struct WaitsSeen {
+    pub looks: u64,
+    pub longest_gap: Nanos,
+    pub refused: u64,
+    pub moved_on: u64,
+    /// The largest first.
+    pub groups: Vec<WaitGroup>,
+}
+
+/// Threads of one name that waited for the same reason in the same system call.
+#[derive(Debug)]
+pub(super) struct WaitGroup {
+    pub comm: String,
+    pub reason: Reason,
+    /// `None` outside of system calls.
+    pub call: Option<&'static str>,
+    pub seen: Seen,
+    /// What they waited on, the largest first.
+    pub on: Vec<(String, Seen)>,
+    /// Frames in which they waited, the innermost first; the largest first.
+    pub waited_in: Vec<(Vec<String>, Seen)>,
+}
+
+impl Default for WaitLooks {
+    fn default() -> Self {
+        let calls =
+            Arch::from_machine(std::env::consts::ARCH).map(|arch| (arch, SyscallTable::of(arch)));
+        Self {
+            restart_call: calls
+                .as_ref()
+                .and_then(|(_, calls)| calls.number_named("restart_syscall")),
+            calls,
+            callers: Callers::default(),
+            seen: FxHashMap::default(),
+            now: FxHashMap::default(),
+            last_calls: FxHashMap::default(),
+            last_look: None,
+            looks: 0,
+            longest_gap: Duration::ZERO,
+            refused: 0,
+            moved_on: 0,
+        }
+    }
+}
+
+/// How long to pause before the next look: around [`LOOK_EVERY`], never in step with the program.
+pub(super) fn pause() -> Duration {
+    LOOK_EVERY.mul_f64(0.5 + fastrand::f64())
+}
+
+impl WaitLooks {
+    /// Looks at each of these threads.
+    pub(super) fn look<'a>(&mut self, threads: impl Iterator<Item = (Pid, Tid, &'a str)>) {
+        let begun = Instant::now();
+        let gap = self
+            .last_look
+            .replace(begun)
+            .map_or(Duration::ZERO, |last| begun - last);
+        self.longest_gap = self.longest_gap.max(gap);
+        self.looks += 1;
+        let weight = Seen {
+            looks: 1,
+            about: super::length(gap),
+        };
+        let mut there = FxHashSet::default();
+        for (pid, tid, comm) in threads {
+            there.insert(tid);
+            match self.look_at(pid, tid, comm) {
+                Ok(Some(last)) => {
+                    self.seen.entry(last.wait.clone()).or_default().add(weight);
+                    self.now.insert(tid, last);
+                }
+                Ok(None) => {
+                    self.now.remove(&tid);
+                }
+                Err(_) => {
+                    self.refused += 1;
+                    self.now.remove(&tid);
+                }
+            }
+        }
+        self.now.retain(|tid, _| there.contains(tid));
+        self.last_calls.retain(|tid, _| there.contains(tid));
+    }
+
+    /// The wait that a thread is in; `None` when it is in none.
+    fn look_at(&mut self, pid: Pid, tid: Tid, comm: &str) -> io::Result<Option<LastSeen>> {
+        // Asked first: a thread that was woken and has no CPU yet has the same number of runs.
+        let Some(Doing::Blocked(at)) = read_doing(pid, tid)? else {
+            return Ok(None);
+        };
+        let runs = read_runs(pid, tid)?;
+        if let Some(last) = self.now.get(&tid)
+            && runs.is_some()
+            && (last.pid, last.runs) == (pid, runs)
+        {
+            return Ok(Some(last.clone()));
+        }
+        let Some(state) = read_state(pid, tid)? else {
+            return Ok(None);
+        };
+        let at = self.with_restarted_call(tid, at);
+        let wait = self.judged((pid, tid), comm, at, state);
+        let has_stayed = match runs {
+            Some(runs) => read_runs(pid, tid)? == Some(runs),
+            None => read_doing(pid, tid)? == Some(Doing::Blocked(at)),
+        };
+        if !has_stayed || state_bits(state) == 0 {
+            self.moved_on += 1;
+            return Ok(None);
+        }
+        Ok(Some(LastSeen { pid, runs, wait }))
+    }
+
+    /// Replaces `restart_syscall` by the call that it continues, as for recorded switches: after a
+    /// signal or a stop the kernel resumes a call with its arguments.
+    fn with_restarted_call(&mut self, tid: Tid, at: BlockedAt) -> BlockedAt {
+        let Some(number) = at.call else {
+            return at;
+        };
+        if self.restart_call != Some(number) {
+            self.last_calls.insert(tid, at);
+            return at;
+        }
+        match self.last_calls.get(&tid) {
+            Some(last) if last.args == at.args => BlockedAt {
+                call: last.call,
+                ..at
+            },
+            _ => at,
+        }
+    }
+
+    fn judged(
+        &mut self,
+        (pid, tid): (Pid, Tid),
+        comm: &str,
+        at: BlockedAt,
+        state: char,
+    ) -> SampledWait {
+        let program = ProgramKind::of(pid);
+        // A 32-bit program's calls have numbers of another table; a kernel thread has none.
+        let calls = self.calls.as_ref();
+        let calls = calls.filter(|_| program == ProgramKind::Native);
+        let waits = match (calls, at.call) {
+            (Some((_, calls)), Some(number)) => calls.waits(number),
+            _ => Waits::Untold,
+        };
+        let file = waits
+            .is_on_file()
+            .then(|| OpenFile::of(pid, tid, at.args[0]))
+            .flatten();
+        let evidence = Evidence {
+            state: state_bits(state),
+            bits: EvidenceBits::VOLUNTARY.with(program.bits()),
+            syscall: at.call,
+            args: at.args,
+            wait_object: file
+                .as_ref()
+                .map_or(Evidence::RUNNABLE.wait_object, |file| file.kind),
+            ..Evidence::RUNNABLE
+        };
+        let reason = match calls {
+            Some((_, calls)) => classify(&evidence, calls).reason,
+            None => Reason::Blocked,
+        };
+        let call = match (calls, at.call) {
+            (Some((arch, _)), Some(number)) => arch.syscall_name(number),
+            _ => None,
+        };
+        let callers = match program {
+            ProgramKind::Native => self.callers.of(pid, at),
+            ProgramKind::Other | ProgramKind::Kernel => None,
+        };
+        SampledWait {
+            comm: comm.to_owned(),
+            reason,
+            call,
+            on: match waits {
+                Waits::Futex => Some(format!("word {:#x} of process {pid}", at.args[0])),
+                _ => file.map(|file| file.name),
+            },
+            callers,
+        }
+    }
+
+    /// Adds up what was seen, and finds the names of functions.
+    pub(super) fn added_up(self) -> WaitsSeen {
+        let symbols = self.callers.symbols();
+        let mut groups: FxHashMap<_, Vec<_>> = FxHashMap::default();
+        for (wait, seen) in self.seen {
+            let key = (wait.comm.clone(), wait.reason, wait.call);
+            groups.entry(key).or_default().push((wait, seen));
+        }
+        let groups = groups.into_iter().map(|((comm, reason, call), waits)| {
+            let mut seen = Seen::default();
+            let (mut on, mut waited_in) = (BTreeMap::new(), BTreeMap::new());
+            for (wait, part) in waits {
+                seen.add(part);
+                if let Some(object) = wait.on {
+                    add_to(&mut on, object, part);
+                }
+                if wait.callers.is_some() {
+                    let frames = symbols.frames(StackKind::User, wait.callers);
+                    add_to(&mut waited_in, frames, part);
+                }
+            }
+            WaitGroup {
+                comm,
+                reason,
+                call,
+                seen,
+                on: largest_first(on),
+                waited_in: largest_first(waited_in),
+            }
+        });
+        let mut groups: Vec<_> = groups.collect();
+        groups.sort_by(|a, b| {
+            let size = |group: &WaitGroup| std::cmp::Reverse((group.seen.about, group.seen.looks));
+            let name = |group: &WaitGroup| (group.comm.clone(), group.reason.index(), group.call);
+            (size(a), name(a)).cmp(&(size(b), name(b)))
+        });
+        WaitsSeen {
+            looks: self.looks,
+            longest_gap: super::length(self.longest_gap),
+            refused: self.refused,
+            moved_on: self.moved_on,
+            groups,
+        }
+    }
+}
+
+/// The bits of `task->__state` that a letter stands for (`task_state_array`, `fs/proc/array.c`,
+/// v6.18).
+const fn state_bits(letter: char) -> u32 {
+    match letter {
+        'S' => 0x1,
+        'D' => 0x2,
+        'T' => 0x4,
+        't' => 0x8,
+        'X' => 0x10,
+        'Z' => 0x20,
+        'P' => 0x40,
+        'I' => 0x402,
+        _ => 0,
+    }
+}
+
+fn add_to<K: Ord>(sums: &mut BTreeMap<K, Seen>, key: K, part: Seen) {
+    sums.entry(key).or_default().add(part);
+}
+
+fn largest_first<K: Ord>(sums: BTreeMap<K, Seen>) -> Vec<(K, Seen)> {
+    let mut sums: Vec<_> = sums.into_iter().collect();
+    sums.sort_by_key(|(_, seen)| std::cmp::Reverse((seen.about, seen.looks)));
+    sums
+}

@@ -1,0 +1,282 @@
+//! From where in its program a blocked thread called: its stack, read from outside and followed by
+//! the tables that compilers write for exceptions (`.eh_frame`), so that no frame pointers are
+//! needed.
+//!
+//! Why not framehop: it takes the frame pointer for known, and follows it where a function has no
+//! entry in the tables. Here it is known only after a frame that has stored it ([`unwind`]).
+
+mod unwind;
+
+use std::fs::{self, File};
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::rc::Rc;
+
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use object::read::ReadCache;
+use object::{Object, ObjectSection, ObjectSegment};
+use rustc_hash::FxHashMap;
+use swtch_capture::Stacks;
+use swtch_core::{Pid, Stack, StackKind};
+use swtch_host::thread::BlockedAt;
+use swtch_report::report::Symbols;
+
+use unwind::{FileTables, FrameState, Section};
+
+/// Stack that is read of a thread. More calls than fit into it are cut off.
+const STACK_BYTES: usize = 16 * 1024;
+
+/// Memory is read by pages, so that one which is not there ends the copy instead of spoiling it.
+const PAGE: u64 = 4096;
+
+/// Callers that are kept of a wait.
+const DEEPEST: usize = 48;
+
+/// Finds callers, and keeps what it has read of programs.
+#[derive(Default)]
+pub(super) struct Callers {
+    files: FxHashMap<FileKey, Option<Rc<MappedFile>>>,
+    processes: FxHashMap<Pid, MappedCode>,
+    names: Stacks,
+    /// Frames of each distinct stack, and its number.
+    stacks: FxHashMap<Vec<u32>, u32>,
+}
+
+impl std::fmt::Debug for Callers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callers")
+            .field("processes", &self.processes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A file as `/proc/PID/maps` tells it: device, inode and path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileKey(String);
+
+/// The code that a process maps.
+struct MappedCode {
+    /// The text that this was made from: as long as it stays the same, so does this.
+    maps: String,
+    modules: Vec<CodeModule>,
+    /// Numbers of the stacks that were seen, by their addresses.
+    stacks: FxHashMap<Vec<u64>, u32>,
+}
+
+/// Code of a file with tables, at its place in a process.
+struct CodeModule {
+    range: Range<u64>,
+    /// What is to be added to an address that the file states.
+    moved_by: u64,
+    file: Rc<MappedFile>,
+}
+
+/// What of a file is needed to find callers.
+struct MappedFile {
+    /// Of each segment of code: offset in the file, length, and the address that the file states.
+    segments: Vec<(u64, u64, u64)>,
+    tables: FileTables,
+}
+
+impl Callers {
+    /// Number of the stack in which a thread is blocked; `None` if nothing of it can be told.
+    pub(super) fn of(&mut self, pid: Pid, at: BlockedAt) -> Option<u32> {
+        if at.instruction == 0 {
+            return None;
+        }
+        let addresses = self.addresses(pid, at);
+        let process = self.processes.get_mut(&pid);
+        if let Some(stack) = process.as_ref().and_then(|one| one.stacks.get(&addresses)) {
+            return Some(*stack);
+        }
+        let frames = self.names.user_frames(pid, &addresses);
+        let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
+        let stack = *self.stacks.entry(frames).or_insert(next);
+        if let Some(process) = process {
+            process.stacks.insert(addresses, stack);
+        }
+        Some(stack)
+    }
+
+    /// Finds the names of all frames.
+    pub(super) fn symbols(self) -> Symbols {
+        let stacks = self.stacks.into_iter().map(|(frames, id)| Stack {
+            id,
+            kind: StackKind::User,
+            pid: None,
+            frames,
+        });
+        Symbols::new(stacks.collect(), &self.names.named_frames())
+    }
+
+    fn addresses(&mut self, pid: Pid, at: BlockedAt) -> Vec<u64> {
+        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else {
+            return vec![at.instruction];
+        };
+        if self
+            .processes
+            .get(&pid)
+            .is_none_or(|known| known.maps != maps)
+        {
+            let modules = self.modules_of(pid, &maps);
+            let code = MappedCode {
+                maps,
+                modules,
+                stacks: FxHashMap::default(),
+            };
+            self.processes.insert(pid, code);
+        }
+        let stack = stack_of(pid, at.stack_pointer);
+        let word = |address| word_at(&stack, at.stack_pointer, address);
+        chain(&self.processes[&pid].modules, at, &word)
+    }
+
+    fn modules_of(&mut self, pid: Pid, maps: &str) -> Vec<CodeModule> {
+        let mut modules = Vec::new();
+        for mapping in maps.lines().filter_map(Mapping::parse) {
+            let read = || {
+                let path = format!("/proc/{pid}/root{}", mapping.path);
+                MappedFile::read(&path).map(Rc::new)
+            };
+            let known = self.files.entry(mapping.file.clone());
+            // A file without tables is not followed.
+            if let Some(file) = known.or_insert_with(read)
+                && let Some(moved_by) = file.moved_by(&mapping)
+            {
+                modules.push(CodeModule {
+                    range: mapping.range,
+                    moved_by,
+                    file: Rc::clone(file),
+                });
+            }
+        }
+        modules
+    }
+}
+
+/// Addresses inside of the functions that have not returned, the innermost first.
+fn chain(modules: &[CodeModule], at: BlockedAt, word: &dyn Fn(u64) -> Option<u64>) -> Vec<u64> {
+    let mut frame = FrameState::new(at.instruction, at.stack_pointer);
+    let mut addresses = vec![at.instruction];
+    while addresses.len() < DEEPEST {
+        // The address after a call may belong to the next function already.
+        let inside = addresses[addresses.len() - 1];
+        let Some(module) = modules.iter().find(|one| one.range.contains(&inside)) else {
+            break;
+        };
+        let stated = inside.wrapping_sub(module.moved_by);
+        let Some(caller) = module.file.tables.caller(stated, &frame, word) else {
+            break;
+        };
+        // Stacks grow downwards, so a caller's frame lies above.
+        let is_above = caller.stack_pointer() > frame.stack_pointer();
+        let is_code = modules
+            .iter()
+            .any(|one| one.range.contains(&caller.instruction));
+        if !is_above || !is_code {
+            break;
+        }
+        addresses.push(caller.instruction - 1);
+        frame = caller;
+    }
+    addresses
+}
+
+/// One mapping of code from a file.
+struct Mapping {
+    range: Range<u64>,
+    offset: u64,
+    file: FileKey,
+    path: String,
+}
+
+impl Mapping {
+    /// Parses a line of `proc_pid_maps(5)`; `None` for one that is no code, or of no file.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
+        let offset = fields.next()?;
+        let (device, inode) = (fields.next()?, fields.next()?);
+        let path = fields.next()?.trim_start();
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        (is_code && path.starts_with('/')).then_some(())?;
+        Some(Self {
+            range: number(start)?..number(end)?,
+            offset: number(offset)?,
+            file: FileKey(format!("{device} {inode} {path}")),
+            path: path.to_owned(),
+        })
+    }
+}
+
+impl MappedFile {
+    /// Reads a file's tables; `None` if it has none or cannot be read.
+    fn read(path: &str) -> Option<Self> {
+        let file = ReadCache::new(File::open(path).ok()?);
+        let object = object::File::parse(&file).ok()?;
+        let section = |name: &str| {
+            let section = object.section_by_name(name)?;
+            Some(Section {
+                place: section.address()..section.address() + section.size(),
+                bytes: section.data().ok()?.into(),
+            })
+        };
+        let start = |name: &str| Some(object.section_by_name(name)?.address());
+        // The page where one segment ends and the next begins is in both.
+        let code = object
+            .segments()
+            .filter(|segment| segment.permissions().executable());
+        let segments = code.map(|segment| {
+            let (offset, length) = segment.file_range();
+            (offset, length, segment.address())
+        });
+        Some(Self {
+            segments: segments.collect(),
+            tables: FileTables {
+                eh_frame: section(".eh_frame")?,
+                eh_frame_hdr: section(".eh_frame_hdr")?,
+                text: start(".text"),
+                got: start(".got"),
+            },
+        })
+    }
+
+    /// By how much a mapping has moved the file's addresses.
+    fn moved_by(&self, mapping: &Mapping) -> Option<u64> {
+        let holds = |&&(offset, length, _): &&(u64, u64, u64)| {
+            // A mapping begins at a page, the segment perhaps within it.
+            offset / PAGE * PAGE <= mapping.offset && mapping.offset < offset + length
+        };
+        let (offset, _, address) = self.segments.iter().find(holds)?;
+        let start = mapping.range.start - mapping.offset;
+        Some(start.wrapping_add(*offset).wrapping_sub(*address))
+    }
+}
+
+/// The stack from its pointer on, as far as it can be read.
+fn stack_of(pid: Pid, pointer: u64) -> Vec<u8> {
+    let end = pointer.saturating_add(STACK_BYTES as u64);
+    let mut pieces = Vec::new();
+    let mut start = pointer;
+    while start < end {
+        let next = (start / PAGE + 1).saturating_mul(PAGE).min(end);
+        let (Ok(base), Ok(len)) = (usize::try_from(start), usize::try_from(next - start)) else {
+            break;
+        };
+        pieces.push(RemoteIoVec { base, len });
+        start = next;
+    }
+    let mut bytes = vec![0; STACK_BYTES];
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid.get()).unwrap_or(i32::MAX));
+    // A process that ended meanwhile, or one that may not be read, has no callers.
+    let read = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes)], &pieces).unwrap_or(0);
+    bytes.truncate(read);
+    bytes
+}
+
+fn word_at(stack: &[u8], pointer: u64, address: u64) -> Option<u64> {
+    let start = usize::try_from(address.checked_sub(pointer)?).ok()?;
+    let word = stack.get(start..start.checked_add(8)?)?;
+    word.first_chunk().map(|word| u64::from_ne_bytes(*word))
+}
