@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use swtch_core::{Nanos, Reason, TaskKey, Timestamp};
+use swtch_core::{Frame, Nanos, Pid, Reason, Stack, StackKind, TaskKey, Timestamp};
 use swtch_store::{ClockSample, Meta, Writer};
 
 use crate::{after, meta, row, seen};
+
+/// The number of the stack of all waits.
+const STACK: u32 = 7;
 
 /// What a run is like. `server` waits for a lock; now and then `hog` takes the CPU from it.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct MadeUpRun {
     pub noise: f64,
     /// Whether waits have a user stack.
     pub has_stacks: bool,
+    /// The functions of that stack, the innermost first. Without any, the stack is lost.
+    pub functions: Vec<String>,
     /// The name of the thread that waits.
     pub comm: String,
     /// Decides what varies by chance.
@@ -45,6 +50,7 @@ impl MadeUpRun {
             preemptions: 400,
             noise: 0.01,
             has_stacks: false,
+            functions: Vec::new(),
             comm: "server".to_owned(),
             seed: second,
         }
@@ -66,6 +72,7 @@ impl MadeUpRun {
         let mut writer = Writer::create(path, &self.meta).unwrap();
         writer.push_task(&seen(1, 10, 10, &self.comm)).unwrap();
         writer.push_task(&seen(3, 30, 30, "hog")).unwrap();
+        self.write_stack(&mut writer);
         let length = self.meta.end_ns - self.meta.start_ns;
         let every = (waits / preemptions.max(1)).max(1);
         for number in 0..waits {
@@ -82,11 +89,36 @@ impl MadeUpRun {
             // Waits spread evenly from half of their mean to one and a half of it.
             let blocked = wait_ns * (0.5 + rng.f64());
             row = after(row, Reason::Futex, blocked as u64, 5_000 + rng.u64(..1_000));
-            row.wait.stacks.user = self.has_stacks.then_some(7);
+            row.wait.stacks.user = self.has_stacks.then_some(STACK);
             row.ran = Some(Nanos::from_ns(20_000));
             row.ts = Timestamp::from_ns(self.meta.start_ns + number * length / waits);
             writer.push_switch(&row).unwrap();
         }
         writer.finish(&self.meta, &mut |_, _| ()).unwrap();
+    }
+
+    /// Writes the frames of the stack, at addresses that differ from run to run.
+    fn write_stack(&self, writer: &mut Writer) {
+        let mut frames = Vec::new();
+        for (id, function) in (1..).zip(&self.functions) {
+            frames.push(id);
+            let frame = Frame {
+                id,
+                address: 0x1000 * self.seed + u64::from(id),
+                symbol: Some(function.clone()),
+                offset: Some(self.seed),
+                ..Frame::default()
+            };
+            writer.push_frame(&frame).unwrap();
+        }
+        if !frames.is_empty() {
+            let stack = Stack {
+                id: STACK,
+                kind: StackKind::User,
+                pid: Some(Pid::new(10)),
+                frames,
+            };
+            writer.push_stack(&stack).unwrap();
+        }
     }
 }

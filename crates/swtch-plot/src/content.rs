@@ -136,6 +136,9 @@ pub struct Lanes {
     pub kinds: Vec<SpanKind>,
     /// Length of the time axis, in ns.
     pub length_ns: u64,
+    /// Names of the lanes of other pictures, above or below this one, whose time axes begin at the
+    /// same place.
+    pub aligned_with: Vec<String>,
 }
 
 /// A kind of span: its name in the legend, and its fill.

@@ -125,8 +125,9 @@ struct LanesFrame<'a> {
 impl<'a> LanesFrame<'a> {
     fn of(lanes: &'a Lanes, top: f64) -> Result<Self> {
         let mut name_width = 0.0_f64;
-        for lane in shown(lanes) {
-            name_width = name_width.max(width_of(&lane.label, SMALL)?);
+        let labels = shown(lanes).iter().map(|lane| &lane.label);
+        for label in labels.chain(&lanes.aligned_with) {
+            name_width = name_width.max(width_of(label, SMALL)?);
         }
         Ok(Self {
             lanes,
@@ -365,9 +366,30 @@ mod tests {
                 SpanKind::named("waiting", Fill::QUEUED),
             ],
             length_ns: length_ns * count,
+            aligned_with: Vec::new(),
         };
         assert_eq!(lanes(1_000_000, 50).notes(), [""; 0]);
         assert_eq!(lanes(1000, 50_000).notes().len(), 1);
+    }
+
+    /// Two timelines, one above the other, are compared by eye.
+    #[test]
+    fn aligned_pictures_have_one_place_for_each_moment() {
+        let lanes = |label: &str, other: &str| Lanes {
+            lanes: vec![Lane {
+                label: label.to_owned(),
+                spans: spans(1000, 8),
+            }],
+            kinds: Vec::new(),
+            length_ns: 8000,
+            aligned_with: vec![other.to_owned()],
+        };
+        let (short, long) = ("a/1", "a-thread-with-a-name/2");
+        let (upper, lower) = (lanes(short, long), lanes(long, short));
+        let place = |lanes| LanesFrame::of(lanes, 0.0).unwrap().x(4000.0);
+        assert!((place(&upper) - place(&lower)).abs() < 1e-9);
+        let alone = lanes(short, "");
+        assert!(place(&alone) < place(&upper) - 10.0);
     }
 
     #[test]

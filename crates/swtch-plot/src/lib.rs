@@ -31,6 +31,7 @@ mod spread;
 
 pub use content::Picture;
 pub use curves::{figures, subtitle};
+pub use pen::{FAMILY, SIZE_OF_FONT, cut_to};
 pub use picture::{check_path, write_pictures};
 
 #[cfg(test)]

@@ -174,6 +174,7 @@ fn five_on_four() -> Content {
             })
             .collect(),
         length_ns: 2_000_000_000,
+        aligned_with: Vec::new(),
     })
 }
 
@@ -198,6 +199,7 @@ fn crowd() -> Content {
             SpanKind::named("waiting for the CPU", Fill::QUEUED),
         ],
         length_ns: 8_000_000_000,
+        aligned_with: Vec::new(),
     })
 }
 

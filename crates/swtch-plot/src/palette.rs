@@ -24,6 +24,17 @@ pub const GRID: RGBColor = RGBColor(0xe6, 0xe6, 0xe6);
 /// Colour of vertical lines at sizes that mean something.
 pub const MARK: RGBColor = RGBColor(0xae, 0xae, 0xae);
 
+/// Grounds of frames by how their time changed: much less, less, about the same, more, much more.
+/// Pale, because names stand on them in [`INK`]. The blue and the red differ for colour-blind eyes,
+/// too.
+pub const CHANGES: [RGBColor; 5] = [
+    RGBColor(0x7f, 0xb6, 0xe6),
+    RGBColor(0xc9, 0xe1, 0xf5),
+    RGBColor(0xe2, 0xe2, 0xe0),
+    RGBColor(0xf9, 0xd0, 0xbf),
+    RGBColor(0xf0, 0x8b, 0x6c),
+];
+
 /// Colour of the ground under lanes.
 pub const GROUND: RGBColor = RGBColor(0xf3, 0xf3, 0xf3);
 

@@ -19,7 +19,7 @@ use swtch_output::text::escaped;
 use super::palette::{Fill, LineAppearance, Shape, Texture};
 
 /// The fonts that an SVG names: ours or, where it is missing, one with nearly the same widths.
-const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
+pub const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
 /// `DejaVu` Sans 2.37, Latin part: machines that measure often have no fonts.
 const FONT: &[u8] = include_bytes!("../assets/DejaVuSans-latin.ttf");
@@ -193,6 +193,10 @@ const MOST_CHARACTERS: usize = 1_000;
 /// Most lines of one text on a picture. A command line may have a hundred thousand words.
 const MOST_LINES: usize = 6;
 
+/// How many times larger sizes are here than the `font-size` that an SVG gets: plotters takes a size
+/// as the height of a line (plotters-svg 0.3.7, `draw_text` in svg.rs).
+pub const SIZE_OF_FONT: f64 = 1.24;
+
 /// How wide a text is, in points.
 pub fn width_of(text: &str, size: f64) -> Result<f64> {
     /// Font widths come in whole pixels, so they are measured at a larger size.
@@ -203,7 +207,11 @@ pub fn width_of(text: &str, size: f64) -> Result<f64> {
     Ok(f64::from(width) / MAGNIFIED)
 }
 
-/// The beginning of a text that is at most `width` wide, with dots for what was cut off.
+/// The beginning of a text that is at most `width` wide, with dots for what was cut off. Sizes are
+/// in points.
+///
+/// # Errors
+/// The font cannot be measured.
 pub fn cut_to(text: &str, size: f64, width: f64) -> Result<String> {
     let end_of = |characters: usize| {
         let end = text.char_indices().nth(characters);
@@ -337,6 +345,24 @@ mod tests {
                 .all(|line| !line.contains('…'))
         );
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+
+    /// Text that others write into an SVG is measured here.
+    #[test]
+    fn an_svg_has_smaller_numbers_for_sizes() {
+        use plotters::backend::SVGBackend;
+        use plotters::drawing::IntoDrawingArea as _;
+        use plotters::style::BLACK;
+        let mut svg = String::new();
+        {
+            let area = SVGBackend::with_string(&mut svg, (100, 100)).into_drawing_area();
+            let at = (50.0, 50.0);
+            let pen = Pen::new(&area, 1.0);
+            pen.text("x", at, TextAnchor::Left, 10.0 * SIZE_OF_FONT, BLACK)
+                .unwrap();
+            area.present().unwrap();
+        }
+        assert!(svg.contains(r#"font-size="10""#), "{svg}");
     }
 
     /// Two pieces of 10 points: strokes of 7, blanks of 4.5.

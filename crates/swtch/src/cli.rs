@@ -334,6 +334,10 @@ pub struct Diff {
     /// Price list to use (default: this machine's saved one, where there is one).
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
+    /// Write the comparison as one HTML file, too, which can be sent to others: the answer, a timeline of each
+    /// side, and a flame graph of what changed (for traces recorded with --stacks).
+    #[arg(long, value_name = "FILE.html")]
+    pub html: Option<PathBuf>,
     /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,

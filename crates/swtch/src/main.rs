@@ -26,6 +26,7 @@ use clap::Parser as _;
 use swtch_capture::LaunchError;
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
 use swtch_lab::{cost, lab};
+use swtch_output::destination::check_directory;
 use swtch_output::message;
 use swtch_output::text;
 use swtch_report::report::Extent;
@@ -162,8 +163,15 @@ fn diff(words: &cli::Diff) -> Result<u8> {
         shows_all: words.all,
         top: words.top,
     };
-    let outcome = report::diff(&request, &mut stdout())?;
-    Ok(match outcome {
+    if let Some(file) = &words.html {
+        check_directory(file)?;
+    }
+    let answer = report::compare(&request)?;
+    answer.write(&mut stdout())?;
+    if let Some(file) = &words.html {
+        page::comparison::write(&answer, &request.filter, file)?;
+    }
+    Ok(match answer.outcome() {
         report::DiffOutcome::Passed => 0,
         report::DiffOutcome::Regressed => CHECK_FAILED,
     })

@@ -1,5 +1,5 @@
 //! `swtch report --html`: one page to send. It opens from a disk, needs no network, and runs no
-//! script.
+//! script. `swtch diff --html` writes another one, of traces that are compared ([`comparison`]).
 //!
 //! ```text
 //! trace ─┬▶ report::parts ─▶ head, verdict, tables ─┐
@@ -8,6 +8,8 @@
 //!
 //! Its numbers are those of `swtch report` for the same trace and filter, made by the same code.
 
+pub mod comparison;
+mod flames;
 mod pictures;
 
 use std::io::Write as _;
@@ -53,10 +55,14 @@ pub fn write(trace: &Path, filter: &Filter, prices: Option<&PriceList>, file: &P
         &parts,
         &pictures::of(&loaded, filter),
     )?;
+    save(&text, "--since, --until, --pid", file)
+}
+
+/// Writes a page whole or not at all. `smaller` names the options that make a page smaller.
+fn save(text: &str, smaller: &str, file: &Path) -> Result<()> {
     if text.len() > MOST_BYTES {
         bail!(
-            "the page would have {} bytes, more than can be sent: take less of the trace \
-             (--since, --until, --pid)",
+            "the page would have {} bytes, more than can be sent: take less of the trace ({smaller})",
             text.len()
         );
     }
@@ -115,9 +121,15 @@ fn page(name: &str, parts: &ExplainPageParts, pictures: &[Picture]) -> Result<St
                 }
             }
         }
-        footer { p { "Made by swtch " (env!("CARGO_PKG_VERSION")) " (swtch report --html)." } }
+        (footer("swtch report --html"))
     };
     Ok(html::page(&format!("Context switches of {name}"), &body))
+}
+
+fn footer(command: &str) -> Markup {
+    html! {
+        footer { p { "Made by swtch " (env!("CARGO_PKG_VERSION")) " (" (command) ")." } }
+    }
 }
 
 /// A picture as SVG, or as an image if its SVG would be too large.

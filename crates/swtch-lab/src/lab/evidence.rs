@@ -131,6 +131,7 @@ impl LoadRuns {
                 .map(|&(name, fill)| SpanKind::named(name, fill))
                 .collect(),
             length_ns: end - start,
+            aligned_with: Vec::new(),
         }
     }
 }

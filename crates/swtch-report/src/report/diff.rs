@@ -4,14 +4,15 @@
 //! traces of A ─measure─▶ figures of each run ─┐
 //! traces of B ─measure─▶ figures of each run ─┼─▶ comparable: is anything else different?
 //!                                             ├─▶ judge: which figures surely changed?
-//!                                             └─▶ answer: table, JSON, CSV
+//!                                             └─▶ answer: table, JSON, CSV, parts of a page
 //! ```
 //!
 //! - `figure` names the figures and says which direction is worse.
 //! - `measure` reads one trace in one pass.
 //! - `comparable` finds what could explain a change by itself.
 //! - `judge` chooses the figures and compares them, by [`swtch_core::compare`].
-//! - `answer` writes what was found.
+//! - `answer` writes what was found; `page` gives the same to a page, and the flame graph of both
+//!   sides (`flame`).
 //!
 //! A run is a trace. With several on each side their spread is the noise; a single pair is judged
 //! by stretches of its own time, and the answer says how weak that is.
@@ -19,19 +20,19 @@
 mod answer;
 mod comparable;
 mod figure;
+mod flame;
 mod judge;
 mod measure;
+mod page;
 #[cfg(test)]
 mod tests;
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use swtch_core::cost::{Billing, PriceList};
 use swtch_core::{Nanos, Timestamp};
-use swtch_output::answer as output;
 use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::text::escaped;
@@ -40,9 +41,11 @@ use swtch_store::{Meta, RecordingState};
 use crate::opening;
 use crate::report::{Filter, warnings};
 
+pub use answer::DiffAnswer;
+pub use flame::{FrameChange, FrameDiff, time_words};
 pub use judge::Per;
+pub use page::{DiffFlames, DiffPageParts};
 
-use answer::DiffAnswer;
 use judge::Judgement;
 use measure::{MeasuredRun, RunBlocks, measure};
 
@@ -78,13 +81,12 @@ pub enum DiffOutcome {
     Regressed,
 }
 
-/// Compares the traces and writes the answer.
+/// Compares the traces.
 ///
 /// # Errors
 ///
-/// When a trace cannot be read or has no length, when one recording is given twice, or when `out`
-/// cannot be written.
-pub fn diff(request: &DiffRequest, out: &mut dyn Write) -> Result<DiffOutcome> {
+/// When a trace cannot be read or has no length, or when one recording is given twice.
+pub fn compare(request: &DiffRequest) -> Result<DiffAnswer<'_>> {
     let billing = request.prices.as_ref().map(Billing::new);
     let is_pair = request.a.len() == 1 && request.b.len() == 1;
     let blocks = match is_pair {
@@ -98,20 +100,12 @@ pub fn diff(request: &DiffRequest, out: &mut dyn Write) -> Result<DiffOutcome> {
     };
     let (a, b) = (read(&request.a)?, read(&request.b)?);
     refuse_repeated(&a, &b)?;
-    let answer = DiffAnswer {
+    Ok(DiffAnswer {
         judgement: Judgement::of(&a, &b, request.per),
         differences: comparable::differences(&a, &b, request.per),
-        a: &a,
-        b: &b,
+        a,
+        b,
         request,
-    };
-    output::write(&answer, request.format, out)?;
-    let is_worse = request
-        .fail_over_pct
-        .is_some_and(|limit| !answer.judgement.regressions(limit).is_empty());
-    Ok(match is_worse {
-        true => DiffOutcome::Regressed,
-        false => DiffOutcome::Passed,
     })
 }
 

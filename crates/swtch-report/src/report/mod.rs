@@ -17,7 +17,8 @@
 //! - [`KernelSummary`] shows what was counted in the kernel, where there is no trace; [`live`] shows it
 //!   as rates, while it is counted.
 //! - [`bill()`] joins rows with prices, which are not part of a trace, to say what switches cost.
-//! - [`diff()`] compares traces; it reads what the reports read, one trace after the other.
+//! - [`compare()`] compares traces; it reads what the reports read, one trace after the other.
+//! - [`FlameNode`] is the tree of a flame graph, of one trace or of several.
 //! - [`explain()`] puts the main reports together and ends with findings (`verdict`).
 //!
 //! To add a report: a variant of [`By`], a file with an aggregator that ends in a [`Sheet`],
@@ -32,6 +33,7 @@ mod ends;
 mod explain;
 mod filter;
 mod filtered_trace;
+mod flame;
 mod group;
 mod head;
 mod kernel_summary;
@@ -69,11 +71,15 @@ use swtch_store::{Columns, Meta, Trace};
 
 pub use bill::{BillBy, bill};
 pub use departure::successor;
-pub use diff::{DiffOutcome, DiffRequest, Per, diff};
+pub use diff::{
+    DiffAnswer, DiffFlames, DiffOutcome, DiffPageParts, DiffRequest, FrameChange, FrameDiff, Per,
+    compare, time_words,
+};
 pub use empty::{is_failure, why_empty};
 pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
+pub use flame::{FlameNaming, FlameNode, FrameKind};
 pub use group::RowSyscall;
 pub use kernel_summary::KernelSummary;
 pub use names::Names;

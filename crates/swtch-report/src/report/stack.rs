@@ -202,6 +202,26 @@ fn words_of(frame: &Frame) -> String {
     }
 }
 
+/// A frame without its address or offset: `read [libc.so.6]`, or `(unnamed) [libc.so.6]`.
+pub fn function_of(frame: &str) -> String {
+    let (place, module) = match frame.split_once(" [") {
+        Some((place, module)) => (place, format!(" [{module}")),
+        None => (frame, String::new()),
+    };
+    if place.starts_with("0x") {
+        return format!("(unnamed){module}");
+    }
+    let name = place.split_once("+0x").map_or(place, |(name, _)| name);
+    format!("{name}{module}")
+}
+
+/// Whether a kernel's frame is of tracing. Stacks are taken at a tracepoint, and its function is on
+/// some of them only (seen on 6.18: `__traceiter_sched_exit_tp` below `__schedule`), so that one place
+/// of the program would look like two.
+pub fn is_of_tracing(frame: &str) -> bool {
+    frame.starts_with("__traceiter_")
+}
+
 /// One line from the outermost to the innermost frame, as flame graph programs read it.
 pub fn folded(processes: &[String], user: &[String], kernel: &[String]) -> String {
     let clean = |frame: &String| frame.replace(';', ":");
@@ -311,6 +331,25 @@ mod tests {
             places.add(&row, names.index(row.task), &names);
         }
         places.sheet(&symbols(), &names, true)
+    }
+
+    #[test]
+    fn the_function_of_a_tracepoint_is_of_tracing() {
+        assert!(is_of_tracing("__traceiter_sched_exit_tp+0x4d [kernel]"));
+        assert!(!is_of_tracing("__schedule+0x2a [kernel]"));
+    }
+
+    #[test]
+    fn a_frame_is_its_function() {
+        for (frame, function) in [
+            ("lock+0x12 [server]", "lock [server]"),
+            ("lock [server]", "lock [server]"),
+            ("0x7f001122 [libc.so.6]", "(unnamed) [libc.so.6]"),
+            ("0x7f001122", "(unnamed)"),
+            ("schedule+0x10", "schedule"),
+        ] {
+            assert_eq!(function_of(frame), function);
+        }
     }
 
     #[test]

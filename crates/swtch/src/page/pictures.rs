@@ -1,7 +1,7 @@
 //! Pictures of a trace: the threads over time, the rate of switches, and how long waits took.
 
 use plotters::style::RGBColor;
-use swtch_core::{Category, Distribution, Reason};
+use swtch_core::{Category, Distribution, Nanos, Reason};
 use swtch_output::host::HostWords;
 use swtch_plot::Picture;
 use swtch_plot::content::{
@@ -40,14 +40,58 @@ pub fn of(loaded: &Loaded, filter: &Filter) -> Vec<Picture> {
     let mut pictures = vec![timeline(loaded, &tracks, span), rate(loaded, &tracks, span)];
     pictures.push(lengths(loaded, &tracks, span));
     for picture in &mut pictures {
-        picture.subtitle = subtitle(loaded);
-        if !filter.reasons.is_empty() {
-            picture
-                .notes
-                .push("all reasons are shown, whatever the tables are filtered by".to_owned());
-        }
+        describe(picture, loaded, filter);
     }
     pictures
+}
+
+/// The timeline of a trace alone; `None` if it has no switches.
+pub fn timeline_of(loaded: &Loaded, filter: &Filter) -> Option<Picture> {
+    let tracks = loaded.tracks(filter);
+    let span = span_of(loaded, filter);
+    loaded.has_rows(&tracks, span).then(|| {
+        let mut picture = timeline(loaded, &tracks, span);
+        describe(&mut picture, loaded, filter);
+        picture
+    })
+}
+
+/// Gives timelines that stand one above the other the same scale of time, at the same place.
+pub fn align(pictures: &mut [Picture]) {
+    let mut labels = Vec::new();
+    let mut longest_ns = 0;
+    for lanes in pictures.iter().filter_map(lanes_of) {
+        labels.extend(lanes.lanes.iter().map(|lane| lane.label.clone()));
+        longest_ns = longest_ns.max(lanes.length_ns);
+    }
+    for picture in pictures {
+        let Content::Lanes(lanes) = &mut picture.content else {
+            continue;
+        };
+        if lanes.length_ns < longest_ns {
+            let length = Nanos::from_ns(lanes.length_ns);
+            picture.notes.push(format!("it ended after {length}"));
+        }
+        lanes.length_ns = longest_ns;
+        lanes.aligned_with.clone_from(&labels);
+    }
+}
+
+const fn lanes_of(picture: &Picture) -> Option<&Lanes> {
+    match &picture.content {
+        Content::Lanes(lanes) => Some(lanes),
+        _ => None,
+    }
+}
+
+/// Adds what was recorded, and where.
+fn describe(picture: &mut Picture, loaded: &Loaded, filter: &Filter) {
+    picture.subtitle = subtitle(loaded);
+    if !filter.reasons.is_empty() {
+        picture
+            .notes
+            .push("all reasons are shown, whatever the tables are filtered by".to_owned());
+    }
 }
 
 fn subtitle(loaded: &Loaded) -> String {
@@ -104,6 +148,7 @@ fn timeline(loaded: &Loaded, tracks: &[Track], span: Span) -> Picture {
         kinds: kinds_of(&lanes),
         lanes,
         length_ns: span.to_ns - span.from_ns,
+        aligned_with: Vec::new(),
     };
     Picture {
         name: "timeline".to_owned(),

@@ -26,7 +26,7 @@
 //! - `forged`: the small perf.data that `imports` damages.
 //! - `hostile`: hostile input, paths that are no files, and what every format says of a damaged
 //!   trace.
-//! - `diff`: traces are compared: exit codes, what is refused, every format.
+//! - `diff`: traces are compared: exit codes, what is refused, every format, the page to send.
 //! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
 //! - `lab`: loads that are described in a file: run, refused, ended early.
 //! - `levels`: switches of a user-mode scheduler, counted apart from the kernel's.

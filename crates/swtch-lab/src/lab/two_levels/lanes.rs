@@ -73,6 +73,7 @@ pub fn picture(context: &ExperimentContext, scan: &Scan) -> Result<Option<Pictur
             lanes,
             kinds: Vec::from(KINDS.map(|(name, fill)| SpanKind::named(name, fill))),
             length_ns: shown.1 - shown.0,
+            aligned_with: Vec::new(),
         }),
     }))
 }

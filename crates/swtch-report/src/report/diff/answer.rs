@@ -9,24 +9,25 @@
 //! how many did not change, how many were too rare; what the intervals mean
 //! ```
 
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use swtch_core::Nanos;
 use swtch_core::compare::CompareMethod;
-use swtch_output::answer::VerbAnswer;
+use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::message;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{self, counted, escaped, grouped};
 
-use super::DiffRequest;
 use super::comparable::{SideDifference, mean_length};
 use super::figure::{AmountKey, FigureKey, FigureUnit};
 use super::judge::{
     FigureVerdict, JudgedFigure, Judgement, LEAST_EVENTS, LEAST_OF_A_PAIR, NotJudgedReason, Per,
 };
 use super::measure::MeasuredRun;
+use super::{DiffOutcome, DiffRequest};
 use crate::report::head::host_words;
 
 /// Keys of JSON rows and of CSV. Values are in the unit that the row names.
@@ -70,31 +71,35 @@ const NAMED_IN_VERDICT: usize = 2;
 
 /// What was found.
 #[derive(Debug)]
-pub struct DiffAnswer<'a> {
-    pub a: &'a [MeasuredRun],
-    pub b: &'a [MeasuredRun],
-    pub differences: Vec<SideDifference>,
-    pub judgement: Judgement,
-    pub request: &'a DiffRequest,
+pub struct DiffAnswer<'r> {
+    pub(super) a: Vec<MeasuredRun>,
+    pub(super) b: Vec<MeasuredRun>,
+    pub(super) differences: Vec<SideDifference>,
+    pub(super) judgement: Judgement,
+    pub(super) request: &'r DiffRequest,
 }
 
 impl VerbAnswer for DiffAnswer<'_> {
     fn to_table(&self) -> String {
         let width = text::page_width();
-        let mut lines = self.sides(width);
-        lines.extend(self.comparability(width));
-        lines.extend(text::hung("verdict     ", &self.verdict(), width));
-        lines.extend(
-            self.gate()
-                .map(|gate| text::hung("            ", &gate, width))
-                .into_iter()
-                .flatten(),
-        );
+        let hung = |label: &str, words: &str| text::hung(&format!("{label:<12}"), words, width);
+        let mut lines = Vec::new();
+        for (label, words) in self.sides() {
+            lines.extend(hung(label, &words));
+        }
+        lines.extend(hung("comparable", &self.comparability()));
+        for difference in self.difference_lines() {
+            lines.extend(hung("          -", &difference));
+        }
+        lines.extend(hung("verdict", &self.verdict()));
+        if let Some(gate) = self.gate() {
+            lines.extend(hung("", &gate));
+        }
         let mut page = lines.join("\n") + "\n\n";
         let rows = self.shown_rows();
         if !rows.is_empty() {
             page += &self
-                .people_sheet(&rows)
+                .people_sheet(&rows, WIDEST_FIGURE)
                 .to_table_in(text::table_width(), usize::MAX);
             page.push('\n');
         }
@@ -117,8 +122,8 @@ impl VerbAnswer for DiffAnswer<'_> {
         let differences: Vec<_> = self.differences.iter().map(difference_to_json).collect();
         json!({
             "schema": "swtch.diff/1",
-            "a": side_to_json(self.a),
-            "b": side_to_json(self.b),
+            "a": side_to_json(&self.a),
+            "b": side_to_json(&self.b),
             "per": self.request.per.as_str(),
             "filter": self.request.filter.to_words(),
             "differences": differences,
@@ -143,19 +148,33 @@ impl VerbAnswer for DiffAnswer<'_> {
 }
 
 impl DiffAnswer<'_> {
-    /// Which side is which, and on which machine.
-    fn sides(&self, width: usize) -> Vec<String> {
-        let sides = [("A  before   ", self.a), ("B  after    ", self.b)];
-        let mut lines = Vec::new();
-        for (label, runs) in sides {
-            lines.extend(text::hung(label, &side_words(runs), width));
+    /// Writes the answer in the format that was asked for.
+    ///
+    /// # Errors
+    /// When `out` cannot be written.
+    pub fn write(&self, out: &mut dyn Write) -> Result<()> {
+        answer::write(self, self.request.format, out)
+    }
+
+    /// Whether a figure is worse by more than the limit.
+    pub fn outcome(&self) -> DiffOutcome {
+        match self.regressions().is_empty() {
+            true => DiffOutcome::Passed,
+            false => DiffOutcome::Regressed,
         }
+    }
+
+    /// Which side is which, and on which machine: labels and words.
+    pub(super) fn sides(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
+            ("A  before", side_words(&self.a)),
+            ("B  after", side_words(&self.b)),
+        ];
         if !self.differs_in("host")
             && !self.differs_in("kernel")
             && let Some(run) = self.a.first()
         {
-            let host = host_words(&run.meta.host).to_line();
-            lines.extend(text::hung("host        ", &host, width));
+            lines.push(("host", host_words(&run.meta.host).to_line()));
         }
         lines
     }
@@ -166,28 +185,24 @@ impl DiffAnswer<'_> {
             .any(|difference| difference.what == what)
     }
 
-    fn comparability(&self, width: usize) -> Vec<String> {
-        let differences = &self.differences;
-        let summary = match differences.len() {
+    /// Whether the sides may be compared.
+    pub(super) fn comparability(&self) -> String {
+        match self.differences.len() {
             0 => "yes: the same host, kernel, CPUs and recording; nothing lost".to_owned(),
             some => format!(
                 "with care: {} could explain a change by itself",
                 counted(some as u64, "difference")
             ),
-        };
-        let mut lines = text::hung("comparable  ", &summary, width);
-        for difference in differences {
-            lines.extend(text::hung(
-                "          - ",
-                &difference_line(difference),
-                width,
-            ));
         }
-        lines
+    }
+
+    /// What could explain a change by itself, and why.
+    pub(super) fn difference_lines(&self) -> impl Iterator<Item = String> {
+        self.differences.iter().map(difference_line)
     }
 
     /// One sentence, for a reader who has never seen this program.
-    fn verdict(&self) -> String {
+    pub(super) fn verdict(&self) -> String {
         let judgement = &self.judgement;
         let judged = judgement.judged();
         let changed: Vec<_> = judgement.changed().collect();
@@ -252,7 +267,7 @@ impl DiffAnswer<'_> {
     }
 
     /// What `--fail-over` found.
-    fn gate(&self) -> Option<String> {
+    pub(super) fn gate(&self) -> Option<String> {
         let limit = self.request.fail_over_pct?;
         let regressions = self.regressions();
         let limit = percent(limit);
@@ -283,15 +298,15 @@ impl DiffAnswer<'_> {
         self.judgement.figures.iter().take(most)
     }
 
-    fn shown_rows(&self) -> Vec<&JudgedFigure> {
+    pub(super) fn shown_rows(&self) -> Vec<&JudgedFigure> {
         let shows_all = self.request.shows_all;
         self.all_rows()
             .filter(|figure| shows_all || figure.verdict().is_change())
             .collect()
     }
 
-    /// The rows for people.
-    fn people_sheet(&self, rows: &[&JudgedFigure]) -> Sheet {
+    /// The rows for people. A figure's name is cut to `widest` columns.
+    pub(super) fn people_sheet(&self, rows: &[&JudgedFigure], widest: usize) -> Sheet {
         let mut sheet = Sheet::new("diff", &SHOWN);
         let per = self.request.per;
         sheet.rows = rows
@@ -307,7 +322,7 @@ impl DiffAnswer<'_> {
                     .map_or([None; 2], |ends| ends.map(Some));
                 vec![
                     Cell::text(figure.verdict().as_str()),
-                    Cell::text(text::cut(&figure.key.words(), WIDEST_FIGURE)),
+                    Cell::text(text::cut(&figure.key.words(), widest)),
                     before,
                     after,
                     signed(figure.change_pct(), figure),
@@ -376,7 +391,7 @@ impl DiffAnswer<'_> {
     }
 
     /// What a reader must know to read the numbers correctly, one paragraph each.
-    fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let judgement = &self.judgement;
         let mut notes = vec![self.counts()];
         notes.push(match judgement.method {
@@ -491,7 +506,7 @@ fn percent(value: f64) -> String {
     format!("{} %", words.trim_end_matches(".0"))
 }
 
-fn signed_percent(value: f64) -> String {
+pub fn signed_percent(value: f64) -> String {
     format!("{value:+.1} %")
 }
 

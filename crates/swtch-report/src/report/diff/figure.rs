@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use swtch_core::{Category, Reason};
 
+use crate::report::stack::{folded, function_of, is_of_tracing};
 use crate::report::worth::own_functions;
 
 /// Functions that name a stack in a line.
@@ -89,7 +90,8 @@ impl StackPlace {
     /// runs, so only names of functions count.
     pub fn new(reason: Reason, process: &str, user: &[String], kernel: &[String]) -> Self {
         let user: Vec<_> = user.iter().map(|frame| function_of(frame)).collect();
-        let kernel: Vec<_> = kernel.iter().map(|frame| function_of(frame)).collect();
+        let kernel = kernel.iter().filter(|frame| !is_of_tracing(frame));
+        let kernel: Vec<_> = kernel.map(|frame| function_of(frame)).collect();
         let mut functions = own_functions(&user, FUNCTIONS_NAMED);
         if functions.is_empty() {
             functions = user.iter().chain(&kernel).take(1).cloned().collect();
@@ -97,23 +99,10 @@ impl StackPlace {
         functions.push(process.to_owned());
         Self {
             reason,
-            folded: super::super::stack::folded(&[process.to_owned()], &user, &kernel).into(),
+            folded: folded(&[process.to_owned()], &user, &kernel).into(),
             functions: functions.join(" < ").into(),
         }
     }
-}
-
-/// A frame without its address or offset: `read [libc.so.6]`, or `(unnamed) [libc.so.6]`.
-fn function_of(frame: &str) -> String {
-    let (place, module) = match frame.split_once(" [") {
-        Some((place, module)) => (place, format!(" [{module}")),
-        None => (frame, String::new()),
-    };
-    if place.starts_with("0x") {
-        return format!("(unnamed){module}");
-    }
-    let name = place.split_once("+0x").map_or(place, |(name, _)| name);
-    format!("{name}{module}")
 }
 
 impl FigureKey {
@@ -221,19 +210,6 @@ const fn is_wait_of_a_busy_task(reason: Reason) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_frame_is_its_function() {
-        for (frame, function) in [
-            ("lock+0x12 [server]", "lock [server]"),
-            ("lock [server]", "lock [server]"),
-            ("0x7f001122 [libc.so.6]", "(unnamed) [libc.so.6]"),
-            ("0x7f001122", "(unnamed)"),
-            ("schedule+0x10", "schedule"),
-        ] {
-            assert_eq!(function_of(frame), function);
-        }
-    }
-
     /// The same functions at other addresses are the same place.
     #[test]
     fn a_place_is_told_by_its_functions() {
@@ -250,6 +226,11 @@ mod tests {
             )
         };
         assert_eq!(place("0x12"), place("0x450"));
+        let traced = ["__traceiter_sched_exit_tp+0x4d [kernel]", "schedule+0x10"];
+        let traced = traced.map(str::to_owned);
+        let [seen, unseen] = [&traced[..], &traced[1..]]
+            .map(|kernel| StackPlace::new(Reason::Futex, "server", &[], kernel));
+        assert_eq!(seen, unseen);
         assert_eq!(&*place("0x12").functions, "lock < main < server");
     }
 

@@ -309,7 +309,7 @@ impl SideFigure {
             (CompareMethod::Blocks, [run]) => within(run, key, per),
             _ => None,
         };
-        let seconds: f64 = runs.iter().map(seconds).sum();
+        let seconds: f64 = runs.iter().map(MeasuredRun::seconds).sum();
         Self {
             values: SideValues {
                 runs: known.clone().map(|(value, _)| *value).collect(),
@@ -468,15 +468,48 @@ fn together(blocks: &[Distribution]) -> Distribution {
 
 fn divisor(run: &MeasuredRun, per: Per) -> f64 {
     match per {
-        Per::Second => seconds(run),
+        Per::Second => run.seconds(),
         Per::Run => 1.0,
     }
 }
 
-fn seconds(run: &MeasuredRun) -> f64 {
-    run.length.as_ns() as f64 / 1e9
+/// The run whose switches are nearest to the median of its side; the first of several that are.
+/// `None` if there is no run.
+pub fn typical(runs: &[MeasuredRun], per: Per) -> Option<&MeasuredRun> {
+    let switches = FigureKey::Amount(AmountKey::Switches(None));
+    let counts = runs.iter().map(|run| match value(run, &switches, per) {
+        Some((count, _)) => count,
+        None => 0.0,
+    });
+    let counts: Vec<f64> = counts.collect();
+    runs.get(nearest_to_median(&counts)?)
+}
+
+/// The place of the value that is nearest to the median; `None` if there is no value.
+fn nearest_to_median(values: &[f64]) -> Option<usize> {
+    let median = swtch_core::cost::quantile(values, 0.5)?;
+    let distance = |place: &usize| (values[*place] - median).abs();
+    (0..values.len()).min_by(|one, other| distance(one).total_cmp(&distance(other)))
 }
 
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that something disturbed would stand for a side that was not.
+    #[test]
+    fn the_typical_run_is_nearest_to_the_median() {
+        assert_eq!(nearest_to_median(&[90.0, 10.0, 11.0, 12.0, 14.0]), Some(3));
+        assert_eq!(nearest_to_median(&[7.0]), Some(0));
+        assert_eq!(nearest_to_median(&[]), None);
+    }
+
+    #[test]
+    fn of_two_runs_the_first_is_shown() {
+        assert_eq!(nearest_to_median(&[4.0, 8.0]), Some(0));
+    }
 }

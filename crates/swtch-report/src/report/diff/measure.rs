@@ -53,6 +53,14 @@ pub struct MeasuredRun {
     pub lengths: BTreeMap<WaitKey, Vec<Distribution>>,
 }
 
+impl MeasuredRun {
+    /// Its length in seconds.
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
+    pub fn seconds(&self) -> f64 {
+        self.length.as_ns() as f64 / 1e9
+    }
+}
+
 /// An amount of one run.
 #[derive(Clone, Debug, Default)]
 pub struct MeasuredAmount {

@@ -62,8 +62,9 @@ fn request(a: Vec<PathBuf>, b: Vec<PathBuf>) -> DiffRequest {
 
 fn answer(request: &DiffRequest) -> (String, DiffOutcome) {
     let mut out = Vec::new();
-    let outcome = diff(request, &mut out).unwrap();
-    (String::from_utf8(out).unwrap(), outcome)
+    let answer = compare(request).unwrap();
+    answer.write(&mut out).unwrap();
+    (String::from_utf8(out).unwrap(), answer.outcome())
 }
 
 fn json(request: &mut DiffRequest) -> Value {
@@ -72,7 +73,7 @@ fn json(request: &mut DiffRequest) -> Value {
 }
 
 fn refusal(request: &DiffRequest) -> String {
-    format!("{:#}", diff(request, &mut std::io::sink()).unwrap_err())
+    format!("{:#}", compare(request).unwrap_err())
 }
 
 fn row<'j>(json: &'j Value, figure: &str) -> &'j Value {

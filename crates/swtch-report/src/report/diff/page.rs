@@ -1,0 +1,92 @@
+//! The parts of the page that `swtch diff --html` writes: the words and numbers of the other
+//! formats, and what only a page can show.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use super::DiffOutcome;
+use super::answer::DiffAnswer;
+use super::flame::{FrameDiff, without_stacks};
+use super::judge::{Per, typical};
+use super::measure::MeasuredRun;
+use crate::report::Sheet;
+
+/// What a page of a comparison shows.
+#[derive(Debug)]
+pub struct DiffPageParts {
+    /// Which side is which, on which machine, and what of the traces counts: labels and words.
+    pub head: Vec<(&'static str, String)>,
+    /// Whether the sides may be compared.
+    pub comparable: String,
+    /// What could explain a change by itself, one sentence each.
+    pub differences: Vec<String>,
+    /// What changed, in one sentence.
+    pub verdict: String,
+    /// What `--fail-over` found.
+    pub gate: Option<String>,
+    /// The figures of the table.
+    pub figures: Sheet,
+    /// What a reader must know about them, one paragraph each.
+    pub notes: Vec<String>,
+    /// Whether `--fail-over` found a regression.
+    pub outcome: DiffOutcome,
+    /// How many runs each side has.
+    pub runs: [usize; 2],
+    /// The traces of A and of B whose number of switches is nearest to the median of their side.
+    pub typical: [PathBuf; 2],
+    /// What amounts are divided by.
+    pub per: Per,
+    /// Where tasks were blocked.
+    pub flames: DiffFlames,
+}
+
+/// The flame graph of a comparison.
+#[derive(Debug)]
+pub enum DiffFlames {
+    /// There is none, for the reason that this sentence gives.
+    Missing(String),
+    /// The frames of both sides.
+    Frames(FrameDiff),
+}
+
+impl DiffAnswer<'_> {
+    /// The parts of the page. Reads the traces again for their stacks, if they have some.
+    ///
+    /// # Errors
+    /// When a trace cannot be read.
+    pub fn page_parts(&self) -> Result<DiffPageParts> {
+        let request = self.request;
+        let mut head = self.sides();
+        head.extend(request.filter.to_words().map(|words| ("only", words)));
+        let flames = match without_stacks(&self.a, &self.b) {
+            Some(why) => DiffFlames::Missing(why),
+            None => {
+                let frames = FrameDiff::read(&self.a, &self.b, &request.filter, request.per)?;
+                DiffFlames::Frames(frames)
+            }
+        };
+        Ok(DiffPageParts {
+            head,
+            comparable: self.comparability(),
+            differences: self.difference_lines().collect(),
+            verdict: self.verdict(),
+            gate: self.gate(),
+            // A page has room for the names of stacks, which a terminal has not.
+            figures: self.people_sheet(&self.shown_rows(), usize::MAX),
+            notes: self.notes(),
+            outcome: self.outcome(),
+            runs: [self.a.len(), self.b.len()],
+            typical: [&self.a, &self.b].map(|runs| self.path_of_typical(runs)),
+            per: request.per,
+            flames,
+        })
+    }
+
+    fn path_of_typical(&self, runs: &[MeasuredRun]) -> PathBuf {
+        let run = typical(runs, self.request.per);
+        run.expect("the command line takes no side without a trace")
+            .path
+            .clone()
+    }
+}
