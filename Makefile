@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test bench-view setup test-peers
+.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test python-test bench-view setup test-peers
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,6 +61,9 @@ web: ## the viewer's page, into web/dist: build swtch anew afterwards to have it
 
 web-test: ## the page's tests, without a browser and in Chromium
 	@scripts/web.sh test
+
+python-test: ## the tests of the Python package (python/)
+	@scripts/python.sh test
 
 bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switches 1000000")
 	@scripts/web.sh bench $(ARGS)

@@ -33,6 +33,15 @@ as_root() {
     fi
 }
 
+# Installs packages where that needs no question: with apt, as root or by a sudo that does not ask.
+install_quietly() {
+    command -v apt-get >/dev/null || return
+    [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || return
+    say "installing: $*"
+    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends)
+    as_root "${apt[@]}" "$@" >&2 || { as_root apt-get update >&2 && as_root "${apt[@]}" "$@" >&2; }
+}
+
 # "1.88.0" of the cargo that would run now; empty when there is none.
 cargo_version() { RUSTUP_AUTO_INSTALL=0 cargo --version 2>/dev/null | cut -d' ' -f2; }
 

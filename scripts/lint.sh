@@ -30,15 +30,15 @@ require_lint_tools() {
         die "no clippy or rustfmt: install them by rustup, or the packages rust-clippy and rustfmt"
 }
 
-# Types and formatting of the page. Node.js is not needed for anything else, so a machine without it is told.
-lint_page() {
+# lint_part NAME SCRIPT: a check that needs what nothing else does (Node.js, Python): a machine without it is told.
+lint_part() {
     local status=0
-    say "lint: page"
-    scripts/web.sh check || status=$?
+    say "lint: $1"
+    "$2" check || status=$?
     case $status in
     0) ;;
-    3) say "lint: page passed over" ;;
-    *) failed+=("page") ;;
+    3) say "lint: $1 passed over" ;;
+    *) failed+=("$1") ;;
     esac
 }
 
@@ -61,7 +61,8 @@ lint "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
 lint "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 lint "xtask check" cargo run --locked --quiet -p xtask -- check
 check_dependencies
-lint_page
+lint_part "page" scripts/web.sh
+lint_part "Python package" scripts/python.sh
 mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \))
 if [ ${#c_files[@]} -gt 0 ]; then
     lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"

@@ -2,14 +2,15 @@
 # Every test. Those that need root are marked `#[ignore = "needs root"]` and run when this may:
 # as root, or with a sudo that does not ask. Otherwise it names what it passed over.
 #
-# Then those of the viewer's page, where there is Node.js and, for those in a browser, Chromium; and with
-# SWTCH_VM=1 recordings on other kernels, where there is an emulator and their packages can be had.
+# Then those of the viewer's page, where there is Node.js and, for those in a browser, Chromium; those of the
+# Python package, where there is Python with pip; and with SWTCH_VM=1 recordings on other kernels, where there is an emulator and their packages can be had.
 #
 # The last line is "N passed, N failed", and ", N skipped" when tests were passed over. Before it stand
 # the names of those, with the reason.
 #
 # A test that finds out while it runs that it cannot run here prints a line of the form
-# "test NAME ... skipped: WHY": Rust tests by the crate swtch-test, the page's by scripts/web.sh.
+# "test NAME ... skipped: WHY": Rust tests by the crate swtch-test, the page's by scripts/web.sh, those
+# of the Python package by python/tests/conftest.py.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -48,6 +49,14 @@ run_page_tests() {
     SWTCH_BUILT=1 scripts/web.sh test 2>&1 | tee -a "$log"
     local status="${PIPESTATUS[0]}"
     # 3: without Node.js they are passed over, and counted as such.
+    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
+}
+
+# Runs the tests of the Python package against the same program, and appends what they said.
+run_python_tests() {
+    SWTCH_BUILT=1 scripts/python.sh test 2>&1 | tee -a "$log"
+    local status="${PIPESTATUS[0]}"
+    # 3: without Python they are passed over, and counted as such.
     [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
 }
 
@@ -109,6 +118,7 @@ else
 fi
 
 run_page_tests || status=1
+run_python_tests || status=1
 run_vm_tests || status=1
 
 not_run_here=$(list_not_run_here | grep -c .)

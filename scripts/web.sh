@@ -23,15 +23,6 @@ browser_is_there() {
     [ -n "${SWTCH_CHROMIUM:-}" ] || command -v chromium chromium-browser google-chrome >/dev/null
 }
 
-# Installs packages where that needs no question: with apt, as root or by a sudo that does not ask.
-install_quietly() {
-    command -v apt-get >/dev/null || return
-    [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null || return
-    say "installing: $*"
-    local apt=(env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends)
-    as_root "${apt[@]}" "$@" >&2 || { as_root apt-get update >&2 && as_root "${apt[@]}" "$@" >&2; }
-}
-
 need_node() {
     node_is_new_enough || install_quietly nodejs npm
     node_is_new_enough && return

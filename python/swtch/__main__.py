@@ -1,0 +1,7 @@
+"""`python -m swtch`: see `query`."""
+
+import sys
+
+from .query import main
+
+sys.exit(main())

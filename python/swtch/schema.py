@@ -1,0 +1,140 @@
+"""The tables and columns of a trace that this package knows, as `docs/SCHEMA.md` lists them.
+
+A trace of an older format lacks tables and columns; they are taken as empty and as null, which
+needs their types. Tests compare all of this with `docs/SCHEMA.md`.
+"""
+
+from __future__ import annotations
+
+# The newest format that this package reads.
+FORMAT_VERSION = 4
+
+# Table -> column -> type in the engine. A word is text here.
+TABLES: dict[str, dict[str, str]] = {
+    "switch": {
+        "ts_ns": "BIGINT",
+        "cpu": "USMALLINT",
+        "task": "UINTEGER",
+        "ran_ns": "BIGINT",
+        "category": "VARCHAR",
+        "reason": "VARCHAR",
+        "certainty": "VARCHAR",
+        "rule": "VARCHAR",
+        "cause": "VARCHAR",
+        "evidence_bits": "UINTEGER",
+        "state": "UINTEGER",
+        "syscall": "UINTEGER",
+        "arg0": "BIGINT",
+        "arg1": "BIGINT",
+        "arg2": "BIGINT",
+        "wait_object": "VARCHAR",
+        "wait_key": "BIGINT",
+        "class": "VARCHAR",
+        "prio": "SMALLINT",
+        "next_class": "VARCHAR",
+        "next_prio": "SMALLINT",
+        "next_task": "UINTEGER",
+        "nominator": "UINTEGER",
+        "need_resched_delay_ns": "BIGINT",
+        "cgroup": "BIGINT",
+        "user_task": "BIGINT",
+        "irq_ns": "BIGINT",
+        "stolen_ns": "BIGINT",
+        "off_reason": "VARCHAR",
+        "off_ns": "BIGINT",
+        "runq_ns": "BIGINT",
+        "waker": "UINTEGER",
+        "waker_kind": "VARCHAR",
+        "wake_cpu": "USMALLINT",
+        "moved_ns": "BIGINT",
+        "off_kernel_stack": "UINTEGER",
+        "off_user_stack": "UINTEGER",
+        "level": "VARCHAR",
+        "user_run": "UINTEGER",
+        "next_user_task": "BIGINT",
+        "user_waker": "BIGINT",
+        "wait_type": "USMALLINT",
+        "off_wait_type": "USMALLINT",
+        "waker_kernel_stack": "UINTEGER",
+        "waker_user_stack": "UINTEGER",
+    },
+    "task": {
+        "ts_ns": "BIGINT",
+        "kind": "VARCHAR",
+        "task": "UINTEGER",
+        "tid": "UINTEGER",
+        "pid": "UINTEGER",
+        "parent_pid": "UINTEGER",
+        "started_ns": "BIGINT",
+        "comm": "VARCHAR",
+        "comm_bytes": "BLOB",
+        "cgroup": "BIGINT",
+        "class": "VARCHAR",
+        "prio": "SMALLINT",
+        "is_kthread": "BOOLEAN",
+        "in_scope": "BOOLEAN",
+        "voluntary_switches": "BIGINT",
+        "involuntary_switches": "BIGINT",
+    },
+    "gap": {
+        "cpu": "USMALLINT",
+        "start_ns": "BIGINT",
+        "end_ns": "BIGINT",
+        "lost": "BIGINT",
+        "level": "VARCHAR",
+    },
+    "open": {
+        "task": "UINTEGER",
+        "reason": "VARCHAR",
+        "since_ns": "BIGINT",
+        "lasted_ns": "BIGINT",
+    },
+    "cgroup": {"cgroup": "BIGINT", "path": "VARCHAR"},
+    "stack": {
+        "stack": "UINTEGER",
+        "kind": "VARCHAR",
+        "pid": "UINTEGER",
+        "frames": "UINTEGER[]",
+    },
+    "frame": {
+        "frame": "UINTEGER",
+        "address": "UBIGINT",
+        "symbol": "VARCHAR",
+        "module": "VARCHAR",
+        "symbol_offset": "BIGINT",
+        "file": "VARCHAR",
+        "line": "UINTEGER",
+    },
+    "wait_type": {"wait_type": "USMALLINT", "name": "VARCHAR"},
+    "command": {"ts_ns": "BIGINT", "pid": "UINTEGER", "command": "VARCHAR"},
+}
+
+# (table, column) -> the name that the column had in older formats.
+OLD_NAMES: dict[tuple[str, str], str] = {("frame", "symbol_offset"): "offset"}
+
+# Reasons with their category, in the order of the closed list: on a tie the first is shown.
+REASONS: tuple[tuple[str, str], ...] = (
+    ("slice", "preemption"),
+    ("wakeup", "preemption"),
+    ("class", "preemption"),
+    ("throttle", "preemption"),
+    ("migrate", "preemption"),
+    ("other", "preemption"),
+    ("yield", "yield"),
+    ("futex", "synchronization"),
+    ("ipc", "synchronization"),
+    ("io", "io"),
+    ("pipe", "io"),
+    ("net", "io"),
+    ("poll", "io"),
+    ("sleep", "sleep"),
+    ("fault", "memory"),
+    ("child", "wait"),
+    ("stop", "wait"),
+    ("exit", "exit"),
+    ("unknown", "unknown"),
+    ("preemptive", "yield"),
+    ("policy", "preemption"),
+    ("blocked", "wait"),
+    ("preempted", "preemption"),
+)

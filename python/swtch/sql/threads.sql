@@ -1,0 +1,110 @@
+-- How often each thread left its CPU, and how long it ran and waited: `swtch report --by thread`.
+--
+-- A row: a thread, under the last name that it had.
+--
+-- thread         VARCHAR   its name; '(unnamed)' for all tasks whose names were never written
+-- tid            UINTEGER  thread id
+-- pid            UINTEGER  process id
+-- process        VARCHAR   name of its process
+-- switches       BIGINT    how many switches
+-- share_pct      DOUBLE    of all switches, in percent
+-- voluntary      BIGINT    of these, switches that the kernel counts as voluntary (nvcsw)
+-- involuntary    BIGINT    the others
+-- main_reason    VARCHAR   the most frequent reason; on a tie the first of the list; null without a switch
+-- ran_ns         BIGINT    time on a CPU, of runs whose length is known, in ns
+-- waits          BIGINT    waits that ended in a run
+-- off_ns         BIGINT    their length, in ns
+-- blocked_ns     BIGINT    of that, until the wakeup, in ns; null if no wakeup was recorded
+-- runq_ns        BIGINT    of that, runnable without a CPU, in ns; null if no wakeup was recorded
+-- open_waits     BIGINT    waits that were open when the recording ended
+-- open_ns        BIGINT    how long they had lasted, in ns
+-- trace          VARCHAR   the trace, by the path that was given
+WITH counted AS (
+    SELECT
+        s.trace,
+        t.task,
+        s.reason,
+        1 AS switches,
+        CASE WHEN s.is_voluntary THEN 1 ELSE 0 END AS voluntary,
+        COALESCE(s.ran_ns, 0) AS ran_ns,
+        CASE WHEN s.wait_ns IS NULL THEN 0 ELSE 1 END AS waits,
+        CASE WHEN s.runq_ns IS NULL THEN 0 ELSE 1 END AS split_waits,
+        COALESCE(s.wait_ns, 0) AS off_ns,
+        COALESCE(s.blocked_ns, 0) AS blocked_ns,
+        COALESCE(s.runq_ns, 0) AS runq_ns,
+        0 AS open_waits,
+        0 AS open_ns
+    FROM switch_rows AS s
+    -- Tasks without a row in `tasks` are one group: their names were never written.
+    LEFT JOIN tasks AS t ON s.trace = t.trace AND s.task = t.task
+    UNION ALL
+    SELECT o.trace, t.task, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 1, o.lasted_ns
+    FROM opens AS o
+    LEFT JOIN tasks AS t ON o.trace = t.trace AND o.task = t.task
+    WHERE o.reason IS NOT NULL
+),
+
+summed AS (
+    SELECT
+        trace,
+        task,
+        SUM(switches) AS switches,
+        SUM(voluntary) AS voluntary,
+        SUM(ran_ns) AS ran_ns,
+        SUM(waits) AS waits,
+        SUM(split_waits) AS split_waits,
+        SUM(off_ns) AS off_ns,
+        SUM(blocked_ns) AS blocked_ns,
+        SUM(runq_ns) AS runq_ns,
+        SUM(open_waits) AS open_waits,
+        SUM(open_ns) AS open_ns
+    FROM counted
+    GROUP BY trace, task
+),
+
+by_reason AS (
+    SELECT
+        counted.trace,
+        counted.task,
+        counted.reason,
+        ROW_NUMBER() OVER (
+            PARTITION BY counted.trace, counted.task
+            ORDER BY COUNT(*) DESC, MIN(reason_words.place)
+        ) AS nth
+    FROM counted
+    LEFT JOIN reason_words ON counted.reason = reason_words.reason
+    WHERE counted.switches = 1
+    GROUP BY counted.trace, counted.task, counted.reason
+)
+
+SELECT
+    COALESCE(tasks.comm, '(unnamed)') AS thread,
+    tasks.tid,
+    tasks.pid,
+    COALESCE(tasks.process_comm, '(unnamed)') AS process,
+    CAST(summed.switches AS BIGINT) AS switches,
+    CAST(summed.switches AS DOUBLE) * 100
+    / NULLIF(SUM(summed.switches) OVER (PARTITION BY summed.trace), 0) AS share_pct,
+    CAST(summed.voluntary AS BIGINT) AS voluntary,
+    CAST(summed.switches - summed.voluntary AS BIGINT) AS involuntary,
+    by_reason.reason AS main_reason,
+    CAST(summed.ran_ns AS BIGINT) AS ran_ns,
+    CAST(summed.waits AS BIGINT) AS waits,
+    CAST(summed.off_ns AS BIGINT) AS off_ns,
+    CASE
+        WHEN summed.waits = 0 OR summed.split_waits > 0 THEN CAST(summed.blocked_ns AS BIGINT)
+    END AS blocked_ns,
+    CASE
+        WHEN summed.waits = 0 OR summed.split_waits > 0 THEN CAST(summed.runq_ns AS BIGINT)
+    END AS runq_ns,
+    CAST(summed.open_waits AS BIGINT) AS open_waits,
+    CAST(summed.open_ns AS BIGINT) AS open_ns,
+    summed.trace
+FROM summed
+LEFT JOIN by_reason
+    ON
+        summed.trace = by_reason.trace
+        AND COALESCE(summed.task, 0) = COALESCE(by_reason.task, 0)
+        AND by_reason.nth = 1
+LEFT JOIN tasks ON summed.trace = tasks.trace AND summed.task = tasks.task
+ORDER BY summed.trace, summed.switches DESC, summed.task

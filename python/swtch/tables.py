@@ -1,0 +1,139 @@
+"""The tables of traces as tables of an engine, and the views over them.
+
+The schema `stored` holds what is on disk, for all opened traces together: each row has the trace it
+is of and its place in the file. The views in `views/` make of that what questions are asked of;
+joins and expressions that only this engine has stand there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from .errors import Error
+from .schema import OLD_NAMES, REASONS, TABLES
+from .text import escaped
+from .trace_files import TraceFiles
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# Views in the order in which they need each other. The small ones are computed once, at opening.
+_COMPUTED_ONCE = ("identities", "tasks", "processes", "meta", "reason_words")
+_COMPUTED_WHEN_ASKED = (
+    "switch_rows",
+    "switches",
+    "wait_rows",
+    "waits",
+    "opens",
+    "stacks",
+    "gaps",
+)
+VIEWS = _COMPUTED_ONCE + _COMPUTED_WHEN_ASKED
+
+# Facts of `meta.json`: column, type, and the way to it.
+_FACTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("hostname", "VARCHAR", ("host", "hostname")),
+    ("kernel_release", "VARCHAR", ("host", "kernel_release")),
+    ("machine", "VARCHAR", ("host", "machine")),
+    ("cpus", "BIGINT", ("host", "cpus")),
+    ("scope", "VARCHAR", ("scope",)),
+    ("command", "VARCHAR", ("command",)),
+    ("backend", "VARCHAR", ("backend",)),
+    ("state", "VARCHAR", ("state",)),
+    ("stop_reason", "VARCHAR", ("stop_reason",)),
+    ("start_ns", "BIGINT", ("start_ns",)),
+    ("end_ns", "BIGINT", ("end_ns",)),
+    ("counted_lost", "BIGINT", ("counts", "lost")),
+    ("unnamed", "BIGINT", ("counts", "unnamed")),
+    ("storage_failed", "BIGINT", ("counts", "storage_failed")),
+    ("format_version", "BIGINT", ("format_version",)),
+    ("rules_version", "BIGINT", ("rules_version",)),
+    ("swtch_version", "VARCHAR", ("swtch_version",)),
+)
+_COUNTS = ("counted_lost", "unnamed", "storage_failed")
+
+
+def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> None:
+    """Creates the tables and views of `traces` in an empty database."""
+    connection.execute("CREATE SCHEMA stored")
+    _create_meta(connection, traces)
+    _create_reasons(connection)
+    for table in TABLES:
+        selects = [_select_of(connection, table, trace) for trace in traces]
+        # Only `switch` is large. The others are kept in memory, so that they are read once.
+        kind = "VIEW" if table == "switch" else "TABLE"
+        connection.execute(f'CREATE {kind} stored."{table}" AS {" UNION ALL ".join(selects)}')
+    for view in VIEWS:
+        kind = "TABLE" if view in _COMPUTED_ONCE else "VIEW"
+        connection.execute(f"CREATE {kind} {view} AS\n{text_of('views', view)}")
+
+
+def text_of(folder: str, name: str) -> str:
+    """The text of a file of SQL in this package: `views` or `sql`."""
+    return files(__package__).joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+
+
+def _create_meta(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> None:
+    columns = ", ".join(f"{name} {kind}" for name, kind, _ in _FACTS)
+    connection.execute(f"CREATE TABLE stored.meta (trace VARCHAR, {columns})")
+    marks = ", ".join("?" for _ in range(len(_FACTS) + 1))
+    for trace in traces:
+        facts = [_fact(trace, *fact) for fact in _FACTS]
+        connection.execute(f"INSERT INTO stored.meta VALUES ({marks})", [trace.name, *facts])
+
+
+def _fact(trace: TraceFiles, name: str, kind: str, way: Iterable[str]) -> Any:
+    """A fact of `meta.json`; null where an older trace lacks it, but 0 for a count."""
+    value: Any = trace.meta
+    for key in way:
+        value = value.get(key) if isinstance(value, dict) else None
+    if name == "command":
+        value = " ".join(map(str, value)) if isinstance(value, list) and value else None
+    if value is None:
+        return 0 if name in _COUNTS else None
+    wanted = int if kind == "BIGINT" else str
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        way_text = ".".join(way)
+        raise Error(f"{escaped(trace.name)} is damaged: meta.json says {value!r} for {way_text}")
+    return value
+
+
+def _create_reasons(connection: DuckDBPyConnection) -> None:
+    connection.execute(
+        "CREATE TABLE stored.reason (place INTEGER, reason VARCHAR, category VARCHAR)"
+    )
+    rows = [(place, reason, category) for place, (reason, category) in enumerate(REASONS)]
+    connection.executemany("INSERT INTO stored.reason VALUES (?, ?, ?)", rows)
+
+
+def _select_of(connection: DuckDBPyConnection, table: str, trace: TraceFiles) -> str:
+    """All rows of one table of one trace; columns that an older trace lacks are null."""
+    columns = TABLES[table]
+    label = literal(trace.name)
+    file = trace.tables.get(table)
+    if file is None:
+        nulls = ", ".join(f'CAST(NULL AS {kind}) AS "{name}"' for name, kind in columns.items())
+        return f"SELECT {label} AS trace, CAST(NULL AS BIGINT) AS file_row, {nulls} WHERE false"
+    source = f"read_parquet({literal(_without_wildcards(str(file)))}, file_row_number = true)"
+    found = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+    cells = ", ".join(_cell(table, name, kind, found) for name, kind in columns.items())
+    return f"SELECT {label} AS trace, file_row_number AS file_row, {cells} FROM {source}"
+
+
+def _cell(table: str, name: str, kind: str, found: set[str]) -> str:
+    old = OLD_NAMES.get((table, name))
+    source = name if name in found else old if old in found else None
+    value = "NULL" if source is None else f'"{source}"'
+    return f'CAST({value} AS {kind}) AS "{name}"'
+
+
+def literal(text: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _without_wildcards(path: str) -> str:
+    """A path whose `*`, `?` and `[` stand for themselves: the engine takes paths as patterns."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)

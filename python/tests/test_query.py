@@ -1,0 +1,130 @@
+"""`python -m swtch query` answers on stdout, complains on stderr, and shows nothing hostile."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import LIMIT_S, OLDEST, REPOSITORY
+
+import swtch
+from swtch import text
+
+Query = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def query() -> Query:
+    """Runs the command line."""
+
+    def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "swtch", "query", *words],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+
+    return call
+
+
+def test_all_formats_have_the_same_values(query: Query, trace_path: Callable[[str], Path]) -> None:
+    path = trace_path("sampler")
+    sql = "SELECT reason, count(*) AS switches FROM switches GROUP BY reason ORDER BY reason"
+    with swtch.open(path) as trace:
+        expected = trace.sql(sql).rows()
+    answer = json.loads(query(sql, path, "--format", "json").stdout)
+    assert answer["schema"] == "swtch.query/1"
+    assert answer["columns"] == ["reason", "switches"]
+    assert answer["rows"] == expected
+    table = list(csv.DictReader(io.StringIO(query(sql, path, "--format", "csv").stdout)))
+    assert [{**row, "switches": int(row["switches"])} for row in table] == expected
+    lines = query(sql, path).stdout.splitlines()
+    assert [line.split() for line in lines[2:]] == [
+        [row["reason"], str(row["switches"])] for row in expected
+    ]
+
+
+def test_several_paths_are_told_apart(query: Query, trace_path: Callable[[str], Path]) -> None:
+    paths = [OLDEST, trace_path("made-up")]
+    sql = "SELECT trace, count(*) AS n FROM switches GROUP BY trace ORDER BY trace"
+    rows = json.loads(query(sql, *paths, "--format", "json").stdout)["rows"]
+    assert [row["trace"] for row in rows] == sorted(map(str, paths))
+    assert all(row["n"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_hostile_names_are_shown_by_number(
+    query: Query, trace_path: Callable[[str], Path], form: str
+) -> None:
+    """The threads of this load take names with escape sequences, markup and odd bytes."""
+    path = trace_path("renamer")
+    answer = query("SELECT DISTINCT comm FROM identities", path, "--format", form)
+    assert answer.returncode == 0
+    assert "\\x1b" in answer.stdout or "\\u001b" in answer.stdout
+    assert not [c for c in answer.stdout if text.is_hostile(c) and c not in "\r\n"]
+    if form == "json":
+        with swtch.open(path) as trace:
+            names = {row["comm"] for row in trace.sql("SELECT comm FROM identities").rows()}
+        assert {row["comm"] for row in json.loads(answer.stdout)["rows"]} == names
+
+
+def test_a_spreadsheet_computes_no_name(query: Query) -> None:
+    sql = "SELECT '=1+1' AS a, '''x' AS b, 'a,\"b' AS c, -1 AS d, NULL AS e, true AS f"
+    said = query(sql, OLDEST, "--format", "csv").stdout
+    assert said == 'a,b,c,d,e,f\n\'=1+1,\'\'x,"a,""b",-1,,true\n'
+
+
+def test_values_of_all_kinds_have_a_place_in_json(query: Query) -> None:
+    sql = (
+        "SELECT 'nan'::DOUBLE AS nan, 1.5::DECIMAL(3,1) AS decimal, [1, 2] AS list,"
+        " {'a': 1} AS struct, DATE '2026-01-02' AS day, '\\x1B'::BLOB AS bytes, 2::HUGEINT AS huge"
+    )
+    (row,) = json.loads(query(sql, OLDEST, "--format", "json").stdout)["rows"]
+    assert row == {
+        "nan": None,
+        "decimal": 1.5,
+        "list": [1, 2],
+        "struct": {"a": 1},
+        "day": "2026-01-02",
+        "bytes": "\\x1b",
+        "huge": 2,
+    }
+
+
+def test_a_mistake_ends_with_2_and_its_place(query: Query) -> None:
+    answer = query("SELECT comm FROM switchs", OLDEST)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith("error: the question cannot be answered: ")
+    assert "LINE 1: SELECT comm FROM switchs\n" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_path_without_a_trace_ends_with_2(query: Query, tmp_path: Path) -> None:
+    answer = query("SELECT 1", tmp_path / "none.swtch")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == f"error: there is no trace at {tmp_path}/none.swtch\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(trace_path: Callable[[str], Path]) -> None:
+    words = [sys.executable, "-m", "swtch", "query", "SELECT * FROM switches"]
+    process = subprocess.Popen(
+        [*words, trace_path("sampler")],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "python")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    said = process.stderr.read()
+    assert (process.wait(LIMIT_S), said) == (0, b"")

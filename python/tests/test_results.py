@@ -1,0 +1,150 @@
+"""Answers in every shape have the same values, and show no hostile character."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas
+import pytest
+from conftest import REPOSITORY
+
+import swtch
+from swtch import text
+
+QUESTIONS = ("reasons", "runq", "preemptors", "waits", "processes", "threads", "timeline")
+
+
+def small(value: str) -> swtch.Result:
+    """A result with one text in it."""
+    trace = swtch.open(REPOSITORY / "crates/swtch-store/tests/format-1.swtch")
+    return trace.sql("SELECT $value AS name, 1 AS n", {"value": value})
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_all_shapes_have_the_same_values(sampler: swtch.Trace, question: str) -> None:
+    answer = getattr(sampler, question)()
+    rows = answer.rows()
+    assert rows
+    assert answer.arrow().to_pylist() == rows
+    assert answer.pl().to_dicts() == rows
+    frame = answer.df()
+    assert list(frame.columns) == answer.columns == list(rows[0])
+    assert len(frame) == len(rows)
+    for column in (name for name in answer.columns if name.endswith("_ns")):
+        values = [row[column] for row in rows]
+        # A data frame has NaN or NA for null, by the type of the column.
+        assert [None if pandas.isna(v) else v for v in frame[column]] == values, column
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_column_of_a_question_is_described(sampler: swtch.Trace, question: str) -> None:
+    from swtch.tables import text_of
+
+    head = text_of("sql", question).split("\nWITH ")[0].split("\nSELECT")[0]
+    described = re.findall(r"^-- ([a-z_0-9]+) +[A-Z]", head, re.MULTILINE)
+    answer = getattr(sampler, question)()
+    assert [c for c in described if c not in ("since_ns", "until_ns")] == answer.columns
+
+
+def test_a_terminal_is_shown_twenty_rows_and_told_of_more(sampler: swtch.Trace) -> None:
+    shown = repr(sampler.threads())
+    assert len(sampler.threads().rows()) > 20
+    assert len(shown.splitlines()) == 2 + 20 + 1
+    assert "(the first 20 rows;" in shown
+    # The same path in every row would tell nothing.
+    assert "trace" not in shown.splitlines()[0].split()
+
+
+def test_names_cannot_reach_the_terminal() -> None:
+    shown = repr(small("\x1b[2J\u202e\u200b'\x9b"))
+    assert "\\x1b[2J\\u{202e}\\u{200b}'\\x9b" in shown
+    assert not any(text.is_hostile(c) for c in shown if c != "\n")
+
+
+def test_names_are_no_markup_in_a_notebook() -> None:
+    shown = small("<script>alert('&')</script>\x1b")._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;\\x1b" in shown
+    # Names of columns come from the question, which may come from somebody else, too.
+    trace = swtch.open(REPOSITORY / "crates/swtch-store/tests/format-1.swtch")
+    assert "<b>" not in trace.sql('SELECT 1 AS "<b>"')._repr_html_()
+
+
+def test_hostile_characters_are_those_of_the_program() -> None:
+    """The list is the program's: `is_hostile` of `text.rs`, which also has Rust's `is_control`."""
+    source = (REPOSITORY / "crates/swtch-output/src/text.rs").read_text(encoding="utf-8")
+    body = source.split("pub fn is_hostile")[1].split("\n}\n")[0]
+    assert "c.is_control()" in body
+    found = re.findall(r"'\\u\{([0-9a-f]+)\}'(?:\.\.='\\u\{([0-9a-f]+)\}')?", body)
+    theirs = {n for first, last in found for n in range(int(first, 16), int(last or first, 16) + 1)}
+    theirs |= {*range(0x20), *range(0x7F, 0xA0)}
+    # A string of Rust holds no half of a surrogate pair.
+    halves = set(range(0xD800, 0xE000))
+    assert {n for n in range(sys.maxunicode + 1) if text.is_hostile(chr(n))} - halves == theirs
+
+
+def test_wide_characters_take_two_columns() -> None:
+    lines = repr(small("日本")).splitlines()
+    assert lines[0] == "name  n"
+    assert lines[2] == "日本  1"
+
+
+def test_a_mistake_is_shown_with_its_place(sampler: swtch.Trace) -> None:
+    with pytest.raises(swtch.Error, match=r'syntax error at or near "SELEC"') as mistake:
+        sampler.sql("SELEC comm\nFROM switches")
+    assert "LINE 1: SELEC comm\n        ^" in str(mistake.value)
+    with pytest.raises(swtch.Error, match='"commm" not found') as mistake:
+        sampler.sql("SELECT commm FROM switches")
+    assert "LINE 1" in str(mistake.value)
+
+
+def test_a_mistake_that_only_shows_while_it_runs_is_an_error_of_ours(sampler: swtch.Trace) -> None:
+    answer = sampler.sql("SELECT CAST(comm AS INTEGER) AS n FROM switches")
+    for shape in (answer.rows, answer.df, answer.arrow, answer.pl, answer._repr_html_):
+        with pytest.raises(swtch.Error, match="Could not convert string"):
+            shape()
+
+
+def test_sql_without_an_answer_is_refused(sampler: swtch.Trace) -> None:
+    with pytest.raises(swtch.Error, match="ask a SELECT"):
+        sampler.sql("CREATE TABLE mine (n INTEGER)")
+
+
+def test_a_closed_trace_says_so(trace_path: Callable[[str], Path]) -> None:
+    trace = swtch.open(trace_path("format-1"))
+    trace.close()
+    with pytest.raises(swtch.Error, match=r"(?i)connection"):
+        trace.reasons()
+
+
+@pytest.fixture
+def without_libraries(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """An environment in which pandas, pyarrow and polars cannot be imported."""
+    for module in ("pandas", "pyarrow", "polars"):
+        (tmp_path / f"{module}.py").write_text("raise ImportError('not here')\n", encoding="utf-8")
+    yield {"PYTHONPATH": f"{tmp_path}:{REPOSITORY / 'python'}", "PATH": "/usr/bin:/bin"}
+
+
+def test_only_duckdb_is_needed_and_extras_are_named(without_libraries: dict[str, str]) -> None:
+    code = """
+import sys, swtch
+trace = swtch.open(sys.argv[1])
+assert trace.reasons().rows() and repr(trace.reasons()) and trace.reasons()._repr_html_()
+for shape, extra in (("df", "pandas"), ("arrow", "arrow"), ("pl", "polars")):
+    try:
+        getattr(trace.reasons(), shape)()
+    except swtch.Error as why:
+        assert f"pip install 'swtch[{extra}]'" in str(why), why
+    else:
+        sys.exit(f"{shape} worked")
+"""
+    oldest = REPOSITORY / "crates/swtch-store/tests/format-1.swtch"
+    words = [sys.executable, "-c", code, str(oldest)]
+    answer = subprocess.run(
+        words, env=without_libraries, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert answer.returncode == 0, answer.stderr

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# The Python package (python/): checked and tested.
+#
+#   scripts/python.sh check    style and formatting
+#   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
+#
+# What python/requirements-test.txt pins is installed into target/python-venv. On a machine without Python or pip
+# this says so and ends with 3.
+set -u -o pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+min_python=3.10
+passed_over=3
+suite="the Python package"
+venv=$root_dir/target/python-venv
+requirements=$root_dir/python/requirements-test.txt
+
+python_version() { python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+
+# Debian packages the modules that make an environment, and pip for it, apart from Python.
+python_can_make_a_venv() { python3 -c 'import ensurepip, venv' 2>/dev/null; }
+
+why_not_python() {
+    local version
+    version=$(python_version)
+    if [ -z "$version" ] || ! version_at_least "$version" "$min_python"; then
+        echo "it needs Python >= $min_python (found: ${version:-none})"
+    elif ! python_can_make_a_venv; then
+        echo "Python lacks venv or pip (package python3-venv)"
+    fi
+}
+
+need_python() {
+    [ -z "$(why_not_python)" ] || install_quietly python3 python3-venv
+    local why
+    why=$(why_not_python)
+    [ -z "$why" ] && return
+    say "passed over: $suite: $why"
+    return "$passed_over"
+}
+
+# Again only when the pins have changed, or another Python has made the environment. Nothing is compiled.
+install_packages() {
+    local stamp=$venv/installed
+    local wanted
+    wanted=$(python3 -V && cat "$requirements") || return
+    [ -e "$stamp" ] && [ "$wanted" = "$(cat "$stamp")" ] && return
+    say "python: installing what python/requirements-test.txt pins"
+    rm -rf "$venv"
+    python3 -m venv "$venv" >&2 || return
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements" >&2 || return
+    printf '%s\n' "$wanted" >"$stamp"
+}
+
+prepare() { need_python && install_packages; }
+
+check() {
+    prepare || return
+    local status=0
+    "$venv/bin/ruff" check --quiet --no-cache python >&2 || status=1
+    "$venv/bin/ruff" format --quiet --no-cache --check --diff python >&2 || status=1
+    return "$status"
+}
+
+# A line as cargo prints it: what test.sh sums.
+result() { echo "test result: $1. $2 passed; $3 failed; $4 skipped; $suite"; }
+
+# The tests run this program, and make up a trace with this example.
+build_program() {
+    [ -n "${SWTCH_BUILT:-}" ] && return
+    cargo build -p swtch --bins --examples --locked
+}
+
+# run_pytest ARGUMENTS…: the result line is printed by python/tests/conftest.py; a run that dies before has failed.
+run_pytest() {
+    local log status=0
+    log=$(mktemp) || return
+    (cd python && PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -q "$@") | tee "$log" || status=1
+    if ! grep -q '^test result: ' "$log"; then
+        result FAILED 0 1 0
+        status=1
+    fi
+    rm -f "$log"
+    return "$status"
+}
+
+run_tests() {
+    local status=0
+    prepare || status=$?
+    if [ "$status" -eq "$passed_over" ]; then
+        echo "test $suite ... skipped: $(why_not_python)"
+        result ok 0 0 1
+        return "$passed_over"
+    elif [ "$status" -ne 0 ]; then
+        say "python: the packages could not be installed"
+        result FAILED 0 1 0
+        return 1
+    fi
+    # A program that is named already (SWTCH) is not built.
+    if [ -z "${SWTCH:-}" ]; then
+        if ! build_program; then
+            say "python: the program does not build"
+            result FAILED 0 1 0
+            return 1
+        fi
+        local built
+        built=$(target_dir)/debug
+        export SWTCH="$built/swtch" SWTCH_MAKE_TRACE="$built/examples/make_trace"
+    fi
+    run_pytest "$@"
+}
+
+command=${1:-test}
+[ $# -gt 0 ] && shift
+case $command in
+check) check ;;
+test) run_tests "$@" ;;
+*) die "scripts/python.sh check or test" ;;
+esac
