@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import decimal
+import io
 import json
 import math
 import os
@@ -26,6 +27,9 @@ _FORMULA_BEGINNINGS = ("=", "+", "-", "@", "'")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code."""
     options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Letters that the terminal's encoding lacks are shown by number.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with Trace(options.paths) as trace:
             _write(trace.sql(options.sql), options.format, sys.stdout)

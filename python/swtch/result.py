@@ -166,12 +166,20 @@ def cell_text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+        return _float_text(value)
     if isinstance(value, bytes):
         return "".join(chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in value)
     if isinstance(value, list):
         return "[" + ", ".join(cell_text(one) for one in value) + "]"
     return escaped(str(value))
+
+
+def _float_text(value: float) -> str:
+    """A rate, mean or share: as many digits as tell something, and all of them before the point."""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4f}" if size >= 0.001 or size == 0 else f"{value:.3g}"
 
 
 def _is_number(kind: Any) -> bool:

@@ -59,6 +59,9 @@ def escaped(text: str) -> str:
 
 def _by_number(character: str) -> str:
     code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte of a path that is no UTF-8 (PEP 383).
+        return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
 
 

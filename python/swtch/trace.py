@@ -43,7 +43,10 @@ class Trace:
                 raise Error(f"{escaped(str(name))} is given twice: its rows would count twice")
         self._files: list[TraceFiles] = [open_files(path, verify) for path in paths]
         # No extension is fetched from the network because a question names one of its functions.
-        quiet = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+        quiet: dict[str, Any] = {
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
         self._connection: DuckDBPyConnection = duckdb.connect(config=quiet)
         with self._or_close():
             tables.create_all(self._connection, self._files)
@@ -123,7 +126,7 @@ class Trace:
         recordings of each side. Both sides are opened again, together.
         """
         before, after = self._only_file(), other._only_file()
-        if before.directory == after.directory:
+        if before.directory.samefile(after.directory):
             raise Error(f"{escaped(before.name)} cannot be compared with itself")
         both = Trace([before.directory, after.directory], verify=False)
         sides = {"before": str(before.directory), "after": str(after.directory)}

@@ -24,6 +24,9 @@ from .text import escaped
 # Larger lists and facts are damaged or hostile: a trace of 100 GB has a list of 60 MB.
 MOST_BYTES_OF_TEXT = 256 << 20
 
+_UNFINISHED = "is not finished: it is still recorded, or its recorder was killed"
+_END_IT = "if it is still recorded, end the recording and open it then"
+
 
 @dataclass(frozen=True)
 class TraceFiles:
@@ -60,11 +63,18 @@ def open_files(path: str | os.PathLike[str], verify: bool) -> TraceFiles:
     name = os.fspath(path)
     if not isinstance(name, str):
         raise Error("the path of a trace must be text, not bytes")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as why:
+        raise Error(
+            f"{escaped(name)}: the engine opens no path with bytes that are no UTF-8",
+            "give the trace, and the directories above it, names in UTF-8",
+        ) from why
     directory = Path(os.path.abspath(name))  # noqa: PTH100, resolve() would follow links
     chunks = _chunks(name, directory)
     meta = _meta(name, directory)
     if not any(chunk.file.endswith(".parquet") for chunk in chunks):
-        raise _not_finished(name, meta)
+        raise _without_tables(name, directory, meta)
     version = meta.get("format_version")
     if not isinstance(version, int):
         raise Error(f"{escaped(name)}: meta.json does not say the format of the trace")
@@ -83,19 +93,29 @@ def open_files(path: str | os.PathLike[str], verify: bool) -> TraceFiles:
     return TraceFiles(name, directory, meta, tables)
 
 
-def _not_finished(name: str, meta: dict[str, Any]) -> Error:
-    """Says what reads a trace that has no tables yet.
+def _without_tables(name: str, directory: Path, meta: dict[str, Any]) -> Error:
+    """Says what reads a trace that has records and no tables.
 
     The state in `meta.json` is the same while a recording goes on and after its recorder was
-    killed, so both are named.
+    killed, so both are named. A dump of a flight recorder is finished without tables, unless it was
+    asked for with a name of its own (`-o`).
     """
     quoted = _shell_word(name)
-    program = meta.get("swtch_version", "unknown")
+    # Facts about the ring come into `meta.json` at the end of a recording and with a dump.
+    ring = meta.get("ring")
+    if isinstance(ring, dict) and ring.get("dumped_because") is not None:
+        why = "is a dump of a flight recorder, which holds the kernel's records and no tables"
+        helps = "only the program reads it"
+    elif (directory / "segments").is_dir():
+        why = _UNFINISHED
+        helps = f"{_END_IT}, or open a dump:\n  swtch dump {quoted} -o DUMP.swtch\n"
+        helps += "otherwise only the program reads it"
+    else:
+        why, helps = _UNFINISHED, f"{_END_IT}; otherwise only the program reads it"
+    program = escaped(str(meta.get("swtch_version", "unknown")))
     return Error(
-        f"{escaped(name)} is not finished: it is still recorded, or its recorder was killed "
-        f"(swtch {escaped(str(program))})",
-        "if it is still recorded, end the recording and open it then; otherwise only the program "
-        f"reads it:\n  swtch explain {quoted}\n  swtch report --by reason {quoted}\n"
+        f"{escaped(name)} {why} (swtch {program})",
+        f"{helps}:\n  swtch explain {quoted}\n  swtch report --by reason {quoted}\n"
         f"  swtch export {quoted} --to parquet -o FILE.parquet    (one table, for any Parquet "
         "reader)",
     )

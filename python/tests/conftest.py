@@ -118,7 +118,7 @@ def _recorded(name: str, program: str, place: Path, run: Callable[..., str]) -> 
         # Escape sequences, markup and bytes that are no UTF-8 as names.
         "renamer": ["--", program, "workload", "renamer"],
         # Kernel threads, idle CPUs, and waits that are open at the end.
-        "machine": ["-a", "-d", "0.5"],
+        "machine": ["-a", "-d", "0.3"],
         "perf": ["--backend", "perf", "--", program, "workload", "pipe-processes"],
     }
     refusal = why_not_perf() if name == "perf" else why_not_ebpf()
@@ -134,7 +134,7 @@ def _made_up(place: Path) -> Path:
     if maker is None:
         pytest.skip("SWTCH_MAKE_TRACE names no program: use scripts/python.sh test")
     path = place / "made-up.swtch"
-    words = [maker, path, "--switches", "20000", "--crowded", "3"]
+    words = [maker, path, "--switches", "10000", "--crowded", "3"]
     subprocess.run(words, check=True, capture_output=True, timeout=LIMIT_S)
     return path
 
@@ -169,15 +169,30 @@ def any_path(request: pytest.FixtureRequest, trace_path: Callable[[str], Path]) 
     return trace_path(request.param)
 
 
+@pytest.fixture(scope="session")
+def opened() -> Iterator[Callable[[Path], swtch.Trace]]:
+    """Opens a trace once for all tests, which only ask."""
+    traces: dict[Path, swtch.Trace] = {}
+
+    def open_once(path: Path) -> swtch.Trace:
+        if path not in traces:
+            traces[path] = swtch.open(path)
+        return traces[path]
+
+    yield open_once
+    for trace in traces.values():
+        trace.close()
+
+
 @pytest.fixture
-def any_trace(any_path: Path) -> Iterator[swtch.Trace]:
+def any_trace(any_path: Path, opened: Callable[[Path], swtch.Trace]) -> swtch.Trace:
     """Each of the traces in turn, opened."""
-    with swtch.open(any_path) as trace:
-        yield trace
+    return opened(any_path)
 
 
 @pytest.fixture
-def sampler(trace_path: Callable[[str], Path]) -> Iterator[swtch.Trace]:
+def sampler(
+    trace_path: Callable[[str], Path], opened: Callable[[Path], swtch.Trace]
+) -> swtch.Trace:
     """The trace with every kind of switch."""
-    with swtch.open(trace_path("sampler")) as trace:
-        yield trace
+    return opened(trace_path("sampler"))

@@ -26,6 +26,12 @@ def copy(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that are tried out leave their files where they are removed."""
+    monkeypatch.chdir(tmp_path)
+
+
 def refusal(path: Path | str) -> str:
     """What is said when the path is opened."""
     with pytest.raises(swtch.Error) as refused:
@@ -65,6 +71,12 @@ def test_a_path_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     assert (
         refusal(tmp_path / "no\x1bne.swtch") == f"there is no trace at {tmp_path}/no\\x1bne.swtch"
     )
+
+
+def test_a_path_that_is_no_utf_8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"\xff.swtch")
+    shutil.copytree(OLDEST, path)
+    assert "/\\xff.swtch: the engine opens no path" in refusal(path)
 
 
 def test_a_directory_that_is_no_trace_is_refused(tmp_path: Path) -> None:
@@ -169,9 +181,46 @@ def test_a_trace_that_is_recorded_or_was_killed_is_refused_with_what_reads_it(
     killed = refusal(path)
     assert killed == while_it_records
     assert "is not finished: it is still recorded, or its recorder was killed" in killed
-    commands = re.findall(r"^  (swtch .*?)(?:    \(.*)?$", killed, re.MULTILINE)
-    assert [command.split()[1] for command in commands] == ["explain", "report", "export"]
+    assert_advice_works(killed, ["explain", "report", "export"], program)
+
+
+def test_a_flight_recorder_is_refused_with_what_reads_it(
+    program: str, run: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its dumps are links to its files, without tables, but for those with a name of their own."""
+    why = why_not_ebpf()
+    if why is not None:
+        pytest.skip(f"cannot record: {why}")
+    path = tmp_path / "ring.swtch"
+    words = [program, "record", "-a", "--ring", "10s", "-o", path]
+    recorder = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not (path / "dump.socket").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        while_it_records = refusal(path)
+        assert_advice_works(while_it_records, ["dump", "explain", "report", "export"], program)
+        run("dump", path)
+    finally:
+        recorder.send_signal(signal.SIGINT)
+        assert recorder.wait(LIMIT_S) == 0
+    (dump,) = (path / "dumps").iterdir()
+    said = refusal(dump)
+    assert "is a dump of a flight recorder, which holds the kernel's records and no tables" in said
+    assert_advice_works(said, ["explain", "report", "export"], program)
+    # The recording itself has tables once it has ended, and so has the dump with a name.
+    with swtch.open(path, Path("DUMP.swtch")) as both:
+        assert {row["trace"] for row in both.reasons().rows()} == {str(path), "DUMP.swtch"}
+
+
+def assert_advice_works(said: str, verbs: list[str], program: str) -> None:
+    """The commands that a refusal names are these, and do what it says of them."""
+    commands = re.findall(r"^  (swtch .*?)(?:    \(.*)?$", said, re.MULTILINE)
+    assert [command.split()[1] for command in commands] == verbs
     for command in commands:
         shell = ["bash", "-c", f'swtch() {{ "{program}" "$@"; }}; {command}']
-        subprocess.run(shell, check=True, capture_output=True, cwd=tmp_path, timeout=LIMIT_S)
-    assert (tmp_path / "FILE.parquet").stat().st_size > 0
+        subprocess.run(shell, check=True, capture_output=True, timeout=LIMIT_S)
+    file = Path("FILE.parquet")
+    assert file.stat().st_size > 0
+    file.unlink()

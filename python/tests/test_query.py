@@ -16,13 +16,28 @@ from conftest import LIMIT_S, OLDEST, REPOSITORY
 
 import swtch
 from swtch import text
+from swtch.query import main
 
 Query = Callable[..., subprocess.CompletedProcess[str]]
+Answer = Callable[..., str]
+
+
+@pytest.fixture
+def answer_of(capsys: pytest.CaptureFixture[str]) -> Answer:
+    """What the command line writes to stdout, asked within this process."""
+
+    def call(*words: str | Path) -> str:
+        code = main(["query", *map(str, words)])
+        said = capsys.readouterr()
+        assert (code, said.err) == (0, "")
+        return said.out
+
+    return call
 
 
 @pytest.fixture
 def query() -> Query:
-    """Runs the command line."""
+    """Runs the command line as a process of its own."""
 
     def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -37,27 +52,29 @@ def query() -> Query:
     return call
 
 
-def test_all_formats_have_the_same_values(query: Query, trace_path: Callable[[str], Path]) -> None:
+def test_all_formats_have_the_same_values(
+    answer_of: Answer, trace_path: Callable[[str], Path]
+) -> None:
     path = trace_path("sampler")
     sql = "SELECT reason, count(*) AS switches FROM switches GROUP BY reason ORDER BY reason"
     with swtch.open(path) as trace:
         expected = trace.sql(sql).rows()
-    answer = json.loads(query(sql, path, "--format", "json").stdout)
+    answer = json.loads(answer_of(sql, path, "--format", "json"))
     assert answer["schema"] == "swtch.query/1"
     assert answer["columns"] == ["reason", "switches"]
     assert answer["rows"] == expected
-    table = list(csv.DictReader(io.StringIO(query(sql, path, "--format", "csv").stdout)))
+    table = list(csv.DictReader(io.StringIO(answer_of(sql, path, "--format", "csv"))))
     assert [{**row, "switches": int(row["switches"])} for row in table] == expected
-    lines = query(sql, path).stdout.splitlines()
+    lines = answer_of(sql, path).splitlines()
     assert [line.split() for line in lines[2:]] == [
         [row["reason"], str(row["switches"])] for row in expected
     ]
 
 
-def test_several_paths_are_told_apart(query: Query, trace_path: Callable[[str], Path]) -> None:
+def test_several_paths_are_told_apart(answer_of: Answer, trace_path: Callable[[str], Path]) -> None:
     paths = [OLDEST, trace_path("made-up")]
     sql = "SELECT trace, count(*) AS n FROM switches GROUP BY trace ORDER BY trace"
-    rows = json.loads(query(sql, *paths, "--format", "json").stdout)["rows"]
+    rows = json.loads(answer_of(sql, *paths, "--format", "json"))["rows"]
     assert [row["trace"] for row in rows] == sorted(map(str, paths))
     assert all(row["n"] > 0 for row in rows)
 
@@ -78,18 +95,18 @@ def test_hostile_names_are_shown_by_number(
         assert {row["comm"] for row in json.loads(answer.stdout)["rows"]} == names
 
 
-def test_a_spreadsheet_computes_no_name(query: Query) -> None:
+def test_a_spreadsheet_computes_no_name(answer_of: Answer) -> None:
     sql = "SELECT '=1+1' AS a, '''x' AS b, 'a,\"b' AS c, -1 AS d, NULL AS e, true AS f"
-    said = query(sql, OLDEST, "--format", "csv").stdout
-    assert said == 'a,b,c,d,e,f\n\'=1+1,\'\'x,"a,""b",-1,,true\n'
+    said = answer_of(sql, OLDEST, "--format", "csv")
+    assert said == 'a,b,c,d,e,f\r\n\'=1+1,\'\'x,"a,""b",-1,,true\r\n'
 
 
-def test_values_of_all_kinds_have_a_place_in_json(query: Query) -> None:
+def test_values_of_all_kinds_have_a_place_in_json(answer_of: Answer) -> None:
     sql = (
         "SELECT 'nan'::DOUBLE AS nan, 1.5::DECIMAL(3,1) AS decimal, [1, 2] AS list,"
         " {'a': 1} AS struct, DATE '2026-01-02' AS day, '\\x1B'::BLOB AS bytes, 2::HUGEINT AS huge"
     )
-    (row,) = json.loads(query(sql, OLDEST, "--format", "json").stdout)["rows"]
+    (row,) = json.loads(answer_of(sql, OLDEST, "--format", "json"))["rows"]
     assert row == {
         "nan": None,
         "decimal": 1.5,

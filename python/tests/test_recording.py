@@ -149,6 +149,7 @@ def test_a_program_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.delenv("SWTCH", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    look_for_scripts_in(tmp_path, monkeypatch)
     with pytest.raises(swtch.Error, match="swtch is not in PATH"):
         swtch.record(tmp_path / "n.swtch")
     with (
@@ -204,6 +205,12 @@ def test_it_can_be_used_once(may_record: str, tmp_path: Path) -> None:
         pytest.fail("the block must not run")
 
 
+def look_for_scripts_in(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes a directory the one into which programs of wheels are installed."""
+    get_path: Callable[[str], str] = lambda kind: str(directory)  # noqa: E731
+    monkeypatch.setattr("sysconfig.get_path", get_path)
+
+
 def test_the_search_finds_the_program_beside_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str
 ) -> None:
@@ -211,7 +218,6 @@ def test_the_search_finds_the_program_beside_python(
     monkeypatch.delenv("SWTCH", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     (tmp_path / "swtch").symlink_to(program)
-    get_path: Callable[[str], str] = lambda kind: str(tmp_path)  # noqa: E731
-    monkeypatch.setattr("sysconfig.get_path", get_path)
+    look_for_scripts_in(tmp_path, monkeypatch)
     recording = swtch.record(tmp_path / "b.swtch")
     assert recording._words[0] == str(tmp_path / "swtch")

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pandas
 import pytest
-from conftest import REPOSITORY
+from conftest import OLDEST, REPOSITORY
 
 import swtch
 from swtch import text
+from swtch.result import cell_text
 
 QUESTIONS = ("reasons", "runq", "preemptors", "waits", "processes", "threads", "timeline")
 
 
 def small(value: str) -> swtch.Result:
     """A result with one text in it."""
-    trace = swtch.open(REPOSITORY / "crates/swtch-store/tests/format-1.swtch")
+    trace = swtch.open(OLDEST)
     return trace.sql("SELECT $value AS name, 1 AS n", {"value": value})
 
 
@@ -70,7 +71,7 @@ def test_names_are_no_markup_in_a_notebook() -> None:
     assert "<script>" not in shown
     assert "&lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;\\x1b" in shown
     # Names of columns come from the question, which may come from somebody else, too.
-    trace = swtch.open(REPOSITORY / "crates/swtch-store/tests/format-1.swtch")
+    trace = swtch.open(OLDEST)
     assert "<b>" not in trace.sql('SELECT 1 AS "<b>"')._repr_html_()
 
 
@@ -109,9 +110,9 @@ def test_a_mistake_that_only_shows_while_it_runs_is_an_error_of_ours(sampler: sw
             shape()
 
 
-def test_sql_without_an_answer_is_refused(sampler: swtch.Trace) -> None:
-    with pytest.raises(swtch.Error, match="ask a SELECT"):
-        sampler.sql("CREATE TABLE mine (n INTEGER)")
+def test_sql_without_an_answer_is_refused() -> None:
+    with swtch.open(OLDEST) as trace, pytest.raises(swtch.Error, match="ask a SELECT"):
+        trace.sql("CREATE TABLE mine (n INTEGER)")
 
 
 def test_a_closed_trace_says_so(trace_path: Callable[[str], Path]) -> None:
@@ -142,9 +143,28 @@ for shape, extra in (("df", "pandas"), ("arrow", "arrow"), ("pl", "polars")):
     else:
         sys.exit(f"{shape} worked")
 """
-    oldest = REPOSITORY / "crates/swtch-store/tests/format-1.swtch"
+    oldest = OLDEST
     words = [sys.executable, "-c", code, str(oldest)]
     answer = subprocess.run(
         words, env=without_libraries, capture_output=True, text=True, timeout=60, check=False
     )
     assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.0, "0.0000"),
+        (37.62464, "37.6246"),
+        (0.00001234, "1.23e-05"),
+        (1234567890.6, "1234567891"),
+        (-2.5, "-2.5000"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (None, "-"),
+        (True, "True"),
+        ([1, None], "[1, -]"),
+    ],
+)
+def test_values_are_shown_with_the_digits_that_tell_something(value: object, shown: str) -> None:
+    assert cell_text(value) == shown

