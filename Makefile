@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test python-test bench-view setup test-peers
+.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test python-test bench-view setup test-peers dist
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -70,6 +70,9 @@ bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switche
 
 lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)
+
+dist: ## packages in target/dist: a static program as .deb and .tar.gz (ARGS=--test tries them in fresh roots of Debian)
+	@scripts/dist.sh $(ARGS)
 
 setup: ## install what building needs and this machine lacks
 	@scripts/setup.sh

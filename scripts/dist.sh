@@ -12,16 +12,16 @@
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
+# Runs a command that builds with cargo: statically, and without this machine's paths in the result.
 # Statically linked glibc looks users up by libraries of the machine it runs on only when
 # /etc/nsswitch.conf names more than files; they are optional to swtch.
-static_program() {
-    local target=$1 cargo_home=${CARGO_HOME:-$HOME/.cargo}
-    local flags="-C target-feature=+crt-static -C strip=debuginfo"
-    flags+=" --remap-path-prefix=$PWD=swtch --remap-path-prefix=$cargo_home=cargo"
+statically() {
+    local cargo_home=${CARGO_HOME:-$HOME/.cargo} flags libraries
+    flags="-C target-feature=+crt-static -C strip=debuginfo"
+    flags+=" --remap-path-prefix=$root_dir=swtch --remap-path-prefix=$cargo_home=cargo"
     # Where libelf.a and libz.a are.
-    local libraries
     libraries=$(dirname "$(realpath "$(cc -print-file-name=libelf.a)")")
-    LIBBPF_SYS_LIBRARY_PATH=$libraries RUSTFLAGS=$flags CARGO_INCREMENTAL=0 cargo build --release --locked --target "$target" -p swtch --features static
+    LIBBPF_SYS_LIBRARY_PATH=$libraries RUSTFLAGS=$flags CARGO_INCREMENTAL=0 "$@"
 }
 
 # The files of a package below a directory, as /usr has them.
@@ -39,7 +39,8 @@ fill_usr() {
         die "no completions"
     local documents=$usr/share/doc/swtch
     mkdir -p "$documents"
-    cp README.md CHANGELOG.md docs/*.md "$documents/"
+    cp README.md CHANGELOG.md LICENSE-* docs/*.md "$documents/"
+    cp crates/swtch-plot/assets/*icen* "$documents/LICENSE-font"
     copyright >"$documents/copyright"
     chmod -R u=rwX,go=rX "$usr"
 }
@@ -54,8 +55,20 @@ Source: https://github.com/swtch-dev/swtch
 Files: *
 Copyright: the authors of swtch
 License: MIT or Apache-2.0
- The texts are those of LICENSE-MIT and LICENSE-APACHE in the source. The eBPF programs inside are
- under a dual licence as well, see LICENSE-BSD there.
+ The texts are in LICENSE-MIT and LICENSE-APACHE, beside this file.
+
+Files: the eBPF programs inside of usr/bin/swtch
+Copyright: the authors of swtch
+License: GPL-2.0-only or BSD-2-Clause
+ The text is in LICENSE-BSD, beside this file.
+
+Files: what is linked into usr/bin/swtch
+Copyright: their authors
+License: permissive licences, and LGPL for two libraries
+ The Rust crates are those of Cargo.lock, under the licences that deny.toml lists. libbpf is used under
+ BSD-2-Clause, zlib under Zlib; the font of figures is Bitstream Vera. libelf (elfutils) is LGPL-3.0-or-later
+ or GPL-2.0-or-later, the GNU C library LGPL-2.1-or-later: scripts/dist.sh in the source links the program
+ anew with other versions of them.
 TEXT
 }
 
@@ -92,7 +105,6 @@ make_deb() {
 
 make_archive() {
     local name=$1 usr=$2 file=$3
-    cp LICENSE-* "$usr/share/doc/swtch/"
     tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
         --transform="s,^\.,$name," -C "$usr" -c . | gzip -9 -n >"$file" || die "tar could not write $file"
 }
@@ -109,7 +121,8 @@ build() {
     scripts/setup.sh || exit
     find_cargo || die "no cargo after setup"
     scripts/web.sh build || die "a package needs the viewer's page (see above)"
-    static_program "$target" || die "the build failed (see above)"
+    statically cargo build --release --locked --target "$target" -p swtch --features static ||
+        die "the build failed (see above)"
     version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
     SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
     export SOURCE_DATE_EPOCH

@@ -4,8 +4,8 @@
 #   scripts/python.sh check    style and formatting
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
 #
-# What python/requirements-test.txt pins is installed into target/python-venv. On a machine without Python or pip
-# this says so and ends with 3.
+# What python/requirements-test.txt pins is installed into target/python-venv. On a machine without Python, or where
+# that cannot be had, this says so and ends with 3.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -52,7 +52,13 @@ install_packages() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-prepare() { need_python && install_packages; }
+# Packages that cannot be had, as without a network, are a reason to pass over, as a missing Python is.
+prepare() {
+    need_python || return
+    install_packages && return
+    say "passed over: $suite: its packages could not be installed (see above)"
+    return "$passed_over"
+}
 
 check() {
     prepare || return
@@ -85,16 +91,12 @@ run_pytest() {
 }
 
 run_tests() {
-    local status=0
-    prepare || status=$?
-    if [ "$status" -eq "$passed_over" ]; then
-        echo "test $suite ... skipped: $(why_not_python)"
+    if ! prepare; then
+        local why
+        why=$(why_not_python)
+        echo "test $suite ... skipped: ${why:-what python/requirements-test.txt pins could not be installed}"
         result ok 0 0 1
         return "$passed_over"
-    elif [ "$status" -ne 0 ]; then
-        say "python: the packages could not be installed"
-        result FAILED 0 1 0
-        return 1
     fi
     # A program that is named already (SWTCH) is not built.
     if [ -z "${SWTCH:-}" ]; then

@@ -358,7 +358,10 @@ fn counters(has_schedstat: bool) -> Ability {
         name: "counters",
         what: "count the switches of a command or a process without any privilege",
         possible: true,
-        why: vec!["no reasons, nobody named, no lengths: the kernel's counters only".to_owned()],
+        why: vec![
+            "no single switches, nobody named: the kernel's counters, and what long waits are for"
+                .to_owned(),
+        ],
         remedies: Vec::new(),
     };
     if !has_schedstat {

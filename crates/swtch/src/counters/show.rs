@@ -297,7 +297,7 @@ fn head_text(count: &Count) -> String {
         }
     };
     format!(
-        "First answer from the kernel's counters. No switch was recorded: no reasons.\n{}\n{}\n\n",
+        "First answer from the kernel's counters. No switch was recorded; what long waits were for is estimated.\n{}\n{}\n\n",
         escaped(&head),
         escaped(&subject)
     )

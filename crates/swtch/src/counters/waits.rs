@@ -57,7 +57,7 @@ pub(super) struct Seen {
 impl Seen {
     fn add(&mut self, other: Self) {
         self.looks += other.looks;
-        self.about = self.about + other.about;
+        self.about += other.about;
     }
 }
 

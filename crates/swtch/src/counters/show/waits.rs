@@ -17,6 +17,9 @@ const NAMED: usize = 2;
 /// Functions that are named of a place.
 const FUNCTIONS_NAMED: usize = 3;
 
+/// One refusal in so many looks is not told.
+const FEW_IN: u64 = 20;
+
 /// The object `waits` of the JSON answer. Lengths are estimates.
 #[derive(Debug, Serialize)]
 pub(super) struct WaitsJson<'a> {
@@ -142,12 +145,14 @@ fn nothing_seen(waits: &WaitsSeen) -> String {
     }
 }
 
+/// Nothing while refusals are few: each thread is refused a moment before its end.
 fn refused_text(waits: &WaitsSeen) -> String {
-    if waits.refused == 0 {
+    let told: u64 = waits.groups.iter().map(|group| group.seen.looks).sum();
+    if waits.refused == 0 || waits.refused * FEW_IN < told {
         return String::new();
     }
     format!(
-        "The kernel did not tell it {} times: it tells of processes that this user may trace, where\n\
+        "In {} looks the kernel did not tell it: it tells of processes that this user may trace, where\n\
          kernel.yama.ptrace_scope is 1 of those alone that swtch starts (swtch explain -- CMD).\n",
         grouped(waits.refused)
     )
@@ -191,7 +196,7 @@ fn named(ones: impl Iterator<Item = (String, Seen)>, group: &WaitGroup) -> Strin
     let mut sums: Vec<(String, Nanos)> = Vec::new();
     for (name, seen) in ones {
         match sums.iter_mut().find(|sum| sum.0 == name) {
-            Some(sum) => sum.1 = sum.1 + seen.about,
+            Some(sum) => sum.1 += seen.about,
             None => sums.push((name, seen.about)),
         }
     }

@@ -21,7 +21,7 @@ use swtch_core::{Pid, Stack, StackKind};
 use swtch_host::thread::BlockedAt;
 use swtch_report::report::Symbols;
 
-use unwind::{FileTables, FrameState, Section};
+use unwind::{FileTables, FrameState, TableSection};
 
 /// Stack that is read of a thread. More calls than fit into it are cut off.
 const STACK_BYTES: usize = 16 * 1024;
@@ -133,7 +133,7 @@ impl Callers {
 
     fn modules_of(&mut self, pid: Pid, maps: &str) -> Vec<CodeModule> {
         let mut modules = Vec::new();
-        for mapping in maps.lines().filter_map(Mapping::parse) {
+        for mapping in maps.lines().filter_map(CodeMapping::parse) {
             let read = || {
                 let path = format!("/proc/{pid}/root{}", mapping.path);
                 MappedFile::read(&path).map(Rc::new)
@@ -183,14 +183,14 @@ fn chain(modules: &[CodeModule], at: BlockedAt, word: &dyn Fn(u64) -> Option<u64
 }
 
 /// One mapping of code from a file.
-struct Mapping {
+struct CodeMapping {
     range: Range<u64>,
     offset: u64,
     file: FileKey,
     path: String,
 }
 
-impl Mapping {
+impl CodeMapping {
     /// Parses a line of `proc_pid_maps(5)`; `None` for one that is no code, or of no file.
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.splitn(6, ' ');
@@ -217,7 +217,7 @@ impl MappedFile {
         let object = object::File::parse(&file).ok()?;
         let section = |name: &str| {
             let section = object.section_by_name(name)?;
-            Some(Section {
+            Some(TableSection {
                 place: section.address()..section.address() + section.size(),
                 bytes: section.data().ok()?.into(),
             })
@@ -243,7 +243,7 @@ impl MappedFile {
     }
 
     /// By how much a mapping has moved the file's addresses.
-    fn moved_by(&self, mapping: &Mapping) -> Option<u64> {
+    fn moved_by(&self, mapping: &CodeMapping) -> Option<u64> {
         let holds = |&&(offset, length, _): &&(u64, u64, u64)| {
             // A mapping begins at a page, the segment perhaps within it.
             offset / PAGE * PAGE <= mapping.offset && mapping.offset < offset + length

@@ -32,7 +32,7 @@ mod abi {
 
 /// A section of a file, where the file wants it to be.
 #[derive(Clone, Debug)]
-pub struct Section {
+pub struct TableSection {
     pub place: Range<u64>,
     pub bytes: Rc<[u8]>,
 }
@@ -40,8 +40,8 @@ pub struct Section {
 /// The tables of a file, with addresses as the file states them.
 #[derive(Clone, Debug)]
 pub struct FileTables {
-    pub eh_frame: Section,
-    pub eh_frame_hdr: Section,
+    pub eh_frame: TableSection,
+    pub eh_frame_hdr: TableSection,
     pub text: Option<u64>,
     pub got: Option<u64>,
 }

@@ -16,13 +16,13 @@ use super::SECOND;
 
 /// The last switch-out of each thread.
 pub(super) struct OpenWaits {
-    last: FxHashMap<TaskKey, Departure>,
+    last: FxHashMap<TaskKey, OpenWait>,
     looked: Instant,
 }
 
 /// A switch-out after which nothing was seen of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Departure {
+pub(super) struct OpenWait {
     pub cpu: CpuId,
     pub reason: Reason,
     pub since: Timestamp,
@@ -32,7 +32,7 @@ pub(super) struct Departure {
     pub is_told: bool,
 }
 
-impl Departure {
+impl OpenWait {
     pub(super) fn lasted(&self, now: Timestamp) -> Option<Nanos> {
         now.since(self.since)
     }
@@ -57,11 +57,11 @@ impl OpenWaits {
 
     /// Notes a switch-out. Those of different CPUs may come in any order.
     pub(super) fn note(&mut self, event: &SwitchEvent, row: &Switch) {
-        let is_older = |known: &Departure| known.since > row.ts;
+        let is_older = |known: &OpenWait| known.since > row.ts;
         if self.last.get(&row.task).is_some_and(is_older) {
             return;
         }
-        let departure = Departure {
+        let departure = OpenWait {
             cpu: row.cpu,
             reason: row.rule.reason,
             since: row.ts,
@@ -76,7 +76,7 @@ impl OpenWaits {
     }
 
     /// The waits that were not told yet, if it is time to look at them.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<(TaskKey, Departure)> {
+    pub(super) fn due(&mut self, now: Instant) -> Vec<(TaskKey, OpenWait)> {
         if now - self.looked < SECOND {
             return Vec::new();
         }
