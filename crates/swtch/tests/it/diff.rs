@@ -342,8 +342,11 @@ fn root_a_page_of_recordings_shows_the_lock() {
     }
     let graphs = page.split_once("Width: time blocked in B, ").unwrap().1;
     for frame in ["futex_wait", "[futex]"] {
-        let found = graphs.split("<title>").find(|title| title.contains(frame));
-        let found = found.unwrap_or_else(|| panic!("{frame}: {graphs}"));
-        assert!(found.contains(" a run, B "), "{found}");
+        // Several places wait for a futex, and frame pointers do not lead out of each of them.
+        let mut places = graphs
+            .split("<title>")
+            .filter(|title| title.contains(frame));
+        let is_on_both = |title: &str| title.contains(" a run, B ") && !title.contains("only in");
+        assert!(places.any(is_on_both), "{frame}: {graphs}");
     }
 }
