@@ -95,7 +95,7 @@ make_deb() {
     local root
     root=$(mktemp -d) || die "no room for a temporary directory"
     cp -a "$usr" "$root/usr"
-    install -D -m 644 scripts/dist/swtch-flight.service "$root/lib/systemd/system/swtch-flight.service"
+    install -D -m 644 scripts/dist/swtch-flight.service "$root/usr/lib/systemd/system/swtch-flight.service"
     mkdir -p "$root/DEBIAN"
     control "$version" "$architecture" "$usr" >"$root/DEBIAN/control"
     chmod 755 "$root"

@@ -49,8 +49,8 @@ try() {
     grep -q 'context switches' <<<"$answer" || failed=$((failed + 1))
 }
 
-command -v debootstrap bc >/dev/null || apt-get install -y --no-install-recommends debootstrap bc >&2 ||
-    die "debootstrap could not be installed"
+{ command -v debootstrap && command -v bc; } >/dev/null ||
+    apt-get install -y --no-install-recommends debootstrap bc >&2 || die "debootstrap could not be installed"
 place=$(mktemp -d) || die "no room for a temporary directory"
 trap 'rm -rf --one-file-system "$place"' EXIT
 failed=0

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Runs the script with a cargo that, asked to test, prints `said` and exits with `code`. The page
-/// has no tests here.
+/// and the Python package have no tests here.
 fn test_script(said: &str, code: u8) -> Output {
     run_with(said, code, "exit 0").expect("scripts/test.sh starts")
 }
@@ -25,12 +25,12 @@ fn run_with(said: &str, code: u8, page: &str) -> io::Result<Output> {
         fs::copy(root.join("scripts").join(name), scripts.join(name))?;
     }
     fs::copy(root.join("Cargo.toml"), tree.path().join("Cargo.toml"))?;
-    let web = scripts.join("web.sh");
-    fs::write(
-        &web,
-        format!("#!/bin/sh\n[ \"$1\" = test ] || exit 0\n{page}\n"),
-    )?;
-    fs::set_permissions(&web, fs::Permissions::from_mode(0o755))?;
+    for (name, does) in [("web.sh", page), ("python.sh", "exit 0")] {
+        let script = scripts.join(name);
+        let text = format!("#!/bin/sh\n[ \"$1\" = test ] || exit 0\n{does}\n");
+        fs::write(&script, text)?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
     let cargo = bin.join("cargo");
     let script = format!(
         "#!/bin/sh\n[ \"$1\" = --version ] && echo 'cargo 999.0.0 (stub)' && exit\n\

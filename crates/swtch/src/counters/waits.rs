@@ -156,9 +156,10 @@ impl WaitLooks {
             looks: 1,
             about: super::length(gap),
         };
-        let mut there = FxHashSet::default();
+        let (mut there, mut processes) = (FxHashSet::default(), FxHashSet::default());
         for (pid, tid, comm) in threads {
             there.insert(tid);
+            processes.insert(pid);
             match self.look_at(pid, tid, comm) {
                 Ok(Some(last)) => {
                     self.seen.entry(last.wait.clone()).or_default().add(weight);
@@ -175,6 +176,7 @@ impl WaitLooks {
         }
         self.now.retain(|tid, _| there.contains(tid));
         self.last_calls.retain(|tid, _| there.contains(tid));
+        self.callers.forget_others(&processes);
     }
 
     /// The wait that a thread is in; `None` when it is in none.
@@ -193,8 +195,8 @@ impl WaitLooks {
         let Some(state) = read_state(pid, tid)? else {
             return Ok(None);
         };
-        let at = self.with_restarted_call(tid, at);
-        let wait = self.judged((pid, tid), comm, at, state);
+        let continued = self.with_restarted_call(tid, at);
+        let wait = self.judged((pid, tid), comm, continued, state);
         let has_stayed = match runs {
             Some(runs) => read_runs(pid, tid)? == Some(runs),
             None => read_doing(pid, tid)? == Some(Doing::Blocked(at)),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::Stacks;
 use swtch_core::{Pid, Stack, StackKind};
 use swtch_host::thread::BlockedAt;
@@ -96,6 +96,11 @@ impl Callers {
             process.stacks.insert(addresses, stack);
         }
         Some(stack)
+    }
+
+    /// Forgets what processes map that have ended; their stacks stay.
+    pub(super) fn forget_others(&mut self, alive: &FxHashSet<Pid>) {
+        self.processes.retain(|pid, _| alive.contains(pid));
     }
 
     /// Finds the names of all frames.
