@@ -39,8 +39,8 @@ fill_usr() {
         die "no completions"
     local documents=$usr/share/doc/swtch
     mkdir -p "$documents"
-    cp README.md CHANGELOG.md LICENSE-* docs/*.md "$documents/"
-    cp crates/swtch-plot/assets/*icen* "$documents/LICENSE-font"
+    cp README.md CHANGELOG.md LICENSE-* docs/*.md crates/swtch-plot/assets/LICENSE-DejaVu "$documents/" ||
+        die "no room for the documents"
     copyright >"$documents/copyright"
     chmod -R u=rwX,go=rX "$usr"
 }
@@ -66,9 +66,9 @@ Files: what is linked into usr/bin/swtch
 Copyright: their authors
 License: permissive licences, and LGPL for two libraries
  The Rust crates are those of Cargo.lock, under the licences that deny.toml lists. libbpf is used under
- BSD-2-Clause, zlib under Zlib; the font of figures is Bitstream Vera. libelf (elfutils) is LGPL-3.0-or-later
- or GPL-2.0-or-later, the GNU C library LGPL-2.1-or-later: scripts/dist.sh in the source links the program
- anew with other versions of them.
+ BSD-2-Clause, zlib under Zlib; the font of figures is DejaVu Sans
+ (LICENSE-DejaVu, beside this file). libelf (elfutils) is LGPL-3.0-or-later or GPL-2.0-or-later, the GNU C
+ library LGPL-2.1-or-later: scripts/dist.sh in the source links the program anew with other versions of them.
 TEXT
 }
 
