@@ -45,30 +45,18 @@ fill_usr() {
     chmod -R u=rwX,go=rX "$usr"
 }
 
-# Debian's machine-readable form (debian-policy 12.5).
 copyright() {
     cat <<'TEXT'
-Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
-Upstream-Name: swtch
-Source: https://github.com/swtch-dev/swtch
-
-Files: *
+swtch, https://github.com/swtch-dev/swtch
 Copyright: the authors of swtch
-License: MIT or Apache-2.0
- The texts are in LICENSE-MIT and LICENSE-APACHE, beside this file.
 
-Files: the eBPF programs inside of usr/bin/swtch
-Copyright: the authors of swtch
-License: GPL-2.0-only or BSD-2-Clause
- The text is in LICENSE-BSD, beside this file.
+License: MIT or Apache-2.0 (LICENSE-MIT, LICENSE-APACHE, beside this file). The eBPF programs inside of
+usr/bin/swtch are GPL-2.0-only or BSD-2-Clause (LICENSE-BSD).
 
-Files: what is linked into usr/bin/swtch
-Copyright: their authors
-License: permissive licences, and LGPL for two libraries
- The Rust crates are those of Cargo.lock, under the licences that deny.toml lists. libbpf is used under
- BSD-2-Clause, zlib under Zlib; the font of figures is DejaVu Sans
- (LICENSE-DejaVu, beside this file). libelf (elfutils) is LGPL-3.0-or-later or GPL-2.0-or-later, the GNU C
- library LGPL-2.1-or-later: scripts/dist.sh in the source links the program anew with other versions of them.
+What is linked into usr/bin/swtch, by its own authors: the Rust crates of Cargo.lock, under the permissive
+licences that deny.toml lists; libbpf, under BSD-2-Clause; zlib, under Zlib; the font of figures, DejaVu Sans
+(LICENSE-DejaVu). libelf (elfutils) is LGPL-3.0-or-later or GPL-2.0-or-later, the GNU C library
+LGPL-2.1-or-later: scripts/dist.sh in the source links the program anew with other versions of them.
 TEXT
 }
 

@@ -13,12 +13,10 @@ releases=("$@")
 [ ${#releases[@]} -gt 0 ] || releases=(bullseye bookworm trixie)
 [ "$(id -u)" -eq 0 ] || die "fresh roots need root: sudo $0 $packages"
 
-# The mirror of this machine, so that a closed network has one.
+# The mirror of this machine, so that a closed network has one; without one, debootstrap has its own.
 mirror() {
-    local line
-    line=$(grep -rhoE '^(deb|URIs:) .*' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
-        grep -oE 'https?://[^ ]*/debian/?( |$)' | head -n 1)
-    echo "${line:-https://deb.debian.org/debian}"
+    grep -rhoE '^(deb|URIs:) .*' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
+        grep -oE 'https?://[^ ]*/debian/?( |$)' | head -n 1
 }
 
 # Runs a line of shell in a root, with the kernel's file systems; both are gone afterwards.
@@ -56,7 +54,8 @@ trap 'rm -rf --one-file-system "$place"' EXIT
 failed=0
 load='swtch explain --no-bill -- sh -c "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.01; done"'
 for release in "${releases[@]}"; do
-    debootstrap --variant=minbase "$release" "$place/$release" "$(mirror)" >"$place/log" 2>&1 || {
+    # shellcheck disable=SC2046 # no mirror is no word
+    debootstrap --variant=minbase "$release" "$place/$release" $(mirror) >"$place/log" 2>&1 || {
         tail -n 5 "$place/log" >&2
         die "debootstrap of $release failed"
     }
