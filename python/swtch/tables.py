@@ -27,6 +27,7 @@ _COMPUTED_WHEN_ASKED = (
     "wait_rows",
     "waits",
     "opens",
+    "amounts",
     "stacks",
     "gaps",
 )

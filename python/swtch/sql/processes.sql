@@ -19,32 +19,7 @@
 -- open_waits     BIGINT    waits that were open when the recording ended
 -- open_ns        BIGINT    how long they had lasted, in ns
 -- trace          VARCHAR   the trace, by the path that was given
-WITH counted AS (
-    SELECT
-        s.trace,
-        t.process,
-        s.reason,
-        1 AS switches,
-        CASE WHEN s.is_voluntary THEN 1 ELSE 0 END AS voluntary,
-        COALESCE(s.ran_ns, 0) AS ran_ns,
-        CASE WHEN s.wait_ns IS NULL THEN 0 ELSE 1 END AS waits,
-        CASE WHEN s.runq_ns IS NULL THEN 0 ELSE 1 END AS split_waits,
-        COALESCE(s.wait_ns, 0) AS off_ns,
-        COALESCE(s.blocked_ns, 0) AS blocked_ns,
-        COALESCE(s.runq_ns, 0) AS runq_ns,
-        0 AS open_waits,
-        0 AS open_ns
-    FROM switch_rows AS s
-    -- Tasks without a row in `tasks` are one group: their names were never written.
-    LEFT JOIN tasks AS t ON s.trace = t.trace AND s.task = t.task
-    UNION ALL
-    SELECT o.trace, t.process, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 1, o.lasted_ns
-    FROM opens AS o
-    LEFT JOIN tasks AS t ON o.trace = t.trace AND o.task = t.task
-    WHERE o.reason IS NOT NULL
-),
-
-summed AS (
+WITH summed AS (
     SELECT
         trace,
         process,
@@ -58,23 +33,23 @@ summed AS (
         SUM(runq_ns) AS runq_ns,
         SUM(open_waits) AS open_waits,
         SUM(open_ns) AS open_ns
-    FROM counted
+    FROM amounts
     GROUP BY trace, process
 ),
 
 by_reason AS (
     SELECT
-        counted.trace,
-        counted.process,
-        counted.reason,
+        amounts.trace,
+        amounts.process,
+        amounts.reason,
         ROW_NUMBER() OVER (
-            PARTITION BY counted.trace, counted.process
+            PARTITION BY amounts.trace, amounts.process
             ORDER BY COUNT(*) DESC, MIN(reason_words.place)
         ) AS nth
-    FROM counted
-    LEFT JOIN reason_words ON counted.reason = reason_words.reason
-    WHERE counted.switches = 1
-    GROUP BY counted.trace, counted.process, counted.reason
+    FROM amounts
+    LEFT JOIN reason_words ON amounts.reason = reason_words.reason
+    WHERE amounts.switches = 1
+    GROUP BY amounts.trace, amounts.process, amounts.reason
 )
 
 SELECT
