@@ -156,13 +156,6 @@ fn length(span: Duration) -> Nanos {
     Nanos::from_ns(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// CPU time that this process has used since `before`.
-fn own_cpu_since(before: &Usage) -> Result<Nanos> {
-    let now = usage(UsageWho::RUSAGE_SELF)?;
-    let user = elapsed(before.user_time(), now.user_time());
-    Ok(user + elapsed(before.system_time(), now.system_time()))
-}
-
 fn usage(who: UsageWho) -> Result<Usage> {
     getrusage(who).context("asking for the use of resources")
 }
@@ -190,7 +183,7 @@ pub fn explain_command(
     // Before the command starts, so that no signal arrives without a handler.
     let signals = Signals::listen().context("listening for signals")?;
     let before = usage(UsageWho::RUSAGE_CHILDREN)?;
-    let own_before = usage(UsageWho::RUSAGE_SELF)?;
+    let own_before = process_cpu_ns();
     let started = Instant::now();
     let mut spawn = Command::new(program);
     spawn.args(arguments);
@@ -216,7 +209,7 @@ pub fn explain_command(
         duration,
         totals: Totals::between(&before, &usage(UsageWho::RUSAGE_CHILDREN)?),
         tally: watch.tally,
-        overhead: own_cpu_since(&own_before)?,
+        overhead: Nanos::from_ns(process_cpu_ns() - own_before),
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
         waits: watch.waits.added_up(),
@@ -241,7 +234,7 @@ pub fn explain_processes(
 ) -> Result<()> {
     let mut processes = Processes::running(pids, children)?;
     let signals = Signals::listen().context("listening for signals")?;
-    let own_before = usage(UsageWho::RUSAGE_SELF)?;
+    let own_before = process_cpu_ns();
     let started = Instant::now();
     let mut watch = SampleLog {
         tally: SeenThreads::of_running(),
@@ -269,7 +262,7 @@ pub fn explain_processes(
             ended: processes.count_ended(pids),
         },
         tally: watch.tally,
-        overhead: own_cpu_since(&own_before)?,
+        overhead: Nanos::from_ns(process_cpu_ns() - own_before),
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
         waits: watch.waits.added_up(),
