@@ -1,7 +1,7 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-fiber lab-page web web-test python-test bench-view setup test-peers dist
+.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-diff bench-fiber lab-page web web-test python-test bench-view setup test-peers dist
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,9 @@ bench-cost: ## are the prices of switches right? beside peers, false alarms, cov
 bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
 	@scripts/bench-bill.sh $(ARGS)
 
+bench-diff: ## does swtch diff find a known change, and claim none between equals? real recordings (as root, half an hour; ROUNDS=2 for less)
+	@scripts/bench-diff.sh $(ARGS)
+
 bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers, or while recorded (ARGS="--only yield --json FILE", ARGS=--recorded)
 	@scripts/bench-fiber.sh $(ARGS)
 
@@ -71,7 +74,7 @@ bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switche
 lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)
 
-dist: ## packages in target/dist: a static program as .deb and .tar.gz (ARGS=--test tries them in fresh roots of Debian)
+dist: ## packages in target/packages, for x86-64 and arm64: .tar.gz, .deb, Python wheel (ARGS="--test --crates --image --compare", see the script)
 	@scripts/dist.sh $(ARGS)
 
 setup: ## install what building needs and this machine lacks

@@ -14,6 +14,7 @@ passed_over=3
 suite="the Python package"
 venv=$root_dir/target/python-venv
 requirements=$root_dir/python/requirements-test.txt
+engines=$root_dir/python/requirements-engines.txt
 
 python_version() { python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 
@@ -50,6 +51,21 @@ install_packages() {
     python3 -m venv "$venv" >&2 || return
     "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements" >&2 || return
     printf '%s\n' "$wanted" >"$stamp"
+}
+
+# Spark and a server for S3. Apart from the rest, because they are large (pyspark: 450 MB) and the other tests
+# need none of them: without them, or without Java, tests that do say so and are passed over.
+install_engines() {
+    command -v java >/dev/null || install_quietly default-jre-headless
+    local stamp=$venv/engines-installed
+    cmp -s "$engines" "$stamp" && return
+    say "python: installing what python/requirements-engines.txt pins"
+    if "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark \
+        -r "$requirements" -r "$engines" >&2; then
+        cp "$engines" "$stamp"
+    else
+        say "passed over: the lake on Spark and S3: its packages could not be installed (see above)"
+    fi
 }
 
 # Packages that cannot be had, as without a network, are a reason to pass over, as a missing Python is.
@@ -98,6 +114,7 @@ run_tests() {
         result ok 0 0 1
         return "$passed_over"
     fi
+    install_engines
     # A program that is named already (SWTCH) is not built.
     if [ -z "${SWTCH:-}" ]; then
         if ! build_program; then

@@ -14,7 +14,12 @@ fn main() {
 /// built, or none. A tree without Node.js builds, too.
 fn embed_page() {
     let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let dist = root.join("../../web/dist");
+    // A packed crate has it in a folder of its own.
+    let folders = [root.join("page"), root.join("../../web/dist")];
+    let dist = folders
+        .iter()
+        .find_map(|folder| folder.canonicalize().ok())
+        .unwrap_or_else(|| panic!("the page is in none of {folders:?}"));
     println!("cargo:rerun-if-changed={}", dist.display());
     let mut paths = Vec::new();
     collect_files(&dist, &mut paths);

@@ -20,11 +20,12 @@ from __future__ import annotations
 import os
 
 from .errors import Error
+from .lake.engines import connect
 from .recording import Recording, record
 from .result import Result
 from .trace import Trace
 
-__all__ = ["Error", "Recording", "Result", "Trace", "open", "record"]
+__all__ = ["Error", "Recording", "Result", "Trace", "connect", "open", "record"]
 
 
 def open(path: str | os.PathLike[str], *more: str | os.PathLike[str], verify: bool = True) -> Trace:

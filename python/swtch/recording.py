@@ -11,10 +11,8 @@ the block knows when to begin. It ends on SIGINT, and then the trace is made of 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import sysconfig
 import tempfile
 import time
 import warnings
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from .errors import Error
+from .program import path_of_program
 from .text import escaped
 from .trace import Trace
 
@@ -53,7 +52,7 @@ def record(
     The block begins once the kernel is watched and ends with a finished trace. `Error` is raised
     when the program cannot record, with what it said.
     """
-    words = [_program(program), "record", "-p", str(os.getpid()), "-o", os.fspath(path)]
+    words = [path_of_program(program), "record", "-p", str(os.getpid()), "-o", os.fspath(path)]
     if not children:
         words.append("--no-children")
     if stacks:
@@ -175,18 +174,3 @@ class Recording:
         lines = self._stderr.read().decode("utf-8", "replace").splitlines()
         self.messages = "\n".join(escaped(line) for line in lines)
         self._stderr.close()
-
-
-def _program(given: str | os.PathLike[str] | None) -> str:
-    """The program to start: the given one, that of SWTCH, that in PATH, that of this package."""
-    chosen = given or os.environ.get("SWTCH")
-    if chosen:
-        return os.fspath(chosen)
-    scripts = sysconfig.get_path("scripts")
-    found = shutil.which("swtch") or shutil.which("swtch", path=scripts)
-    if found is None:
-        raise Error(
-            "the program swtch is not in PATH",
-            "name it in the environment variable SWTCH, or install it",
-        )
-    return found

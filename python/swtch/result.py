@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from . import plots
 from .errors import Error
 from .text import escaped, table
 
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
+    from matplotlib.figure import Figure
 
 # Rows that a terminal or a notebook is shown; the other ways give all.
 MOST_ROWS_SHOWN = 20
+
+_REPAIR = (
+    "if the file is damaged: swtch lake verify --repair LAKE puts its segments into quarantine, so "
+    "that the others are answered from"
+)
 
 
 @contextmanager
@@ -29,7 +36,9 @@ def engine_errors(what: str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as why:
-        raise Error(f"{what}: {why}") from why
+        # Files of a lake lie in such folders.
+        advice = _REPAIR if "data/date=" in str(why) else None
+        raise Error(f"{what}: {why}", advice) from why
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,17 @@ class _Shown:
     are_numbers: list[bool]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The question with a name that an answer is to, which decides how it is shown."""
+
+    name: str = ""
+    # Columns that a terminal and a notebook are not shown.
+    not_shown: frozenset[str] = frozenset()
+    # The span that was asked for, in ns since the start of the trace.
+    span: tuple[int, int | None] = (0, None)
+
+
 class Result:
     """Rows with named columns. Each of `df`, `arrow`, `pl` and `rows` runs the question anew."""
 
@@ -48,13 +68,12 @@ class Result:
         self,
         relation: DuckDBPyRelation,
         note: str | None = None,
-        not_shown: frozenset[str] = frozenset(),
+        asked: Asked = Asked(),
     ) -> None:
         self._relation = relation
-        # A sentence that belongs to the answer, such as what it does not say.
+        # What belongs to the answer, such as what it does not say: a sentence a line.
         self.note = note
-        # Columns that a terminal and a notebook are not shown.
-        self._not_shown = not_shown
+        self._asked = asked
 
     @classmethod
     def of_query(
@@ -63,14 +82,14 @@ class Result:
         query: str,
         params: dict[str, Any] | None = None,
         note: str | None = None,
-        not_shown: frozenset[str] = frozenset(),
+        asked: Asked = Asked(),
     ) -> Result:
         """The answer to a query; `Error` with the engine's message where it has a mistake."""
         with engine_errors("the question cannot be answered"):
             relation = _relation_of(connection, query, params)
         if relation is None:
             raise Error("this SQL has no answer: ask a SELECT")
-        return cls(relation, note, not_shown)
+        return cls(relation, note, asked)
 
     @property
     def columns(self) -> list[str]:
@@ -82,6 +101,13 @@ class Result:
         columns = self.columns
         with engine_errors("the question cannot be answered"):
             return [dict(zip(columns, row, strict=True)) for row in self._relation.fetchall()]
+
+    def first_rows(self, most: int) -> tuple[list[dict[str, Any]], bool]:
+        """At most so many rows, and whether there are more."""
+        columns = self.columns
+        with engine_errors("the question cannot be answered"):
+            found = self._relation.limit(most + 1).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in found[:most]], len(found) > most
 
     def df(self) -> pandas.DataFrame:
         """All rows as a data frame of pandas."""
@@ -101,6 +127,15 @@ class Result:
         _require("pyarrow", "polars")
         with engine_errors("the question cannot be answered"):
             return self._relation.pl()
+
+    def plot(self, most: int = 15) -> Figure:
+        """A picture of the answer to a question with a name, as a figure of matplotlib.
+
+        It shows at most `most` rows, those with the largest values. A notebook shows it by itself;
+        `plot().savefig("FILE.svg")` writes it.
+        """
+        _require("matplotlib", "plot")
+        return plots.draw(self._asked.name, self.rows(), most, self._asked.span)
 
     def to_text(self, most: int | None = None) -> str:
         """A table for a terminal, at most `most` rows of it; hostile characters are escaped."""
@@ -127,7 +162,7 @@ class Result:
                 found = self._relation.fetchall()
             else:
                 found = self._relation.limit(most + 1).fetchall()
-        places = [n for n, name in enumerate(self.columns) if name not in self._not_shown]
+        places = [n for n, name in enumerate(self.columns) if name not in self._asked.not_shown]
         rows = found if most is None else found[:most]
         shown = _Shown(
             head=[escaped(self.columns[place]) for place in places],
@@ -143,7 +178,7 @@ class Result:
                 f"(the first {MOST_ROWS_SHOWN} rows; rows(), df(), arrow() and pl() give all)"
             )
         if self.note is not None:
-            lines.append(f"note: {self.note}")
+            lines.extend(f"note: {escaped(line)}" for line in self.note.splitlines())
         return lines
 
 

@@ -31,6 +31,9 @@ _COMPUTED_WHEN_ASKED = (
     "stacks",
     "gaps",
 )
+# Only this table is large. The others are kept in memory, so that they are read once.
+_READ_WHEN_ASKED = "switch"
+
 VIEWS = _COMPUTED_ONCE + _COMPUTED_WHEN_ASKED
 
 # Facts of `meta.json`: column, type, and the way to it.
@@ -63,8 +66,7 @@ def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> 
     _create_reasons(connection)
     for table in TABLES:
         selects = [_select_of(connection, table, trace) for trace in traces]
-        # Only `switch` is large. The others are kept in memory, so that they are read once.
-        kind = "VIEW" if table == "switch" else "TABLE"
+        kind = "VIEW" if table == _READ_WHEN_ASKED else "TABLE"
         connection.execute(f'CREATE {kind} stored."{table}" AS {" UNION ALL ".join(selects)}')
     for view in VIEWS:
         kind = "TABLE" if view in _COMPUTED_ONCE else "VIEW"
@@ -74,6 +76,23 @@ def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> 
 def text_of(folder: str, name: str) -> str:
     """The text of a file of SQL in this package: `views` or `sql`."""
     return files(__package__).joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+
+
+def description(folder: str, name: str) -> str:
+    """The comment at the head of a file of SQL, without its marks: rows and columns in words."""
+    lines = []
+    for line in text_of(folder, name).splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line[2:].removeprefix(" "))
+    return "\n".join(lines)
+
+
+def files_read_when_asked(traces: Iterable[TraceFiles]) -> list[str]:
+    """Files that stay on disk, by their paths and as the engine is given them."""
+    files = [trace.tables.get(_READ_WHEN_ASKED) for trace in traces]
+    paths = [str(file) for file in files if file is not None]
+    return list(dict.fromkeys([*paths, *map(_without_wildcards, paths)]))
 
 
 def _create_meta(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from . import tables
+from . import bill, tables
 from .errors import Error
-from .result import Result, engine_errors
+from .result import Asked, Result, engine_errors
 from .text import escaped
 from .trace_files import TraceFiles, open_files
 
@@ -74,12 +74,16 @@ class Trace:
     @property
     def views(self) -> dict[str, str]:
         """Each view with its description: what a row is, and columns with their units."""
-        return {view: _description(tables.text_of("views", view)) for view in tables.VIEWS}
+        return {view: tables.description("views", view) for view in tables.VIEWS}
 
     @property
     def connection(self) -> DuckDBPyConnection:
         """The connection of the engine, for what this class does not offer."""
         return self._connection
+
+    def files_read_when_asked(self) -> list[str]:
+        """Files that the engine opens for each question, as it is asked for them."""
+        return tables.files_read_when_asked(self._files)
 
     def sql(self, query: str, params: dict[str, Any] | None = None) -> Result:
         """The answer to a question in SQL, with values for its `$name` placeholders.
@@ -128,9 +132,38 @@ class Trace:
         before, after = self._only_file(), other._only_file()
         if before.directory.samefile(after.directory):
             raise Error(f"{escaped(before.name)} cannot be compared with itself")
-        both = Trace([before.directory, after.directory], verify=False)
-        sides = {"before": str(before.directory), "after": str(after.directory)}
-        return both._ask("compare", sides, note=_NOT_JUDGED)
+        return side_by_side(Trace([before.directory, after.directory], verify=False))
+
+    def bill(
+        self,
+        by: str = "reason",
+        *,
+        prices: str | os.PathLike[str] | None = None,
+        program: str | os.PathLike[str] | None = None,
+    ) -> Result:
+        """What the switches cost: `swtch report --bill`, by reason, process, thread, stack or pair.
+
+        `direct_ns` is what the switches themselves took, between `direct_low_ns` and
+        `direct_high_ns`; `measured_pct` of it stands on prices that were measured for that kind of
+        switch, the rest on estimates, which the note names. What tasks lost afterwards in their
+        caches is between 0 and `indirect_high_ns`. `prices` is a price list (`swtch cost -o
+        FILE.json`); without it the one that `swtch cost --save` keeps for this machine is taken.
+        The program makes the bill: see `record` for which one that is.
+        """
+        return self._of_program("bill", *bill.bill_query(self._files, by, prices, program))
+
+    def tariffs(
+        self,
+        *,
+        prices: str | os.PathLike[str] | None = None,
+        program: str | os.PathLike[str] | None = None,
+    ) -> Result:
+        """At which price a bill counts one switch, by reason and by who came next.
+
+        `basis` is `measured`, `estimated` or `none` (the list has no price for it), and `because`
+        says why it was not measured. The arguments are those of `bill`.
+        """
+        return self._of_program("tariffs", *bill.tariffs_query(self._files, prices, program))
 
     def close(self) -> None:
         """Frees the memory; results that were not taken out cannot be asked any more."""
@@ -155,9 +188,16 @@ class Trace:
         self, question: str, params: dict[str, Any] | None = None, note: str | None = None
     ) -> Result:
         text = tables.text_of("sql", question)
+        return Result.of_query(self._connection, text, params, note, self._asked(question, params))
+
+    def _of_program(self, question: str, query: str, params: dict[str, Any], note: str) -> Result:
+        return Result.of_query(self._connection, query, params, note, self._asked(question))
+
+    def _asked(self, question: str, params: dict[str, Any] | None = None) -> Asked:
         # One value in every row tells nothing; it is there for results of several traces.
         not_shown = frozenset({"trace"} if len(self._files) == 1 else ())
-        return Result.of_query(self._connection, text, params, note, not_shown)
+        span = (0, None) if params is None else (params.get("since_ns", 0), params.get("until_ns"))
+        return Asked(question, not_shown, span)
 
     def _only_file(self) -> TraceFiles:
         if len(self._files) != 1:
@@ -168,11 +208,7 @@ class Trace:
         return self._files[0]
 
 
-def _description(sql: str) -> str:
-    """The comment at the head of a file of SQL, without its marks."""
-    lines = []
-    for line in sql.splitlines():
-        if not line.startswith("--"):
-            break
-        lines.append(line[2:].removeprefix(" "))
-    return "\n".join(lines)
+def side_by_side(both: Trace) -> Result:
+    """Rates of two traces that were opened together, the first as the one before."""
+    before, after = both.names
+    return both._ask("compare", {"before": before, "after": after}, note=_NOT_JUDGED)

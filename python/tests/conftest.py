@@ -142,6 +142,9 @@ def _made_up(place: Path) -> Path:
 # The trace of the oldest format is kept in the tree: it has no levels and no command lines.
 OLDEST = REPOSITORY / "crates/swtch-store/tests/format-1.swtch"
 
+# What `swtch cost --quick` measured once, so that bills of the tests do not depend on the machine.
+PRICES = Path(__file__).with_name("prices.json")
+
 TRACES = ("sampler", "renamer", "machine", "perf", "made-up", "format-1")
 
 

@@ -16,6 +16,7 @@ from conftest import LIMIT_S, OLDEST, REPOSITORY
 
 import swtch
 from swtch import text
+from swtch.program import path_of_program
 from swtch.query import main
 
 Query = Callable[..., subprocess.CompletedProcess[str]]
@@ -145,3 +146,18 @@ def test_a_reader_that_goes_away_is_no_error(trace_path: Callable[[str], Path]) 
     process.stdout.close()
     said = process.stderr.read()
     assert (process.wait(LIMIT_S), said) == (0, b"")
+
+
+def test_the_program_hands_its_questions_over(trace_path: Callable[[str], Path]) -> None:
+    python = Path(sys.executable).parent
+    done = subprocess.run(
+        [path_of_program(), "query", "SELECT count(*) AS n FROM switches", trace_path("sampler")],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=os.environ
+        | {"PATH": f"{python}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY / "python")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.splitlines()[-1].split()[-1]) > 100

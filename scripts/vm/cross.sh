@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# Sourced by vm-test: builds for arm64 on an x86-64 machine. The compiler is a package of this
+# Sourced by vm-test and dist.sh: builds for arm64 on an x86-64 machine. The compiler is a package of this
 # machine. The libraries that swtch is linked with are arm64 packages; they are unpacked below the
 # target directory and not installed, since two architectures on one machine need the same version
 # of every library that they share, and a machine often has not got that.
 #
-# Uses of vm-test: work, apt_options, apt_of_release, download, install_packages, skip, say, die.
+# Uses of the caller: work, skip; and debian.sh.
 
 cross_target=aarch64-unknown-linux-gnu
 cross_gcc=aarch64-linux-gnu

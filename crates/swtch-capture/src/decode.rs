@@ -113,7 +113,7 @@ pub(crate) fn hints(r: &switch_record) -> SwitchHints {
 }
 
 /// A negative number is an error of the kernel's, or no stack was asked for.
-fn stacks(kernel: i32, user: i32) -> StackNumbers {
+pub fn stacks(kernel: i32, user: i32) -> StackNumbers {
     StackNumbers {
         kernel: u32::try_from(kernel).ok(),
         user: u32::try_from(user).ok(),

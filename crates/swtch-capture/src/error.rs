@@ -107,6 +107,14 @@ pub enum Error {
     /// The kernel does not let this user record by perf events.
     #[error("recording by perf events is not permitted")]
     PerfRefused(#[source] io::Error),
+    /// The CPUs whose switches are to be recorded are not known.
+    #[error("the list of online CPUs cannot be read from {}", file.display())]
+    OnlineCpus {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// Only own processes can be recorded by perf events.
     #[error("without root, only a command or processes (-p) can be recorded")]
     PerfScope,
@@ -130,6 +138,24 @@ const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process 
      /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
+    /// Whether this machine, or the rights that there are on it, lets nothing be recorded; else what was
+    /// asked for is at fault.
+    pub const fn is_of_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::NotPermitted(_)
+                | Self::NoBtf(_)
+                | Self::MissingHook(_)
+                | Self::KernelTooOld(_)
+                | Self::Load(_)
+                | Self::Refused { .. }
+                | Self::Attach { .. }
+                | Self::Map { .. }
+                | Self::Mmap(_)
+                | Self::PidNamespace
+        )
+    }
+
     /// The error for a load that failed, with what libbpf printed since [`refusal::listen`].
     pub(crate) fn of_load(source: libbpf_rs::Error) -> Self {
         let refusal = refusal::heard();
@@ -181,6 +207,9 @@ impl Error {
                 "it is allowed for own processes up to kernel.perf_event_paranoid 2 (see sysctl \
                  kernel.perf_event_paranoid): sudo sysctl kernel.perf_event_paranoid=2, or run it with sudo",
             ),
+            Self::OnlineCpus { .. } => {
+                Some("is sysfs mounted? mount -t sysfs sysfs /sys; in a container, let it see /sys")
+            }
             Self::PerfScope => Some("record the whole machine or a cgroup with sudo"),
             _ => None,
         }

@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
 mod clock;
+mod code;
 mod confine;
 mod counters;
 mod decode;
@@ -43,6 +44,7 @@ mod tree;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
+pub use code::{CodeFile, CodeMap, CodeMapping};
 pub use confine::{forbid_new_privileges, refuse_system_calls};
 pub use counters::{Counters, CpuCounters};
 pub use drain::{Drained, RawKind, RawRecords};
@@ -60,15 +62,20 @@ pub use privilege::{
 };
 pub use probe::kernel_version;
 pub use records::{
-    SwitchHints, WIRE_VERSION, cgroups_of, decode_records, decode_tasks, switch_hints,
+    SwitchHints, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records, decode_tasks, peek_switches,
+    switch_hints,
 };
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
 pub use stacks::Stacks;
-pub use summary::{PlaceReading, SummaryReader};
+pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use tree::TreeCount;
+
+/// Where the eBPF programs inside come from: `compiled by clang 14.0.6` when this crate was built, or
+/// before, when it was packed.
+pub const EBPF_ORIGIN: &str = env!("SWTCH_EBPF_ORIGIN");
 
 #[allow(
     missing_docs,

@@ -1,5 +1,8 @@
 //! The tasks that live, for a recording that forgets its oldest records: those that named a task may
 //! be among them.
+//!
+//! Records come CPU by CPU. A task that moved is told of by several, so what is newer comes first at
+//! times: the end of a task before its start.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Pid, Timestamp};
@@ -13,7 +16,7 @@ const TASK_EXIT: u32 = 4;
 /// Length of a record, in bytes.
 const LENGTH: usize = size_of::<task_record>();
 
-/// The last record of each task that lives.
+/// The newest record of each task that lives.
 #[derive(Debug, Default)]
 pub struct LivingTasks {
     records: FxHashMap<u32, LastTaskRecord>,
@@ -26,21 +29,19 @@ struct LastTaskRecord {
 }
 
 impl LivingTasks {
-    /// Takes the bytes of task records, in order of time.
+    /// Takes the bytes of task records, those of each CPU in order of time.
     pub fn meet(&mut self, bytes: &[u8]) {
         for record in bytes.as_chunks::<LENGTH>().0 {
             let key = number_at(record, std::mem::offset_of!(task_record, task));
             let event = number_at(record, std::mem::offset_of!(task_record, event));
-            if event == TASK_EXIT {
-                // Its last switch-out follows the record of its end, maybe in the next segment.
-                if let Some(task) = self.records.get_mut(&key) {
-                    task.has_ended = true;
-                }
+            let known = self.records.get(&key);
+            if known.is_some_and(|known| time_of(&known.record) > time_of(record)) {
                 continue;
             }
             let task = LastTaskRecord {
                 record: *record,
-                has_ended: false,
+                // Its last switch-out follows the record of its end, maybe in the next segment.
+                has_ended: event == TASK_EXIT,
             };
             self.records.insert(key, task);
         }
@@ -73,6 +74,11 @@ impl LivingTasks {
     }
 }
 
+fn time_of(record: &[u8; LENGTH]) -> u64 {
+    let bytes = record[std::mem::offset_of!(task_record, ts)..].first_chunk();
+    u64::from_ne_bytes(*bytes.expect("a record is longer"))
+}
+
 fn number_at(record: &[u8; LENGTH], offset: usize) -> u32 {
     let bytes = record[offset..].first_chunk();
     u32::from_ne_bytes(*bytes.expect("a record is longer"))
@@ -85,11 +91,11 @@ mod tests {
     use super::*;
     use crate::records::decode_tasks;
 
-    fn record(task: u32, event: u32) -> Vec<u8> {
+    fn record(task: u32, event: u32, ts: u64) -> Vec<u8> {
         let record = task_record {
             kind: 2,
             event,
-            ts: 5,
+            ts,
             task,
             tid: task,
             pid: task,
@@ -122,10 +128,20 @@ mod tests {
             (8, TASK_EXIT),
             (9, TASK_EXIT),
         ] {
-            living.meet(&record(task, event));
+            living.meet(&record(task, event, 5));
         }
-        assert_eq!(seen(&mut living, 100), [7, 8]);
+        assert_eq!(seen(&mut living, 100), [7, 8, 9]);
         assert_eq!(seen(&mut living, 200), [7]);
         assert!(living.processes().eq([Pid::new(7)]));
+    }
+
+    /// It was seen on one CPU and ended on another, whose records are read first.
+    #[test]
+    fn a_task_whose_end_comes_first_is_forgotten_too() {
+        let mut living = LivingTasks::default();
+        living.meet(&record(7, TASK_EXIT, 20));
+        living.meet(&record(7, TASK_SEEN, 10));
+        assert_eq!(seen(&mut living, 100), [7]);
+        assert_eq!(seen(&mut living, 200), [0; 0]);
     }
 }

@@ -6,11 +6,12 @@
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU32;
 
 use libbpf_rs::btf::{Btf, types::Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
-use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, Timestamp};
+use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, TaskKey, Timestamp};
 
 use crate::clock::monotonic_ns;
 use crate::counters::{Counters, CpuCounters, CpuStates};
@@ -21,12 +22,11 @@ use crate::probe::{HOOKS, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
 use crate::records::decode_records;
 use crate::refusal;
 use crate::scope::{
-    CgroupTarget, Children, RecordingScope, TargetProcess, cgroup_target, is_unified,
-    require_host_pids,
+    CgroupTargets, Children, RecordingScope, TargetProcess, is_unified, require_host_pids,
 };
 use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
-use crate::summary::{SummaryFlush, SummaryGroups, places};
+use crate::summary::{SummaryFlush, SummaryGroups, TaskStates, places};
 use crate::tree::{RecordedTree, TreeCount};
 
 /// The most distinct stacks that are kept, of each kind.
@@ -34,6 +34,12 @@ const STACKS: u32 = 32 << 10;
 
 /// The same for the oracle. Two stacks with the same hash cost it a verdict, so there are more.
 const ORACLE_STACKS: u32 = 128 << 10;
+
+/// Those of one task that is watched. More of them make it less likely that two have the same number.
+const WATCHED_STACKS: u32 = 8 << 10;
+
+/// Distinct switches of one task that is watched: each key of `bpf/summary_stacks.h` is one.
+const STACK_SUMS: u32 = 4 << 10;
 
 /// Hooks without which nothing can be recorded.
 const NEEDED: &[&str] = &[
@@ -70,6 +76,12 @@ fn optional_here() -> impl Iterator<Item = &'static str> {
         .filter(move |name| !is_of_another(name))
 }
 
+/// What the kernel side writes for a summary.
+struct SummaryTables {
+    groups: SummaryGroups,
+    tasks: TaskStates,
+}
+
 /// A running capture. Dropping it detaches all programs.
 pub struct Capture {
     skel: SwtchSkel<'static>,
@@ -81,7 +93,7 @@ pub struct Capture {
     /// `None` unless switches are counted in the kernel.
     flush: Option<SummaryFlush>,
     /// `None` unless switches are counted in the kernel.
-    groups: Option<SummaryGroups>,
+    tables: Option<SummaryTables>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
     /// Number of records that [`Self::drain`] could not decode.
@@ -135,15 +147,27 @@ impl Capture {
                 &target.start_ticks.to_ne_bytes(),
             )?;
         }
+        for id in plan.cgroups.iter().flat_map(|cgroups| &cgroups.ids) {
+            let maps = &skel.maps;
+            update(
+                &maps.scope_cgroups,
+                "scope_cgroups",
+                &id.to_ne_bytes(),
+                &[1],
+            )?;
+        }
         let states = CpuStates::map(&skel.maps.cpus, cpus)?;
         let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
-        let (flush, groups) = match settings.summary {
+        let (flush, tables) = match settings.summary {
             Some(wanted) => (
                 Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
-                Some(SummaryGroups::map(&skel.maps.summaries, places(wanted))?),
+                Some(SummaryTables {
+                    groups: SummaryGroups::map(&skel.maps.summaries, places(wanted))?,
+                    tasks: TaskStates::map(&skel.maps.tasks, task_slots)?,
+                }),
             ),
             None => (None, None),
         };
@@ -160,7 +184,7 @@ impl Capture {
             targets: plan.targets,
             tree,
             flush,
-            groups,
+            tables,
             cost,
             started,
             undecoded: 0,
@@ -287,7 +311,34 @@ impl Capture {
     }
 
     pub(crate) const fn groups(&self) -> Option<&SummaryGroups> {
-        self.groups.as_ref()
+        match &self.tables {
+            Some(tables) => Some(&tables.groups),
+            None => None,
+        }
+    }
+
+    pub(crate) const fn task_states(&self) -> Option<&TaskStates> {
+        match &self.tables {
+            Some(tables) => Some(&tables.tasks),
+            None => None,
+        }
+    }
+
+    /// Whether a summary tells the futex words apart for which threads wait. Each is a group of its own, so
+    /// it is for as long as somebody looks.
+    pub fn tell_futexes(&mut self, on: bool) {
+        let shared = shared(&mut self.skel);
+        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
+        // reads it, and reads it anew at each switch.
+        unsafe { (&raw mut shared.tell_futexes).write_volatile(on) };
+    }
+
+    /// Number of groups with a futex word that are in use.
+    pub(crate) fn futex_groups(&mut self) -> &AtomicU32 {
+        let count = &raw mut shared(&mut self.skel).futex_groups;
+        // SAFETY: the variable is aligned and mapped as long as the object is loaded, and both sides
+        // change it with atomic instructions.
+        unsafe { AtomicU32::from_ptr(count) }
     }
 
     pub(crate) const fn kernel_stacks(&self) -> &impl MapCore {
@@ -296,6 +347,20 @@ impl Capture {
 
     pub(crate) const fn user_stacks(&self) -> &impl MapCore {
         &self.skel.maps.user_stacks
+    }
+
+    pub(crate) const fn stack_sums_map(&self) -> &impl MapCore {
+        &self.skel.maps.stack_sums
+    }
+
+    /// The task whose stacks a summary takes, and since when.
+    pub(crate) fn set_watched(&mut self, task: TaskKey, since: u64) {
+        let shared = shared(&mut self.skel);
+        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
+        // reads it, and reads it anew at each switch.
+        unsafe { (&raw mut shared.watched_since).write_volatile(since) };
+        // SAFETY: as above.
+        unsafe { (&raw mut shared.watched_task).write_volatile(task.get()) };
     }
 
     /// Detaches the probes; records in the rings can still be drained.
@@ -384,7 +449,7 @@ struct ScopePlan {
     all: bool,
     targets: Vec<TargetProcess>,
     children: Children,
-    cgroup: Option<CgroupTarget>,
+    cgroups: Option<CgroupTargets>,
 }
 
 impl ScopePlan {
@@ -396,15 +461,15 @@ impl ScopePlan {
             all: false,
             targets: Vec::new(),
             children: Children::LeftOut,
-            cgroup: None,
+            cgroups: None,
         };
         match scope {
             RecordingScope::All => Ok(Self {
                 all: true,
                 ..nothing
             }),
-            RecordingScope::Cgroup(path) => Ok(Self {
-                cgroup: Some(cgroup_target(path)?),
+            RecordingScope::Cgroups(paths) => Ok(Self {
+                cgroups: CgroupTargets::find(paths)?,
                 ..nothing
             }),
             RecordingScope::Processes { pids, children } => {
@@ -420,6 +485,12 @@ impl ScopePlan {
                 })
             }
         }
+    }
+
+    /// Number of cgroups for which the map `scope_cgroups` must have space: a map has one place at least.
+    fn most_cgroups(&self) -> u32 {
+        let wanted = self.cgroups.as_ref().map_or(1, |cgroups| cgroups.ids.len());
+        u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
     /// Number of processes for which the map `targets` must have space.
@@ -479,8 +550,10 @@ fn set_constants(
     constants.scope_all = plan.all;
     constants.has_targets = !plan.targets.is_empty();
     constants.with_children = plan.children == Children::Recorded;
-    constants.scope_cgroup = plan.cgroup.map_or(0, |cgroup| cgroup.id);
-    constants.cgroup_is_v2 = plan.cgroup.map_or_else(is_unified, |cgroup| cgroup.is_v2);
+    constants.recorder_pid = std::process::id();
+    constants.has_cgroups = plan.cgroups.is_some();
+    let hierarchy = plan.cgroups.as_ref().map(|cgroups| cgroups.is_v2);
+    constants.cgroup_is_v2 = hierarchy.unwrap_or_else(is_unified);
     constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
     constants.has_exit_hook = hooks.has("sched_exit_tp");
     constants.has_tick_hook = hooks.has("local_timer_entry");
@@ -488,7 +561,8 @@ fn set_constants(
         constants.tick_irq = tick_irq().unwrap_or(-1);
     }
     constants.has_state_argument = hooks.has_state_argument;
-    constants.want_stacks = settings.stacks.is_some();
+    constants.want_stacks = settings.wants_stacks();
+    constants.watches_stacks = settings.watches_stacks;
     constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
     constants.want_oracle = settings.oracle;
     constants.slots_per_cpu = settings.slots_per_cpu;
@@ -509,6 +583,10 @@ fn set_constants(
         .and_then(|number| i32::try_from(number).ok());
     constants.syscall_restart = restart.unwrap_or(-1);
     set_bits(&mut constants.syscalls_on_files, calls.numbers_on_files());
+    set_bits(
+        &mut constants.syscalls_on_futexes,
+        calls.numbers_on_futexes(),
+    );
     set_bits(
         &mut constants.syscalls_with_arguments,
         calls.numbers_with_arguments(),
@@ -540,7 +618,7 @@ fn choose_programs(
         .set_autoload(hooks.has("sched_set_need_resched_tp"));
     progs
         .sched_exit
-        .set_autoload(settings.stacks.is_some() && hooks.has("sched_exit_tp"));
+        .set_autoload(settings.wants_stacks() && hooks.has("sched_exit_tp"));
     progs
         .sched_migrate_task
         .set_autoload(hooks.has("sched_migrate_task"));
@@ -568,16 +646,21 @@ fn size_maps(
     task_slots: u32,
 ) -> Result<(), Error> {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-    let stacks = match (settings.oracle, settings.stacks) {
-        (true, _) => ORACLE_STACKS,
-        (false, Some(_)) => STACKS,
-        (false, None) => 1,
+    let stacks = match settings.oracle {
+        true => ORACLE_STACKS,
+        false if settings.wants_stacks() => STACKS,
+        false if settings.watches_stacks => WATCHED_STACKS,
+        false => 1,
     };
     let failed = |map| move |source| Error::Map { map, source };
     open.maps
         .targets
         .set_max_entries(plan.most_targets())
         .map_err(failed("targets"))?;
+    open.maps
+        .scope_cgroups
+        .set_max_entries(plan.most_cgroups())
+        .map_err(failed("scope_cgroups"))?;
     open.maps
         .cpus
         .set_max_entries(cpus)
@@ -606,7 +689,16 @@ fn size_maps(
     open.maps
         .user_stacks
         .set_max_entries(stacks)
-        .map_err(failed("user_stacks"))
+        .map_err(failed("user_stacks"))?;
+    let sums = if settings.watches_stacks {
+        STACK_SUMS
+    } else {
+        1
+    };
+    open.maps
+        .stack_sums
+        .set_max_entries(sums)
+        .map_err(failed("stack_sums"))
 }
 
 /// Number of slots for the states of tasks, a power of two: at least four for each thread that there

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use libbpf_rs::MapCore;
 
@@ -51,6 +52,16 @@ impl<T> Mapped<T> {
 
     pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// The 64-bit number at this offset of a value, which the kernel side may change at any time.
+    pub fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
+        assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8));
+        // SAFETY: the offset is inside the value.
+        let word = unsafe { self.at(index).cast::<u64>().byte_add(offset) };
+        // SAFETY: the word is aligned and mapped as long as self. The kernel side writes it at any time
+        // with whole 64-bit stores (or narrower ones), so atomics are what using it takes.
+        unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 }
 

@@ -22,6 +22,7 @@ mod threads;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use swtch_core::topology::cpus_of_list;
 use swtch_core::{CpuId, Gap, Level, Pid, Timestamp};
@@ -58,6 +59,7 @@ pub struct PerfCapture {
     /// What `/proc` said of the threads that were there; taken with the first round.
     found: Vec<PerfRecord>,
     started: Timestamp,
+    /// Records that were lost, by what the rings say.
     lost: u64,
     gaps: Vec<Gap>,
     /// Bytes of one batch.
@@ -89,7 +91,7 @@ impl PerfCapture {
             outs: Vec::new(),
             others: Vec::new(),
         };
-        let cpus = online_cpus();
+        let cpus = online_cpus(Path::new(ONLINE_CPUS))?;
         let mut known = BTreeSet::new();
         // A thread that is started while this looks inherits from one that is known, or is found by
         // the next look.
@@ -111,9 +113,15 @@ impl PerfCapture {
     /// # Errors
     /// [`Error::PerfRefused`] where it does not.
     pub fn trial() -> Result<(), Error> {
-        let cpu = online_cpus().first().copied().unwrap_or(0);
-        let opened = PerfEvent::open(Pid::new(std::process::id()), cpu);
-        opened.map(drop).map_err(Error::PerfRefused)
+        let own = Pid::new(std::process::id());
+        for cpu in online_cpus(Path::new(ONLINE_CPUS))? {
+            match PerfEvent::open(own, cpu) {
+                // It went offline meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                opened => return opened.map(drop).map_err(Error::PerfRefused),
+            }
+        }
+        Ok(())
     }
 
     /// Opens the events of one thread. One that has ended meanwhile is passed over.
@@ -221,6 +229,34 @@ impl PerfCapture {
     pub fn detach(&mut self) {
         self.events.iter().for_each(PerfEvent::disable);
     }
+
+    /// Counts what was lost at the end of a ring: a ring tells of a loss with the next record that
+    /// finds room, and after these none came. The recording must be detached and its rings be taken.
+    /// A kernel before 6.0 does not count the losses of an event, so that they are not known there.
+    ///
+    /// # Errors
+    /// When the count of an event cannot be read.
+    pub fn count_losses_at_end(&mut self) -> io::Result<()> {
+        let end = Timestamp::from_ns(monotonic_ns());
+        for ring in &self.rings {
+            let mut counted = 0;
+            for event in self.events.iter().filter(|event| event.cpu() == ring.cpu()) {
+                counted += event.lost()?.unwrap_or(0);
+            }
+            let lost = counted.saturating_sub(ring.lost());
+            if lost > 0 {
+                self.lost += lost;
+                self.gaps.push(Gap {
+                    cpu: CpuId::new(ring.cpu()),
+                    start: ring.last().unwrap_or(self.started),
+                    end,
+                    lost,
+                    level: Level::Os,
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The kernel tells of a loss with the next record that finds room, and not when it began.
@@ -234,24 +270,36 @@ fn gap(lost: &PerfRecord) -> Gap {
     }
 }
 
-/// Numbers of the CPUs that are online.
-fn online_cpus() -> Vec<u16> {
-    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+/// The file in which the kernel lists the CPUs that are online.
+const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";
+
+/// Numbers of the CPUs that are online, by this file. To guess them would leave switches out without
+/// a word.
+fn online_cpus(file: &Path) -> Result<Vec<u16>, Error> {
+    let failed = |source| Error::OnlineCpus {
+        file: file.to_owned(),
+        source,
+    };
+    let list = fs::read_to_string(file).map_err(failed)?;
     let cpus = cpus_of_list(list.trim()).filter(|cpus| !cpus.is_empty());
-    cpus.map_or_else(
-        || vec![0],
-        |cpus| cpus.into_iter().map(CpuId::get).collect(),
-    )
+    let cpus = cpus.ok_or_else(|| {
+        let said = format!("{:?} is no list of CPUs", list.trim());
+        failed(io::Error::new(io::ErrorKind::InvalidData, said))
+    })?;
+    Ok(cpus.into_iter().map(CpuId::get).collect())
 }
 
-/// The living threads of these processes, each with its process.
+/// The living threads of these processes, each with its process. The recorder may be below one of
+/// them, as where a shell is recorded that has started it: it is left out with what it starts.
 fn threads_of(pids: &[Pid], children: Children) -> BTreeSet<(Pid, Pid)> {
+    let recorder = Pid::new(std::process::id());
     let mut threads = BTreeSet::new();
     let mut left = pids.to_vec();
     while let Some(pid) = left.pop() {
         for tid in numbers_in(&format!("/proc/{pid}/task")).unwrap_or_default() {
             if threads.insert((pid, Pid::new(tid))) && children == Children::Recorded {
-                left.extend(children_of(pid, tid));
+                let children = children_of(pid, tid).into_iter();
+                left.extend(children.filter(|child| *child != recorder));
             }
         }
     }
@@ -273,4 +321,78 @@ fn numbers_in(directory: &str) -> io::Result<Vec<u32>> {
     Ok(entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// The list of CPUs is never guessed: switches on those that are not guessed would be missing
+    /// without a word.
+    #[test]
+    fn a_list_of_cpus_that_cannot_be_read_is_an_error_that_names_it() {
+        let missing = Path::new("/no/such/list");
+        let refusal = online_cpus(missing).unwrap_err();
+        assert!(refusal.to_string().contains("/no/such/list"), "{refusal}");
+        // Another file, which holds no list.
+        let nonsense = online_cpus(Path::new("/proc/self/comm")).unwrap_err();
+        assert!(matches!(nonsense, Error::OnlineCpus { .. }), "{nonsense:?}");
+        assert!(!online_cpus(Path::new(ONLINE_CPUS)).unwrap().is_empty());
+    }
+
+    /// Rings that nobody empties are full after 16,000 records each. No record comes after those that
+    /// found no room, so no record tells of them.
+    #[test]
+    #[expect(
+        clippy::zombie_processes,
+        reason = "wait4 waits for it, which tells what it used"
+    )]
+    fn what_is_lost_at_the_end_is_counted() {
+        if let Err(refusal) = PerfCapture::trial() {
+            swtch_test::skip!("perf events are not permitted: {refusal}");
+        }
+        let script = "read go; dd if=/dev/zero bs=64k count=30000 | dd bs=64k of=/dev/null";
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", script]).stdin(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        let scope = RecordingScope::Processes {
+            pids: vec![Pid::new(child.id())],
+            children: Children::Recorded,
+        };
+        let mut capture = PerfCapture::start(&scope).unwrap();
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let switches = switches_of_ended(child.id());
+        capture.detach();
+        let (mut kept, mut told) = (0, 0);
+        capture.take(|batch| {
+            decode_perf_records(batch.bytes, |record| match record.kind {
+                PerfRecordKind::Lost => told += record.number,
+                PerfRecordKind::Name | PerfRecordKind::Fork | PerfRecordKind::Exec => {}
+                _ => kept += 1,
+            });
+        });
+        assert_eq!(capture.lost(), told);
+        capture.count_losses_at_end().unwrap();
+        let lost = capture.lost();
+        println!("{switches} switches: {kept} records kept, {told} told as lost, {lost} lost");
+        assert!(lost > 1_000, "{lost}: the rings should be full");
+        // Out and in. Names and forks may be among those lost.
+        assert!((kept + lost).abs_diff(2 * switches) < 50);
+        let lengths = capture.take_gaps();
+        assert_eq!(lengths.iter().map(|gap| gap.lost).sum::<u64>(), lost);
+    }
+
+    /// Waits for a child, and returns how many switches the kernel counted of it and of its children.
+    fn switches_of_ended(pid: u32) -> u64 {
+        // SAFETY: a structure of numbers, all of which may be 0.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        let pid = libc::pid_t::try_from(pid).unwrap();
+        // SAFETY: the structure lives across the call, which writes it.
+        let ended = unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, &raw mut usage) };
+        assert_eq!(ended, pid);
+        u64::try_from(usage.ru_nvcsw + usage.ru_nivcsw).unwrap()
+    }
 }

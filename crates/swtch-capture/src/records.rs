@@ -4,7 +4,7 @@
 //! mean, later, in the same process or in another one: then [`WIRE_VERSION`] must be the version
 //! that the file names. Only `decode` knows the fields.
 
-use swtch_core::{CgroupId, Event, StackKind, TaskEvent, TaskKey};
+use swtch_core::{CgroupId, Event, Nanos, StackKind, TaskEvent, TaskKey, Timestamp};
 
 use crate::decode::{decode_switch, decode_task, hints};
 use crate::drain::RawKind;
@@ -21,6 +21,47 @@ pub struct SwitchHints {
     pub cgroup: CgroupId,
     /// The stacks that the record names, each with its task.
     pub stacks: [Option<(StackKind, u32, Option<TaskKey>)>; 4],
+}
+
+/// What can be said of a switch before it is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchPeek<'a> {
+    /// The bytes to decode.
+    pub record: &'a [u8],
+    /// The task that left.
+    pub task: Option<TaskKey>,
+    /// When it left.
+    pub ts: Timestamp,
+    /// Whether the task was asked for.
+    pub in_scope: bool,
+    /// No part of the wait before the run is longer than this.
+    pub wait_at_most: Nanos,
+    /// The run is not longer than this.
+    pub run_at_most: Nanos,
+}
+
+/// Looks at the switches in these bytes; a torn one at the end is left out.
+pub fn peek_switches(bytes: &[u8]) -> impl Iterator<Item = SwitchPeek<'_>> {
+    let records = bytes.chunks_exact(size_of::<switch_record>());
+    records.filter_map(|record| Some(peek(record, &switch_of(record)?)))
+}
+
+fn peek<'a>(record: &'a [u8], of: &switch_record) -> SwitchPeek<'a> {
+    // A task that never left a CPU has waited since it was woken. A time of 0 is not known.
+    let since = [of.out_ts, of.wake_ts].into_iter().find(|ts| *ts != 0);
+    let (wait, run) = match (of.run_start, since) {
+        (0, _) => (0, 0),
+        (start, None) => (0, of.ts.saturating_sub(start)),
+        (start, Some(since)) => (start.saturating_sub(since), of.ts.saturating_sub(start)),
+    };
+    SwitchPeek {
+        record,
+        task: TaskKey::from_wire(of.task),
+        ts: Timestamp::from_ns(of.ts),
+        in_scope: of.in_scope != 0,
+        wait_at_most: Nanos::from_ns(wait),
+        run_at_most: Nanos::from_ns(run),
+    }
 }
 
 /// Decodes the records in `bytes` and passes each event to `sink`. Returns how many records could
@@ -79,6 +120,8 @@ fn switch_of(bytes: &[u8]) -> Option<switch_record> {
 
 #[cfg(test)]
 mod tests {
+    use swtch_core::{Arch, SyscallTable, Timeline};
+
     use super::*;
 
     /// The number of `bpf/record.h` up to the state of a CPU, without comments and spaces, in
@@ -117,7 +160,7 @@ mod tests {
     }
 
     fn switch(cgroup: u64, stacks: [i32; 4]) -> Vec<u8> {
-        let record = switch_record {
+        bytes_of(&switch_record {
             kind: 1,
             task: 7,
             waker: 9,
@@ -127,8 +170,11 @@ mod tests {
             waker_kernel_stack: stacks[2],
             waker_user_stack: stacks[3],
             ..Default::default()
-        };
-        let start = (&raw const record).cast::<u8>();
+        })
+    }
+
+    fn bytes_of(record: &switch_record) -> Vec<u8> {
+        let start = std::ptr::from_ref(record).cast::<u8>();
         // SAFETY: a record is plain numbers without padding.
         unsafe { std::slice::from_raw_parts(start, size_of::<switch_record>()) }.to_vec()
     }
@@ -164,5 +210,45 @@ mod tests {
         let (task, waker) = (Some(TaskKey::new(7)), Some(TaskKey::new(9)));
         let expected = [(StackKind::Kernel, 3, task), (StackKind::User, 4, waker)];
         assert_eq!(stacks.collect::<Vec<_>>(), expected);
+    }
+
+    /// Whatever is known of a switch, its row has no longer run, and no part of its wait is longer.
+    #[test]
+    fn no_row_has_a_longer_wait_or_run_than_a_peek_allows() {
+        let moments = [0, 100, 250, 400];
+        let mut compared = 0;
+        for (out_ts, wake_ts, run_start) in [0, 1, 2, 3].into_iter().flat_map(|a| {
+            let pairs = (0..16).map(|number| (number / 4, number % 4));
+            pairs.map(move |(b, c): (usize, usize)| (moments[a], moments[b], moments[c]))
+        }) {
+            for was_runnable in [0, 1] {
+                let bytes = bytes_of(&switch_record {
+                    kind: 1,
+                    task: 7,
+                    ts: 500,
+                    out_ts,
+                    wake_ts,
+                    run_start,
+                    was_runnable,
+                    in_scope: 1,
+                    ..Default::default()
+                });
+                let peek = peek_switches(&bytes).next().expect("one record");
+                let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+                let unread = decode_records(RawKind::Switches, peek.record, |event| {
+                    let Event::Switch(event) = event else {
+                        unreachable!("a switch")
+                    };
+                    let row = timeline.row(&event).expect("the task has a name");
+                    let parts = [row.wait.off, row.wait.runq, row.wait.blocked()];
+                    let wait = parts.into_iter().flatten().max().unwrap_or_default();
+                    assert!(wait <= peek.wait_at_most, "{out_ts} {wake_ts} {run_start}");
+                    assert!(row.ran.unwrap_or_default() <= peek.run_at_most);
+                    compared += 1;
+                });
+                assert_eq!(unread, 0);
+            }
+        }
+        assert_eq!(compared, 128);
     }
 }

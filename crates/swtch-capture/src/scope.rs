@@ -21,8 +21,8 @@ pub enum RecordingScope {
         /// Whether their descendants are recorded, too.
         children: Children,
     },
-    /// Tasks in this cgroup or below it.
-    Cgroup(PathBuf),
+    /// Tasks in these cgroups or below them, at least one.
+    Cgroups(Vec<PathBuf>),
 }
 
 /// Whether the descendants of the recorded processes are recorded, too.
@@ -45,9 +45,40 @@ pub struct TargetProcess {
 
 /// A cgroup as the kernel side identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CgroupTarget {
-    pub id: u64,
+struct CgroupTarget {
+    id: u64,
+    is_v2: bool,
+}
+
+/// Cgroups of one hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CgroupTargets {
+    pub ids: Vec<u64>,
     pub is_v2: bool,
+}
+
+impl CgroupTargets {
+    /// # Errors
+    /// When one is none, and when they are of two hierarchies: a task has one cgroup here.
+    pub fn find(paths: &[PathBuf]) -> Result<Option<Self>, Error> {
+        let mut found: Option<Self> = None;
+        for path in paths {
+            let cgroup = cgroup_target(path)?;
+            let all = found.get_or_insert(Self {
+                ids: Vec::new(),
+                is_v2: cgroup.is_v2,
+            });
+            if all.is_v2 != cgroup.is_v2 {
+                let why = "it is of another hierarchy (v1 or v2) than the one named before it";
+                return Err(Error::NotACgroup {
+                    path: path.clone(),
+                    why: why.to_owned(),
+                });
+            }
+            all.ids.push(cgroup.id);
+        }
+        Ok(found)
+    }
 }
 
 /// Magic numbers of file systems that `statfs` returns, `include/uapi/linux/magic.h`.
@@ -151,7 +182,7 @@ pub(crate) fn is_unified() -> bool {
     file_system_of(Path::new("/sys/fs/cgroup")).is_ok_and(|magic| magic == CGROUP2_SUPER_MAGIC)
 }
 
-pub(crate) fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
+fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
     let refused = |why: String| Error::NotACgroup {
         path: path.to_owned(),
         why,

@@ -21,8 +21,10 @@ pub struct Settings {
     /// Size of a CPU's ring of task records in bytes; a power of two, and pages.
     pub task_ring_bytes: u32,
     /// Count switches in the kernel, in a map of so many entries, and write no records; `None`
-    /// writes records. There are no stacks then.
+    /// writes records. `stacks` has no meaning then.
     pub summary: Option<u32>,
+    /// Stacks of one task's switches can be asked for while a summary goes on.
+    pub watches_stacks: bool,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
@@ -118,6 +120,7 @@ impl Settings {
             slots_per_cpu: rings.slots,
             task_ring_bytes: rings.task_bytes,
             summary: None,
+            watches_stacks: false,
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,
@@ -125,6 +128,11 @@ impl Settings {
             missed: None,
             before_walk: None,
         }
+    }
+
+    /// Whether records have stacks.
+    pub(crate) const fn wants_stacks(&self) -> bool {
+        self.stacks.is_some() && self.summary.is_none()
     }
 
     /// Divides this much memory among the rings of this many CPUs, instead of the default.

@@ -6,33 +6,95 @@
 //! matter.
 //!
 //! What this does *not* do: unwind code that was built without frame pointers. The kernel follows
-//! frame pointers in user mode, so such stacks are short.
+//! frame pointers in user mode, so such stacks are short; what it takes for a caller there is cut off
+//! if no code is at its address.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
-use blazesym::normalize::{Normalizer, UserMeta};
+use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
-use blazesym::{MaybeDefault, Pid as BlazePid};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Frame, Pid, Stack, StackKind};
 
+use crate::code::{CodeFile, CodeMap, is_at};
 use crate::load::Capture;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CodeAddress {
     Kernel(u64),
-    File(Rc<PathBuf>, u64),
+    /// An offset in the file of this number.
+    File(usize, u64),
     Nowhere(u64),
+}
+
+/// The files that stacks are in, by number.
+#[derive(Debug, Default)]
+struct NamingFiles {
+    numbers: FxHashMap<CodeFile, usize>,
+    files: Vec<NamingFile>,
+}
+
+/// A file that may have the names of functions.
+#[derive(Debug)]
+struct NamingFile {
+    /// Its path in the process's world.
+    path: String,
+    /// Where it can be read; `None` as long as it could not be opened.
+    source: Option<NamingSource>,
+}
+
+#[derive(Debug)]
+struct NamingSource {
+    path: PathBuf,
+    /// Stays open where the process's path does not lead to the file from here.
+    _open: Option<File>,
+}
+
+impl NamingFiles {
+    fn number(&mut self, file: &CodeFile, pid: Pid) -> usize {
+        let number = *self.numbers.entry(file.clone()).or_insert_with(|| {
+            self.files.push(NamingFile {
+                path: file.path().to_owned(),
+                source: None,
+            });
+            self.files.len() - 1
+        });
+        // A process that ended meanwhile could not open it, the next one can.
+        let known = &mut self.files[number];
+        if known.source.is_none() {
+            known.source = NamingSource::of(file, pid);
+        }
+        number
+    }
+}
+
+impl NamingSource {
+    fn of(file: &CodeFile, pid: Pid) -> Option<Self> {
+        let open = file.open(pid).ok()?;
+        let here = Path::new(file.path());
+        Some(if is_at(&open, here) {
+            Self {
+                path: here.to_owned(),
+                _open: None,
+            }
+        } else {
+            Self {
+                path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
+                _open: Some(open),
+            }
+        })
+    }
 }
 
 /// All stacks of one capture, with their frames.
 #[derive(Debug)]
 pub struct Stacks {
-    normalizer: Normalizer,
     symbolizer: Symbolizer,
+    files: NamingFiles,
     frames: FxHashMap<CodeAddress, Frame>,
     known: FxHashSet<(StackKind, u32)>,
     fresh: Vec<Stack>,
@@ -49,8 +111,8 @@ impl Stacks {
     /// An empty collection of stacks.
     pub fn new() -> Self {
         Self {
-            normalizer: Normalizer::builder().enable_vma_caching(false).build(),
             symbolizer: Symbolizer::new(),
+            files: NamingFiles::default(),
             frames: FxHashMap::default(),
             known: FxHashSet::default(),
             fresh: Vec::new(),
@@ -72,11 +134,7 @@ impl Stacks {
         if !self.known.insert((kind, id)) {
             return;
         }
-        let addresses = match kind {
-            StackKind::Kernel => addresses(capture.kernel_stacks(), id),
-            StackKind::User => addresses(capture.user_stacks(), id),
-        };
-        let Some(addresses) = addresses else {
+        let Some(addresses) = addresses_of(capture, kind, id) else {
             self.unread += 1;
             return;
         };
@@ -97,13 +155,45 @@ impl Stacks {
     }
 
     fn frames_of(&mut self, kind: StackKind, addresses: &[u64], pid: Option<Pid>) -> Vec<u32> {
-        let places = match (kind, pid) {
+        let places = self.places_of(kind, addresses, pid);
+        let placed = places.into_iter().zip(addresses);
+        placed.map(|(p, a)| self.frame(p, *a)).collect()
+    }
+
+    /// The frames of a stack with the names that symbol tables give them, the innermost first; `None`
+    /// when the map has lost it. For a stack that is shown at once: debug information, which can take
+    /// seconds to read, is not asked.
+    pub fn frames_now(
+        &mut self,
+        capture: &Capture,
+        kind: StackKind,
+        id: u32,
+        pid: Option<Pid>,
+    ) -> Option<Vec<Frame>> {
+        let addresses = addresses_of(capture, kind, id)?;
+        let places = self.places_of(kind, &addresses, pid);
+        let named = |(place, address): (CodeAddress, &u64)| {
+            let mut frame = Frame {
+                address: *address,
+                ..Frame::default()
+            };
+            self.name(&place, &mut frame, false);
+            frame
+        };
+        Some(places.into_iter().zip(&addresses).map(named).collect())
+    }
+
+    fn places_of(
+        &mut self,
+        kind: StackKind,
+        addresses: &[u64],
+        pid: Option<Pid>,
+    ) -> Vec<CodeAddress> {
+        match (kind, pid) {
             (StackKind::Kernel, _) => addresses.iter().map(|a| CodeAddress::Kernel(*a)).collect(),
             (StackKind::User, Some(pid)) => self.places(pid, addresses),
             (StackKind::User, None) => addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect(),
-        };
-        let placed = places.into_iter().zip(addresses);
-        placed.map(|(p, a)| self.frame(p, *a)).collect()
+        }
     }
 
     /// Names of the kernel functions of a stack, the innermost first; `None` when the map has lost
@@ -114,10 +204,10 @@ impl Stacks {
     pub fn kernel_functions(&self, capture: &Capture, id: u32) -> Option<Vec<String>> {
         let name = |address: &u64| {
             let mut frame = Frame::default();
-            self.name(&CodeAddress::Kernel(*address), &mut frame);
+            self.name(&CodeAddress::Kernel(*address), &mut frame, false);
             frame.symbol.unwrap_or_else(|| format!("{address:#x}"))
         };
-        let addresses = addresses(capture.kernel_stacks(), id)?;
+        let addresses = addresses_of(capture, StackKind::Kernel, id)?;
         Some(addresses.iter().map(name).collect())
     }
 
@@ -136,7 +226,7 @@ impl Stacks {
         let mut frames: Vec<_> = self.frames.drain().collect();
         frames.sort_by_key(|(_, frame)| frame.id);
         for (place, frame) in &mut frames {
-            self.name(place, frame);
+            self.name(place, frame, true);
         }
         frames.into_iter().map(|(_, frame)| frame).collect()
     }
@@ -154,31 +244,21 @@ impl Stacks {
     }
 
     /// Offsets in files, as the process maps them now; plain addresses if it has already ended.
-    fn places(&self, pid: Pid, addresses: &[u64]) -> Vec<CodeAddress> {
-        let nowhere = || addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect();
-        let Ok(found) = self
-            .normalizer
-            .normalize_user_addrs(BlazePid::from(pid.get()), addresses)
-        else {
-            return nowhere();
+    fn places(&mut self, pid: Pid, addresses: &[u64]) -> Vec<CodeAddress> {
+        let Ok(map) = CodeMap::of(pid) else {
+            return addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect();
         };
-        let files: Vec<_> = found
-            .meta
-            .iter()
-            .map(|meta| match meta {
-                UserMeta::Elf(elf) => Some(Rc::new(elf.path.clone())),
-                _ => None,
-            })
-            .collect();
-        found
-            .outputs
-            .iter()
-            .zip(addresses)
-            .map(|((offset, meta), address)| match files.get(*meta) {
-                Some(Some(path)) => CodeAddress::File(Rc::clone(path), *offset),
-                _ => CodeAddress::Nowhere(*address),
-            })
-            .collect()
+        let files = &mut self.files;
+        // A caller is in code; what is not has been taken for one, and so has all that follows.
+        let code = addresses.iter().map_while(|a| Some((*a, map.at(*a)?)));
+        code.map(|(address, mapping)| match &mapping.file {
+            Some(file) => {
+                let offset = address - mapping.range.start + mapping.offset;
+                CodeAddress::File(files.number(file, pid), offset)
+            }
+            None => CodeAddress::Nowhere(address),
+        })
+        .collect()
     }
 
     fn in_file(&self, path: &Path, offset: u64, debug_syms: bool) -> SymbolizedFrame<'_> {
@@ -190,18 +270,22 @@ impl Stacks {
             .symbolize_single(&source, Input::FileOffset(offset))
     }
 
-    fn name(&self, place: &CodeAddress, frame: &mut Frame) {
+    fn name(&self, place: &CodeAddress, frame: &mut Frame, debug_syms: bool) {
         let found = match place {
             CodeAddress::Kernel(address) => {
                 frame.module = Some("[kernel]".to_owned());
                 self.symbolizer
                     .symbolize_single(&kernel(), Input::AbsAddr(*address))
             }
-            CodeAddress::File(path, offset) => {
-                frame.module = Some(path.to_string_lossy().into_owned());
+            CodeAddress::File(number, offset) => {
+                let file = &self.files.files[*number];
+                frame.module = Some(file.path.clone());
+                let Some(NamingSource { path, .. }) = &file.source else {
+                    return;
+                };
                 // A file that refers to separate debug information which is not installed is an
                 // error; its own symbols are still good.
-                self.in_file(path, *offset, true)
+                self.in_file(path, *offset, debug_syms)
                     .or_else(|_| self.in_file(path, *offset, false))
             }
             CodeAddress::Nowhere(_) => return,
@@ -229,14 +313,24 @@ fn kernel() -> Source<'static> {
     })
 }
 
-/// The return addresses of a stack, the innermost first; `None` when the map has lost it.
-fn addresses(map: &impl MapCore, id: u32) -> Option<Vec<u64>> {
-    let bytes = map.lookup(&id.to_ne_bytes(), MapFlags::ANY).ok()??;
+/// Addresses inside of the functions that have not returned, the innermost first; `None` when the map
+/// has lost the stack.
+fn addresses_of(capture: &Capture, kind: StackKind, id: u32) -> Option<Vec<u64>> {
+    let (key, flags) = (id.to_ne_bytes(), MapFlags::ANY);
+    let found = match kind {
+        StackKind::Kernel => capture.kernel_stacks().lookup(&key, flags),
+        StackKind::User => capture.user_stacks().lookup(&key, flags),
+    };
+    let bytes = found.ok()??;
     let words = bytes.chunks_exact(8).filter_map(|word| word.first_chunk());
-    Some(
-        words
-            .map(|word| u64::from_ne_bytes(*word))
-            .take_while(|word| *word != 0)
-            .collect(),
-    )
+    let addresses = words
+        .map(|word| u64::from_ne_bytes(*word))
+        .take_while(|word| *word != 0);
+    // All but the first are where a call returns to. If the call is a function's last instruction, as
+    // that of a function which never returns, the next function is there already.
+    let calls = addresses.enumerate().map(|(nth, word)| match nth {
+        0 => word,
+        _ => word - 1,
+    });
+    Some(calls.collect())
 }

@@ -7,7 +7,9 @@
 //! What an entry says is decoded here; which reason it has, the rules say. [`SummaryReader`] reads the
 //! table while the recording goes on.
 
+mod blocked;
 mod reader;
+mod stacks;
 
 use std::collections::HashSet;
 use std::mem::offset_of;
@@ -25,10 +27,13 @@ use crate::mapped::Mapped;
 use crate::skeleton::recorder::types::{summary_group, summary_key, summary_value};
 use crate::tree::visit_all;
 
+pub use blocked::BlockedTask;
+pub(crate) use blocked::TaskStates;
 pub use reader::{PlaceReading, SummaryReader};
+pub use stacks::StackSums;
 
 // The layout of the wire is part of the contract with the kernel side.
-const _: () = assert!(size_of::<summary_key>() == 28 && size_of::<summary_value>() == 616);
+const _: () = assert!(size_of::<summary_key>() == 40 && size_of::<summary_value>() == 616);
 
 /// States of a task that does not come back: `LAST_STATES` of `bpf/summary.h`.
 const LAST_STATES: u32 = 0x80 | 0x20 | 0x10;
@@ -71,16 +76,11 @@ impl SummaryGroups {
         self.is_taken(place).load(Ordering::Acquire) != 0
     }
 
-    /// The 64-bit number at this offset of a place, which the kernel side may change at any time.
+    /// The 64-bit number at this offset of a place. Keys, which have narrower ones, are written before
+    /// the place is used.
     fn word(&self, place: u32, offset: usize) -> u64 {
-        assert!(offset + 8 <= size_of::<summary_group>() && offset.is_multiple_of(8));
         let place = usize::try_from(place).unwrap_or(usize::MAX);
-        // SAFETY: the offset is inside the place.
-        let word = unsafe { self.0.at(place).cast::<u64>().byte_add(offset) };
-        // SAFETY: the word is aligned, mapped as long as self, and the kernel writes it with whole
-        // 64-bit stores (or, in the key, narrower ones, before the place is used), so atomics are
-        // what reading it takes.
-        unsafe { AtomicU64::from_ptr(word.as_ptr()) }.load(Ordering::Relaxed)
+        self.0.word(place, offset).load(Ordering::Relaxed)
     }
 
     /// The place, word by word: no counter is torn, whatever the compiler makes of a copy.
@@ -90,6 +90,14 @@ impl SummaryGroups {
         let words: [u64; WORDS] = std::array::from_fn(|index| self.word(place, index * 8));
         // SAFETY: both have the same size, and any words are an entry (plain numbers).
         unsafe { std::mem::transmute::<[u64; WORDS], summary_group>(words) }
+    }
+
+    /// From now on the kernel side finds no group here: the key is one that no switch has (a thread
+    /// cannot wait for a futex at that address). A program that found it before may still add to it.
+    fn close(&self, place: u32) {
+        const FUTEX: usize = offset_of!(summary_group, key) + offset_of!(summary_key, futex);
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        self.0.word(place, FUTEX).store(u64::MAX, Ordering::Relaxed);
     }
 
     /// Makes the place free for another group. Nobody may write it any more.
@@ -107,10 +115,7 @@ impl SummaryGroups {
     }
 
     fn is_taken(&self, place: usize) -> &AtomicU64 {
-        const { assert!(offset_of!(summary_group, is_taken) == 0) };
-        // SAFETY: the field is the first of the place, aligned, mapped as long as self, and both
-        // sides change it with whole 64-bit stores, so atomics are what reading it takes.
-        unsafe { AtomicU64::from_ptr(self.0.at(place).as_ptr().cast()) }
+        self.0.word(place, offset_of!(summary_group, is_taken))
     }
 }
 
@@ -194,6 +199,7 @@ fn group(key: &summary_key) -> Option<SwitchGroup> {
     Some(SwitchGroup {
         task: TaskKey::new(key.task),
         next_task: TaskKey::from_wire(key.next_task),
+        futex: key.futex,
         evidence: Evidence {
             state: key.state,
             bits: EvidenceBits(key.evidence),

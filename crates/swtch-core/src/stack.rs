@@ -59,7 +59,7 @@ pub struct Stack {
 pub struct Frame {
     /// Number of the frame, by which stacks name it.
     pub id: u32,
-    /// Address in the address space where it was first seen.
+    /// Address in the address space where it was first seen; that of a caller is inside of its call.
     pub address: u64,
     /// Name of the function, demangled; `None` when there is no symbol.
     pub symbol: Option<String>,

@@ -76,6 +76,9 @@ pub fn kept_evidence(evidence: &Evidence, calls: &SyscallTable) -> Evidence {
     }
 }
 
+/// `FUTEX_OF_MANY` of `bpf/record.h`.
+pub const FUTEX_OF_MANY: u64 = 1;
+
 /// Switch-outs of one task that the rules cannot tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SwitchGroup {
@@ -84,6 +87,9 @@ pub struct SwitchGroup {
     /// The task that ran next, where the CPU was taken away: [`TaskKey::IDLE`] for idle, and for a
     /// task that blocked; `None` if it could not be named.
     pub next_task: Option<TaskKey>,
+    /// Address of the futex word that it waited for: 0 for none or if they are not told apart,
+    /// [`FUTEX_OF_MANY`] for one of those for which there was no room.
+    pub futex: u64,
     /// What the rules read of these switches. The rest is as in [`Evidence::RUNNABLE`].
     pub evidence: Evidence,
 }

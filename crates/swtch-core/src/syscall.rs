@@ -300,6 +300,13 @@ impl SyscallTable {
             .map(|(number, _)| number)
     }
 
+    /// Numbers of the calls that wait on the futex word whose address is their first argument.
+    pub fn numbers_on_futexes(&self) -> impl Iterator<Item = u32> {
+        ["futex", "futex_wait"]
+            .into_iter()
+            .filter_map(|name| self.number_named(name))
+    }
+
     /// Number of the call with this name, for the capture.
     pub fn number_named(&self, name: &str) -> Option<u32> {
         (0..Self::NUMBERS).find(|number| self.arch.syscall_name(*number) == Some(name))

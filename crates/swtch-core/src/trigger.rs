@@ -137,6 +137,12 @@ impl Trigger {
         self.condition.holds(moment)
     }
 
+    /// Whether it may hold for a switch whose wait and run are not longer than this. Quick, and true when in
+    /// doubt: most switches need no further look.
+    pub fn may_hold(&self, wait_at_most: Nanos, run_at_most: Nanos) -> bool {
+        self.condition.may_hold(wait_at_most, run_at_most)
+    }
+
     /// Whether it can come to hold while a wait lasts, because it compares the wait's length.
     pub fn is_about_waits(&self) -> bool {
         self.condition.is_about_waits()
@@ -184,6 +190,22 @@ impl TriggerCondition {
             Self::Not(one) => one.is_about_waits(),
             Self::Length(field, ..) => matches!(field, LengthField::Off | LengthField::Blocked),
             Self::Number(..) | Self::Reason(..) | Self::Comm(..) | Self::CommLike(_) => false,
+        }
+    }
+
+    fn may_hold(&self, wait_at_most: Nanos, run_at_most: Nanos) -> bool {
+        let may_hold = |one: &Self| one.may_hold(wait_at_most, run_at_most);
+        match self {
+            Self::All(all) => all.iter().all(may_hold),
+            Self::Any(any) => any.iter().any(may_hold),
+            Self::Length(field, Relation::More | Relation::AtLeast | Relation::Equal, least) => {
+                let longest = match field {
+                    LengthField::RunQueue | LengthField::Off | LengthField::Blocked => wait_at_most,
+                    LengthField::Ran => run_at_most,
+                };
+                longest >= *least
+            }
+            _ => true,
         }
     }
 

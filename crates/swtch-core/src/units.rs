@@ -56,8 +56,8 @@ impl Nanos {
         Self(ns)
     }
 
-    /// A length with a unit, as people write it: `0`, `800ns`, `50us`, `1.5ms`, `2s`; `None` for
-    /// anything else.
+    /// A length with a unit, as people write it: `0`, `800ns`, `50us`, `1.5ms`, `2s`, `5m` (minutes),
+    /// `1h`; `None` for anything else.
     pub fn from_words(words: &str) -> Option<Self> {
         let digits = words.trim_end_matches(|c: char| c.is_alphabetic());
         let unit = match &words[digits.len()..] {
@@ -65,6 +65,8 @@ impl Nanos {
             "us" | "µs" => 1e3,
             "ms" => 1e6,
             "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3_600e9,
             "" if digits == "0" => 1.0,
             _ => return None,
         };

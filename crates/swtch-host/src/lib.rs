@@ -52,6 +52,8 @@ mod scheduler;
 pub mod thread;
 mod topology;
 
+pub use pressure::{LoadSums, pressure_total, steal};
+pub use processor::model_name;
 pub use topology::read_topology;
 
 /// One fact about the host, with its source.

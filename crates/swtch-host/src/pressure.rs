@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use swtch_capture::probe::{Cgroups, CpuController};
+use swtch_core::Nanos;
 
 use super::cgroup::{ancestry, group_in};
 use super::{Fact, SourcedValue, read};
@@ -99,6 +100,51 @@ fn load(loadavg: &str) -> Option<String> {
         "{one} {five} {fifteen} (1, 5, 15 min), {running} of {all} threads runnable now"
     ))
 }
+
+/// Sums of the machine's load since its boot; what the kernel does not keep is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadSums {
+    /// Time in which some task waited for a CPU.
+    pub cpu_pressure: Option<Nanos>,
+    /// CPU time of all CPUs that the hypervisor gave to others.
+    pub steal: Option<Nanos>,
+}
+
+impl LoadSums {
+    /// The sums until now.
+    pub fn read() -> Self {
+        Self {
+            cpu_pressure: read("/proc/pressure/cpu")
+                .ok()
+                .and_then(|text| pressure_total(&text, "some")),
+            steal: read("/proc/stat").ok().and_then(|stat| steal(&stat)),
+        }
+    }
+}
+
+/// The sum of the line `some` or `full` of a file of PSI, which is in µs
+/// (`Documentation/accounting/psi.rst`).
+pub fn pressure_total(text: &str, kind: &str) -> Option<Nanos> {
+    let mut lines = text.lines();
+    let line = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))?;
+    let mut fields = line.split_whitespace();
+    let total: u64 = fields
+        .find_map(|field| field.strip_prefix("total="))?
+        .parse()
+        .ok()?;
+    Some(Nanos::from_ns(total.checked_mul(1_000)?))
+}
+
+/// CPU time of all CPUs that the hypervisor gave to others, in the text of `/proc/stat`: the eighth
+/// number of all CPUs together, in ticks of 10 ms.
+pub fn steal(stat: &str) -> Option<Nanos> {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: u64 = all.split_whitespace().nth(7)?.parse().ok()?;
+    Some(Nanos::from_ns(ticks.checked_mul(1_000_000_000 / USER_HZ)?))
+}
+
+/// Ticks of `/proc/stat` in a second, on every architecture that swtch knows.
+const USER_HZ: u64 = 100;
 
 /// The averages of the `some` line over 10 s, 60 s and 300 s, in percent.
 fn pressure(text: &str) -> Option<String> {
@@ -292,6 +338,20 @@ mod tests {
             })
         );
         assert_eq!(quota_of(group.path()), v1);
+    }
+
+    #[test]
+    fn sums_of_load_are_in_ns() {
+        let psi =
+            "some avg10=1.50 avg60=0.00 avg300=0.00 total=5826281605\nfull avg10=0.00 total=7\n";
+        assert_eq!(
+            pressure_total(psi, "some"),
+            Some(Nanos::from_ns(5_826_281_605_000))
+        );
+        assert_eq!(pressure_total("full avg10=0.00 total=7\n", "some"), None);
+        let stat = "cpu  1 2 3 4 5 6 7 2058 0 0\ncpu0 1 2 3 4 5 6 7 1029 0 0\n";
+        assert_eq!(steal(stat), Some(Nanos::from_ns(20_580_000_000)));
+        assert_eq!(steal("cpu  1 2 3\n"), None);
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub(super) fn facts() -> Vec<Fact> {
 }
 
 /// The processor's name; `None` if it has none that we can read.
-pub(super) fn model_name() -> Option<String> {
+pub fn model_name() -> Option<String> {
     model(&read(CPUINFO).ok()?)
 }
 

@@ -30,6 +30,17 @@ pub struct Schedstat {
     pub runs: u64,
 }
 
+impl Schedstat {
+    /// How long a thread was blocked while so much time `passed` since its `earlier` numbers: when it
+    /// neither ran nor waited for a CPU. A run that goes on is known up to the last tick, and a wait in
+    /// a run queue when it has ended, so both ends may be off by that much.
+    pub fn blocked_since(self, earlier: Self, passed: Nanos) -> Nanos {
+        let ran = self.ran.saturating_sub(earlier.ran);
+        let runq = self.runq.saturating_sub(earlier.runq);
+        passed.saturating_sub(ran).saturating_sub(runq)
+    }
+}
+
 impl ThreadCounters {
     /// All its switches.
     pub fn switches(&self) -> u64 {
@@ -330,6 +341,22 @@ mod tests {
         assert_eq!(runs_of(b"50 20 3\n"), Some(runs));
         assert_eq!(runs_of(b"0 0 0\n"), None);
         assert_eq!(runs_of(b""), None);
+    }
+
+    /// Of 100 ns 30 on a CPU and 25 in a run queue: it was blocked for the rest, and never for less
+    /// than nothing.
+    #[test]
+    fn blocked_time_is_what_neither_ran_nor_waited_for_a_cpu() {
+        let at = |ran, runq| Schedstat {
+            ran: Nanos::from_ns(ran),
+            runq: Nanos::from_ns(runq),
+            runs: 1,
+        };
+        let passed = Nanos::from_ns(100);
+        let blocked = |later: Schedstat| later.blocked_since(at(10, 5), passed).as_ns();
+        assert_eq!(blocked(at(40, 30)), 45);
+        assert_eq!(blocked(at(10, 5)), 100);
+        assert_eq!(blocked(at(100, 50)), 0);
     }
 
     #[test]

@@ -9,12 +9,13 @@
 //! Blocks are decoded as the merge comes to them, so memory holds one block of each stream.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
+use rustc_hash::FxHashMap;
 use swtch_capture::{
     PerfRecord, PerfThreads, RawKind, WIRE_VERSION, decode_perf_records, decode_records,
 };
@@ -125,6 +126,8 @@ struct DecodedStream<T, D> {
     stream: RecordStream,
     next_block: usize,
     block: std::vec::IntoIter<T>,
+    /// Length of the longest block so far.
+    most_in_block: usize,
     /// Appends what a block says, and returns how many records could not be understood.
     decode: D,
     trouble: Rc<RefCell<ReplayTrouble>>,
@@ -136,6 +139,7 @@ impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> DecodedStream<T, D> {
             stream,
             next_block: 0,
             block: Vec::new().into_iter(),
+            most_in_block: 0,
             decode,
             trouble: Rc::clone(trouble),
         }
@@ -155,8 +159,10 @@ impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> DecodedStream<T, D> {
             }
         };
         self.next_block += 1;
-        let mut decoded = Vec::new();
+        // Blocks hold about as many as each other.
+        let mut decoded = Vec::with_capacity(self.most_in_block);
         trouble.unreadable += (self.decode)(&bytes, &mut decoded);
+        self.most_in_block = self.most_in_block.max(decoded.len());
         self.block = decoded.into_iter();
         true
     }
@@ -180,7 +186,7 @@ impl<T, D: FnMut(&[u8], &mut Vec<T>) -> u64> Iterator for DecodedStream<T, D> {
 /// Numbers of tasks for the last part of a recording. The kernel side counts tasks from the start,
 /// which may be days ago; what reads them has tables by number.
 #[derive(Clone, Debug, Default)]
-struct NewTaskNumbers(Rc<RefCell<HashMap<TaskKey, TaskKey>>>);
+struct NewTaskNumbers(Rc<RefCell<FxHashMap<TaskKey, TaskKey>>>);
 
 impl NewTaskNumbers {
     fn give_to(&self, event: &mut Event) {

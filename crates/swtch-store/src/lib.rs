@@ -67,7 +67,7 @@ pub use directory::{Directory, DirectoryState};
 pub use error::Error;
 pub use event_writer::EventWriter;
 pub use meta::{
-    ClockSample, Counts, FORMAT_VERSION, Hooks, Imported, KernelCounts, Meta, Overhead,
+    ClockSample, Counts, FORMAT_VERSION, Hooks, HostLoad, Imported, KernelCounts, Meta, Overhead,
     RecorderGuard, RecordingBackend, RecordingState, RingFacts, StackSettings, TraceHost,
     TreeCounts, UserCounts,
 };

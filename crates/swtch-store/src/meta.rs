@@ -45,6 +45,8 @@ pub struct Meta {
     pub counts: Counts,
     /// The kernel's own counts of switches.
     pub kernel: KernelCounts,
+    /// How loaded the machine was meanwhile.
+    pub load: HostLoad,
     /// The kernel's counts for the processes that were recorded; `None` for another scope, and in
     /// traces of older programs.
     pub tree: Option<TreeCounts>,
@@ -112,6 +114,8 @@ pub struct TraceHost {
     /// The kernel's preemption model (`none`, `voluntary`, `full`, `lazy`), as `swtch doctor` says
     /// it; `None` in traces of older versions, in imports, and where the kernel does not tell it.
     pub preemption: Option<String>,
+    /// The processor's name; `None` in traces of older versions, in imports, and where it has none.
+    pub cpu_model: Option<String>,
 }
 
 /// One moment, read on three clocks.
@@ -198,6 +202,39 @@ impl KernelCounts {
     /// Switches in between, including those of idle tasks; `None` when a count could not be read.
     pub fn moved(&self) -> Option<u64> {
         Some(self.ctxt_after?.saturating_sub(self.ctxt_before?))
+    }
+}
+
+/// How loaded the machine was while it was recorded, by sums that the kernel keeps since its boot. Each
+/// is `None` in traces of older versions, in imports, and where the kernel does not keep it; those at
+/// the end also in a recording that was cut off, and in a dump of a flight recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HostLoad {
+    /// Time in which some task of the machine waited for a CPU (`some` of `/proc/pressure/cpu`), when
+    /// the recording began.
+    pub cpu_pressure_before_ns: Option<u64>,
+    /// The same when it ended.
+    pub cpu_pressure_after_ns: Option<u64>,
+    /// CPU time of all CPUs that the hypervisor gave to others (`steal` of `/proc/stat`), when the
+    /// recording began.
+    pub steal_before_ns: Option<u64>,
+    /// The same when it ended.
+    pub steal_after_ns: Option<u64>,
+}
+
+impl HostLoad {
+    /// Time of the recording in which some task waited for a CPU; `None` if it is not known.
+    pub fn cpu_pressure_ns(&self) -> Option<u64> {
+        Some(
+            self.cpu_pressure_after_ns?
+                .saturating_sub(self.cpu_pressure_before_ns?),
+        )
+    }
+
+    /// CPU time that the hypervisor gave to others during the recording; `None` if it is not known.
+    pub fn steal_ns(&self) -> Option<u64> {
+        Some(self.steal_after_ns?.saturating_sub(self.steal_before_ns?))
     }
 }
 
@@ -341,6 +378,7 @@ impl Default for Meta {
             end_ns: 0,
             counts: Counts::default(),
             kernel: KernelCounts::default(),
+            load: HostLoad::default(),
             tree: None,
             guard: None,
             overhead: Overhead::default(),
@@ -387,6 +425,11 @@ mod tests {
         let json = br#"{"scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
         let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
         assert_eq!(meta.host.topology, None, "older traces do not tell it");
+        assert_eq!(meta.host.cpu_model, None);
+        assert_eq!(
+            (meta.load.cpu_pressure_ns(), meta.load.steal_ns()),
+            (None, None)
+        );
         assert_eq!((meta.scope.as_str(), meta.host.cpus), ("all", 2));
         assert_eq!(meta.counts, Counts::default());
     }

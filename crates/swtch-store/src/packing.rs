@@ -64,21 +64,38 @@ impl WordPacking {
     pub(crate) fn unpack(width: usize, count: usize, mut packed: &[u8]) -> Option<Vec<u8>> {
         let words = width / 8;
         let mut before = [0; MOST_WORDS];
-        let mut records = Vec::with_capacity(width * count);
-        for _ in 0..count {
+        let mut records = vec![0; width * count];
+        for record in records.chunks_exact_mut(width) {
             let (lengths, mut rest) = packed.split_at_checked(words.div_ceil(2))?;
-            for (index, before) in before[..words].iter_mut().enumerate() {
+            let numbers = record.chunks_exact_mut(8).zip(&mut before);
+            for (index, (number, before)) in numbers.enumerate() {
                 let length = usize::from(lengths[index / 2] >> (index % 2 * 4) & 15);
-                let bytes;
-                (bytes, rest) = rest.split_at_checked(length)?;
-                let mut number = [0; 8];
-                number.get_mut(..length)?.copy_from_slice(bytes);
-                *before = of_short(u64::from_le_bytes(number)).wrapping_add(*before);
-                records.extend_from_slice(&before.to_le_bytes());
+                if length > 0 {
+                    *before = of_short(first_bytes(rest, length)?).wrapping_add(*before);
+                    rest = &rest[length..];
+                }
+                number.copy_from_slice(&before.to_le_bytes());
             }
             packed = rest;
         }
         packed.is_empty().then_some(records)
+    }
+}
+
+/// The number in the first `length` of these bytes; `None` if there are fewer, or it would be longer
+/// than 8. In all but the last words of a block, 8 bytes are read at once.
+fn first_bytes(bytes: &[u8], length: usize) -> Option<u64> {
+    match bytes.first_chunk() {
+        Some(eight) if length <= 8 => {
+            Some(u64::from_le_bytes(*eight) & (u64::MAX >> (64 - 8 * length)))
+        }
+        _ => {
+            let mut number = [0; 8];
+            number
+                .get_mut(..length)?
+                .copy_from_slice(bytes.get(..length)?);
+            Some(u64::from_le_bytes(number))
+        }
     }
 }
 

@@ -51,8 +51,9 @@ const PAGE_ROWS: usize = 100_000;
 const TIME_PAGE_ROWS: usize = 20_000;
 
 /// Level of zstd. Most of what it packs are indices into dictionaries, in which it finds
-/// repetitions: level 5 makes a trace 2 to 10 % smaller than level 1, higher levels hardly more.
-const ZSTD_LEVEL: i32 = 5;
+/// repetitions. A recording of pgbench is 1.8 % smaller at level 5 than at level 2, which takes 0.06 µs
+/// a switch less to write; level 1 saves no more time and makes it another 1.5 % larger.
+const ZSTD_LEVEL: i32 = 2;
 
 /// Lengths of waits. Where a task waits for many others, few of them are alike, and a dictionary of
 /// them takes more room than they do. So its dictionary has room for [`FEW_LENGTHS`] only, and what
@@ -109,7 +110,9 @@ pub(crate) fn write_error(path: &Path, error: ParquetError) -> Error {
     }
 }
 
-/// Encodings, compression and statistics of a file's columns.
+/// Encodings, compression and statistics of a file's columns. Only moments have statistics: the least
+/// and largest of a million words or lengths let no reader skip anything, and words take two comparisons
+/// each for them.
 pub(crate) fn properties(schema: &SchemaRef) -> WriterProperties {
     let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd");
     let differences =
@@ -122,7 +125,7 @@ pub(crate) fn properties(schema: &SchemaRef) -> WriterProperties {
         .set_delta_binary_packed_encoder_options(differences)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        .set_statistics_enabled(EnabledStatistics::Chunk);
+        .set_statistics_enabled(EnabledStatistics::None);
     for (index, field) in (0..).zip(schema.fields()) {
         let path = ColumnPath::from(field.name().as_str());
         if field.name() == TIME {

@@ -521,12 +521,14 @@ pub static FRAME: Table<Frame> = Table {
 const FRAME_COLUMNS: &[Column<Frame>] = &[
     number!(UInt32 frame: "the frame's number";
         |row| row.id; |row, number| row.id = number),
-    number!(UInt64 address: "address in the address space that it was seen in";
+    number!(UInt64 address: "address in the address space that it was seen in; that of a caller is inside \
+                             of its call, one byte before the address that it returns to";
         |row| row.address; |row, address| row.address = address),
     other!(Utf8 symbol Optional: "function";
         maybe_texts |row| row.symbol.as_deref();
         set_texts |row: &mut Frame, text| row.symbol = text.map(Into::into)),
-    other!(Utf8 module Optional: "executable, library or kernel module";
+    other!(Utf8 module Optional: "executable or library, by its path in the mount namespace of the process \
+                                    (` (deleted)` behind it: replaced while it ran); or `[kernel]`";
         maybe_texts |row| row.module.as_deref();
         set_texts |row: &mut Frame, text| row.module = text.map(Into::into)),
     maybe_number!(Int64 symbol_offset: "distance from the start of the function, in bytes (`offset` before \

@@ -4,6 +4,7 @@
 mod values;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use swtch_report::import;
 use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Filter, Moment, Per};
 
+use crate::agent::{AgentRequest, Collector, OtlpRequest, SegmentsRequest, SinkRequest};
+use crate::built_for::long_version;
 use crate::fiber;
 use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target};
 use crate::top::TopRequest;
@@ -28,7 +31,7 @@ use values::{by, interval, kept, length, live_view, per, percent, pid, reason, s
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
-#[command(name = "swtch", version, about, max_term_width = 100)]
+#[command(name = "swtch", version, long_version = long_version(), about, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -54,6 +57,8 @@ pub enum Verb {
     Import(Import),
     /// Show rates of switches while they happen: by process, thread, cgroup, reason, preemptor.
     Top(Top),
+    /// Serve rates of switches as metrics, for Prometheus: by reason and cgroup, with waits, prices and pressure.
+    Agent(Agent),
     /// Show a trace in the browser.
     View(ViewArgs),
     /// Measure what each kind of switch costs on this machine.
@@ -62,6 +67,20 @@ pub enum Verb {
     Fiber(FiberArgs),
     /// Run the classic experiments on this machine, and check the claims of textbooks with them.
     Lab(Lab),
+    /// Answer a question in SQL about traces, or about a lake of many hosts' traces.
+    ///
+    /// By the Python package swtch, as `lake`, `fleet` and `mcp`: docs/PYTHON.md, docs/LAKE.md.
+    #[command(disable_help_flag = true)]
+    Query(PythonWords),
+    /// Keep the traces of many hosts together: add, compact, retain, verify.
+    #[command(disable_help_flag = true)]
+    Lake(PythonWords),
+    /// Ask the traces of many hosts: who pays most, noisy neighbours, regressions, and more.
+    #[command(disable_help_flag = true)]
+    Fleet(PythonWords),
+    /// Let an assistant ask traces, read-only, by the Model Context Protocol.
+    #[command(disable_help_flag = true)]
+    Mcp(PythonWords),
     /// Check what swtch can record on this machine, and which settings of it affect the answers.
     Doctor(Doctor),
     /// Print what makes a shell complete swtch's words.
@@ -78,6 +97,9 @@ pub enum Verb {
     /// Look for user-mode schedulers: what `swtch record` starts.
     #[command(hide = true)]
     FindSchedulers,
+    /// Start a flight recorder again whenever it ends: what `swtch agent` starts.
+    #[command(hide = true)]
+    KeepRecorder(KeepRecorder),
     /// Run a workload that makes a known number of switches of known kinds, as the tests do.
     #[command(hide = true)]
     Workload(WorkloadArgs),
@@ -102,19 +124,20 @@ pub struct RecordArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub buffer: Option<u64>,
     /// Record these processes with all their threads, and the processes below them: those that live
-    /// already (the backends of a server, the jobs of a shell), and those started later.
+    /// already (the backends of a server, the jobs of a shell), and those started later. The recorder
+    /// itself is left out where it is one of them, as when it is started by the shell that is recorded.
     #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
           conflicts_with_all = ["all", "cgroup", "command"], value_parser = pid)]
     pub pid: Vec<Pid>,
     /// Record the processes of -p alone, without those below them.
     #[arg(long, requires = "pid")]
     pub no_children: bool,
-    /// Record the whole system.
+    /// Record the whole system, the recorder included.
     #[arg(short, long, conflicts_with_all = ["cgroup", "command"])]
     pub all: bool,
-    /// Record the tasks of this cgroup and those below it.
+    /// Record the tasks of this cgroup and of those below it. May be given more than once.
     #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    pub cgroup: Option<PathBuf>,
+    pub cgroup: Vec<PathBuf>,
     /// By what switches are recorded: auto takes what tells most of what is allowed here.
     #[arg(long, value_name = "BACKEND", default_value = "auto")]
     pub backend: BackendChoice,
@@ -597,6 +620,14 @@ pub struct Completions {
     pub shell: clap_complete::Shell,
 }
 
+/// What the Python package is asked.
+#[derive(Debug, Args)]
+pub struct PythonWords {
+    /// Words for it; --help tells them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
 /// Write manual pages.
 #[derive(Debug, Args)]
 pub struct ManPages {
@@ -652,9 +683,9 @@ pub struct Top {
     /// Count the switches of the whole system (the default).
     #[arg(short, long, conflicts_with = "cgroup")]
     pub all: bool,
-    /// Count the switches of the tasks of this cgroup and those below it.
+    /// Count the switches of the tasks of this cgroup and of those below it. May be given more than once.
     #[arg(long, value_name = "PATH")]
-    pub cgroup: Option<PathBuf>,
+    pub cgroup: Vec<PathBuf>,
     /// Seconds between two frames (0.01 or more).
     #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval)]
     pub interval: Duration,
@@ -681,6 +712,10 @@ pub struct Top {
     /// CPU; each takes 700 bytes of the kernel's memory [default: 8 for each thread, 16384 or more].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub groups: Option<u32>,
+    /// Keep the right to read what other users' processes have mapped: the page of a thread (Enter) then
+    /// names their functions, too. Those of your own processes have names without it.
+    #[arg(long)]
+    pub stacks: bool,
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
@@ -698,11 +733,12 @@ impl Top {
         let record = RecordArgs {
             output: None,
             duration: None,
-            stacks: None,
+            // No record has a stack; this is what the right is asked for by.
+            stacks: self.stacks.then_some(Nanos::ZERO),
             buffer: None,
             pid: self.pid.clone(),
             no_children: self.no_children,
-            all: self.pid.is_empty() && self.cgroup.is_none(),
+            all: self.pid.is_empty() && self.cgroup.is_empty(),
             cgroup: self.cgroup.clone(),
             backend: BackendChoice::Ebpf,
             without_hook: self.without_hook.clone(),
@@ -721,6 +757,112 @@ impl Top {
             groups: self.groups,
         })
     }
+}
+
+/// Serve metrics.
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// Where metrics are served (HTTP, /metrics). An address that others can reach needs --token-file.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
+    pub listen: SocketAddr,
+    /// Answer only who sends the token in the first line of this file (Authorization: Bearer).
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Count the switches of the tasks of this cgroup and of those below it [default: the whole system]. May
+    /// be given more than once.
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<PathBuf>,
+    /// Most cgroups that have metrics of their own; the others are summed.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub cgroups: u16,
+    /// Record switches as a flight recorder does, too, into this directory (DIR/ring.swtch).
+    #[arg(long, value_name = "DIR")]
+    pub sink: Option<PathBuf>,
+    /// How much the flight recorder keeps, as for record --ring.
+    #[arg(long, value_name = "TIME|SIZE", requires = "sink", default_value = "5m", value_parser = kept)]
+    pub ring: KeptSize,
+    /// Make a dump of it when a switch meets this, as for record --when. May be given several times.
+    #[arg(long, value_name = "CONDITION", requires = "sink",
+          value_parser = |words: &str| words.parse::<Trigger>())]
+    pub when: Vec<Trigger>,
+    /// Write all that it records, every so much time, as a trace in its final form (Parquet) to
+    /// DIR/segments.
+    #[arg(long, value_name = "TIME", requires = "sink", value_parser = length)]
+    pub segments: Option<Nanos>,
+    /// Most disk for DIR/segments; the oldest go.
+    #[arg(long, value_name = "SIZE", requires = "segments", default_value = "1GB", value_parser = size)]
+    pub segments_size: u64,
+    /// Send all metrics to the OpenTelemetry collector at this address, too, as OTLP over HTTP.
+    #[arg(long, value_name = "http://HOST:4318")]
+    pub otlp: Option<Collector>,
+    /// The time between two exports to the collector.
+    #[arg(long, value_name = "TIME", requires = "otlp", default_value = "15s", value_parser = length)]
+    pub otlp_every: Nanos,
+    /// Price list to use (default: this machine's saved one).
+    #[arg(long, value_name = "FILE.json")]
+    pub prices: Option<PathBuf>,
+    /// Most groups of equal switches that are counted, as for top [default: 8 for each thread, 16384 or more].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub groups: Option<u32>,
+    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
+    #[arg(long, value_name = "HOOK")]
+    pub with_hook: Vec<String>,
+}
+
+impl Agent {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When a hook is not known.
+    pub fn to_request(&self) -> anyhow::Result<AgentRequest> {
+        let top = Top {
+            pid: Vec::new(),
+            no_children: false,
+            all: self.cgroup.is_empty(),
+            cgroup: self.cgroup.clone(),
+            interval: AgentRequest::READ_EVERY,
+            count: None,
+            once: false,
+            format: Some(Format::Table),
+            by: LiveView::Cgroup,
+            top: None,
+            prices: self.prices.clone(),
+            groups: self.groups,
+            stacks: false,
+            without_hook: Vec::new(),
+            with_hook: self.with_hook.clone(),
+        };
+        Ok(AgentRequest {
+            top: top.to_request()?,
+            listen: self.listen,
+            token_file: self.token_file.clone(),
+            most_cgroups: usize::from(self.cgroups),
+            sink: self.sink.as_ref().map(|directory| SinkRequest {
+                directory: directory.clone(),
+                ring: self.ring,
+                when: self.when.clone(),
+                segments: self.segments.map(|every| SegmentsRequest {
+                    every: Duration::from_nanos(every.as_ns()),
+                    most_bytes: self.segments_size,
+                }),
+            }),
+            otlp: self.otlp.clone().map(|collector| OtlpRequest {
+                collector,
+                every: Duration::from_nanos(self.otlp_every.as_ns()),
+            }),
+        })
+    }
+}
+
+/// A flight recorder to keep running.
+#[derive(Debug, Args)]
+pub struct KeepRecorder {
+    /// Stop when the process with this id, which started this one, has ended.
+    #[arg(long, value_name = "PID", value_parser = pid)]
+    pub with_parent: Pid,
+    /// The words of its command line.
+    #[arg(last = true, required = true, value_name = "WORDS")]
+    pub words: Vec<OsString>,
 }
 
 /// The experiments.
@@ -772,8 +914,8 @@ impl RecordArgs {
     pub fn to_request(&self) -> anyhow::Result<RecordRequest> {
         let target = if self.all {
             Target::All
-        } else if let Some(path) = &self.cgroup {
-            Target::Cgroup(path.clone())
+        } else if !self.cgroup.is_empty() {
+            Target::Cgroups(self.cgroup.clone())
         } else if !self.pid.is_empty() {
             Target::Processes {
                 pids: self.pid.clone(),

@@ -104,8 +104,8 @@ struct Totals {
     /// Time on the CPU in user mode and in the kernel; unknown apart for running processes.
     user: Option<Nanos>,
     system: Option<Nanos>,
-    /// True if the totals are those of `getrusage` for a command that was reaped, not sums of
-    /// samples.
+    /// True if the totals are those of `getrusage` for a command that was reaped, and the last
+    /// switches of its threads, not sums of samples.
     is_exact: bool,
 }
 
@@ -114,13 +114,15 @@ impl Totals {
         self.voluntary + self.involuntary
     }
 
-    /// The growth between two readings of `RUSAGE_CHILDREN`: all children reaped in between.
-    fn between(before: &Usage, after: &Usage) -> Self {
+    /// The growth between two readings of `RUSAGE_CHILDREN`: all children reaped in between. Of
+    /// threads that ended the kernel has left out the last switch; so many were seen.
+    fn between(before: &Usage, after: &Usage, last_switches: u64) -> Self {
+        let voluntary = grown(
+            before.voluntary_context_switches(),
+            after.voluntary_context_switches(),
+        );
         Self {
-            voluntary: grown(
-                before.voluntary_context_switches(),
-                after.voluntary_context_switches(),
-            ),
+            voluntary: voluntary + last_switches,
             involuntary: grown(
                 before.involuntary_context_switches(),
                 after.involuntary_context_switches(),
@@ -207,12 +209,16 @@ pub fn explain_command(
             left_running: processes.count_running(),
         },
         duration,
-        totals: Totals::between(&before, &usage(UsageWho::RUSAGE_CHILDREN)?),
-        tally: watch.tally,
+        totals: Totals::between(
+            &before,
+            &usage(UsageWho::RUSAGE_CHILDREN)?,
+            watch.tally.last_switches(),
+        ),
         overhead: Nanos::from_ns(process_cpu_ns() - own_before),
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
-        waits: watch.waits.added_up(),
+        waits: watch.waits.added_up(&watch.tally.blocked()),
+        tally: watch.tally,
     };
     show::write(&count, format, obstacles, out)?;
     Ok(exit_code)
@@ -261,11 +267,11 @@ pub fn explain_processes(
             pids: pids.to_vec(),
             ended: processes.count_ended(pids),
         },
-        tally: watch.tally,
         overhead: Nanos::from_ns(process_cpu_ns() - own_before),
         samples: watch.samples,
         longest_gap: length(watch.longest_gap),
-        waits: watch.waits.added_up(),
+        waits: watch.waits.added_up(&watch.tally.blocked()),
+        tally: watch.tally,
     };
     show::write(&count, format, obstacles, out)
 }
@@ -304,6 +310,7 @@ impl SampleLog {
         processes.refresh().context("looking for processes")?;
         self.tally.sample(processes.pids());
         self.samples += 1;
+        self.waits.sampled(self.tally.alive());
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ pub fn run(words: &Dump) -> Result<u8> {
     let ask = DumpAsk {
         last_ms: words.last.map(|last| last.as_ns().div_ceil(1_000_000)),
         because: words.because.clone(),
+        after_ns: None,
     };
     let answer = match request(&words.trace, &ask) {
         Ok(answer) => answer,
@@ -52,7 +53,10 @@ pub fn run(words: &Dump) -> Result<u8> {
 }
 
 /// Sends a request to the recorder of a trace, and waits for its answer.
-fn request(trace: &Path, ask: &DumpAsk) -> io::Result<DumpAnswer> {
+///
+/// # Errors
+/// When nobody answers.
+pub fn request(trace: &Path, ask: &DumpAsk) -> io::Result<DumpAnswer> {
     let directory = File::open(trace)?;
     // A path of a socket has at most 107 bytes (unix(7)).
     let path = format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd());
@@ -85,7 +89,10 @@ fn no_recorder(trace: &Path, error: &io::Error) -> anyhow::Error {
 }
 
 /// Writes a dump in its final form to `output`, and removes it where it was.
-fn finish(dump: &Path, output: &Path) -> Result<()> {
+///
+/// # Errors
+/// When it cannot be read or written; the dump is still there then.
+pub fn finish(dump: &Path, output: &Path) -> Result<()> {
     let writing = || {
         format!(
             "writing {}; the dump itself is {}",

@@ -168,6 +168,6 @@ fn count(request: &RecordRequest, format: Format, obstacles: &[Obstacle]) -> Res
             counters::explain_processes(whose, limit, format, obstacles, &mut stdout())?;
             Ok(0)
         }
-        Target::Cgroup(_) | Target::All => unreachable!("only tasks have counters of their own"),
+        Target::Cgroups(_) | Target::All => unreachable!("only tasks have counters of their own"),
     }
 }

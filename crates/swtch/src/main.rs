@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
+mod agent;
+mod built_for;
 mod cli;
 mod counters;
 mod doctor;
@@ -13,6 +15,7 @@ mod fiber;
 mod fuzz;
 mod manual;
 mod page;
+mod python;
 mod record;
 mod top;
 mod view;
@@ -84,13 +87,19 @@ fn run(cli: Cli) -> Result<u8> {
         },
         Verb::View(words) => view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
+        Verb::Agent(words) => agent::run(&words.to_request()?),
         Verb::Top(words) => top::run(&words.to_request()?),
         Verb::Lab(words) => lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
+        Verb::Query(asked) => python::answer("query", &asked.words),
+        Verb::Lake(asked) => python::answer("lake", &asked.words),
+        Verb::Fleet(asked) => python::answer("fleet", &asked.words),
+        Verb::Mcp(asked) => python::answer("mcp", &asked.words),
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
+        Verb::KeepRecorder(words) => agent::keep(words.with_parent.get(), &words.words),
         Verb::Doctor(words) => {
             let extent = match words.all {
                 true => doctor::DoctorExtent::All,

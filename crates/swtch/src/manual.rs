@@ -28,7 +28,9 @@ pub fn complete(shell: Shell, out: &mut dyn Write) -> Result<u8> {
 /// # Errors
 /// When a file cannot be written.
 pub fn write_pages(directory: &Path) -> Result<u8> {
-    clap_mangen::generate_to(Cli::command(), directory)
+    // The same pages for every architecture.
+    let command = Cli::command().long_version(None);
+    clap_mangen::generate_to(command, directory)
         .with_context(|| format!("writing manual pages into {}", directory.display()))?;
     Ok(0)
 }

@@ -16,7 +16,7 @@ mod pipeline;
 mod priority;
 mod ring;
 mod summary;
-mod user_level;
+pub mod user_level;
 
 use std::ffi::OsString;
 use std::io;
@@ -123,8 +123,8 @@ pub enum Target {
         /// Whether the processes below them are recorded, too.
         children: Children,
     },
-    /// The tasks of a cgroup, given by its directory.
-    Cgroup(PathBuf),
+    /// The tasks of cgroups, given by their directories.
+    Cgroups(Vec<PathBuf>),
     All,
 }
 
@@ -547,7 +547,7 @@ fn scope_of(request: &RecordRequest, command: Option<&HeldCommand>) -> Recording
             pids: pids.clone(),
             children: *children,
         },
-        (Target::Cgroup(path), _) => RecordingScope::Cgroup(path.clone()),
+        (Target::Cgroups(paths), _) => RecordingScope::Cgroups(paths.clone()),
         _ => RecordingScope::All,
     }
 }

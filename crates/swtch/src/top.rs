@@ -9,11 +9,13 @@
 //!
 //! Nothing is kept of a single switch, and nothing is written to a disk.
 
-mod cgroups;
+pub mod cgroups;
 mod head;
 mod screen;
 mod session;
+mod stacks;
 mod stream;
+mod user_level;
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::path::PathBuf;
@@ -25,7 +27,7 @@ use swtch_output::format::Format;
 use swtch_report::report::live::LiveView;
 
 use crate::record::RecordRequest;
-use session::TopSession;
+pub use session::{MadeFrame, TAKE_NAMES_EVERY, TopSession};
 
 /// What `swtch top` was asked for.
 #[derive(Clone, Debug)]
@@ -68,6 +70,16 @@ enum FrameOutput {
 }
 
 impl TopRequest {
+    /// Whether stacks of a thread can be asked for: on a screen, and where it was said.
+    fn watches_stacks(&self) -> bool {
+        self.record.stacks.is_some() || matches!(self.output(), FrameOutput::Screen)
+    }
+
+    /// Whether the first frame has the view of locks.
+    fn begins_with_locks(&self) -> bool {
+        self.by == LiveView::Lock || self.format == Some(Format::Json)
+    }
+
     /// The screen, at a terminal that can show one, unless frames or a format were asked for.
     fn output(&self) -> FrameOutput {
         let is_terminal = stdin().is_terminal() && stdout().is_terminal();

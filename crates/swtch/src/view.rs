@@ -14,9 +14,9 @@
 //! name in [`answers`].
 
 mod answers;
-mod assets;
+pub mod assets;
 mod chain;
-mod connections;
+pub mod connections;
 pub mod curves;
 mod detail;
 #[cfg(test)]
@@ -52,7 +52,7 @@ use timeline::kept::RowsSource;
 pub use lanes::open_piece;
 pub use loaded::Loaded;
 pub use query::Span;
-pub use server::ServerState;
+pub use server::{ServerState, is_same};
 #[cfg(test)]
 pub use {connections::serve, server::router};
 

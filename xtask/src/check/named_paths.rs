@@ -16,7 +16,6 @@ const FOLDERS: &[&str] = &[
     "crates/",
     "docs/",
     "fixtures/",
-    "lab/",
     "scripts/",
     "xtask/",
     ".ci/",

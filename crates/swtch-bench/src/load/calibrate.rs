@@ -50,12 +50,21 @@ mod tests {
     /// ns.
     #[test]
     fn iterations_wait_for_each_other() {
-        let [add, multiply, divide] = [
+        let operations = [
             ChainOperation::Add,
             ChainOperation::Multiply,
             ChainOperation::Divide,
-        ]
-        .map(calibrate);
+        ];
+        // In turns, and more often if others disturb: the least times approach the true ones.
+        let mut least = [f64::INFINITY; 3];
+        for _ in 0..10 {
+            let times = operations.map(calibrate);
+            least = std::array::from_fn(|nth| times[nth].min(least[nth]));
+            if least[1] > 1.5 * least[0] && least[2] > least[1] {
+                break;
+            }
+        }
+        let [add, multiply, divide] = least;
         assert!(add > 0.1 && add < 5.0, "{add}");
         assert!(multiply > 1.5 * add, "{multiply} {add}");
         assert!(divide > multiply, "{divide} {multiply}");

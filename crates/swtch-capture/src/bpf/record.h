@@ -178,6 +178,7 @@ enum summary_argument {
 };
 
 struct summary_key {
+	__u64 futex; /* address of the futex word that it waits for, see futex_of in summary.h; else 0 */
 	__u32 task; /* keys, as in struct switch_record */
 	__u32 next_task; /* who took the CPU, when it was taken; else KEY_IDLE */
 	__u32 state; /* 0 when it left runnable */
@@ -188,8 +189,11 @@ struct summary_key {
 	__u8 cause; /* CAUSE_NONE for a task that blocked, as are both classes */
 	__u8 class;
 	__u8 next_class;
-	__u8 pad[3];
+	__u8 pad[7];
 };
+
+/* The futex of a group of waits for many of them: there was no room to tell them apart. */
+#define FUTEX_OF_MANY 1
 
 /* Slot 0 of a histogram is for lengths below 256 ns, slot n for those from 2^(n+7) ns, and the last
  * for those of 275 s and more. */
@@ -214,10 +218,10 @@ struct summary_value {
 	__u64 runq[SUMMARY_SLOTS];
 };
 
-/* The key as four words, which are compared faster than its fields. */
+/* The key as five words, which are compared faster than its fields. */
 union summary_key_words {
 	struct summary_key key;
-	__u64 words[4];
+	__u64 words[5];
 };
 
 /* A place in the table of groups. The key is written by whoever has claimed the place, before the first

@@ -47,6 +47,11 @@ struct {
 	__type(value, struct summary_group);
 } summaries SEC(".maps");
 
+/* Addresses of futex words are told apart while this is set: they make many more groups. Groups with one
+ * take no more than a quarter of the places, so that no switch is lost for them. */
+volatile bool tell_futexes = false;
+volatile __u32 futex_groups = 0; /* that are in use: user space counts down */
+
 #define MOST_GROUP_PROBES 256
 
 static __always_inline __u32 slot_of(__u64 ns)
@@ -75,14 +80,16 @@ static __always_inline __u64 hash_of(const union summary_key_words *key)
 
 	hash = ((hash ^ hash >> 29) + key->words[1]) * 0xbf58476d1ce4e5b9ULL;
 	hash = ((hash ^ hash >> 32) + key->words[2]) * 0x94d049bb133111ebULL;
-	return ((hash ^ hash >> 31) + key->words[3]) * 0x9e3779b97f4a7c15ULL >> 32;
+	hash = ((hash ^ hash >> 31) + key->words[3]) * 0xd6e8feb86659fd93ULL;
+	return ((hash ^ hash >> 30) + key->words[4]) * 0x9e3779b97f4a7c15ULL >> 32;
 }
 
 static __always_inline bool is_key_of(const struct summary_group *group,
 				      const union summary_key_words *key)
 {
 	return group->key.words[0] == key->words[0] && group->key.words[1] == key->words[1] &&
-	       group->key.words[2] == key->words[2] && group->key.words[3] == key->words[3];
+	       group->key.words[2] == key->words[2] && group->key.words[3] == key->words[3] &&
+	       group->key.words[4] == key->words[4];
 }
 
 static __always_inline struct summary_group *probed_group(__u32 hash, __u32 probe)
@@ -128,9 +135,30 @@ __attribute__((noinline)) int claim_group(struct task_state *st)
 		if (__sync_val_compare_and_swap(&group->is_taken, 0, 1))
 			continue;
 		group->key = st->pending;
+		if (st->pending.key.futex > FUTEX_OF_MANY)
+			__sync_fetch_and_add(&futex_groups, 1);
 		return probe;
 	}
 	return -1;
+}
+
+/* Number of the probe that finds or takes the place of the task's pending switch-out; -1 when there is
+ * no room. `is_new` says whether it was taken. */
+static __always_inline int find_or_claim(struct task_state *st, bool *is_new)
+{
+	int probe = find_group(st);
+
+	*is_new = false;
+	if (probe >= 0)
+		return probe;
+	if (st->pending.key.futex > FUTEX_OF_MANY && futex_groups >= summary_places / 4) {
+		st->pending.key.futex = FUTEX_OF_MANY;
+		probe = find_group(st);
+		if (probe >= 0)
+			return probe;
+	}
+	*is_new = true;
+	return claim_group(st);
 }
 
 /* The entry for the pending switch-out; NULL when there is no room. */
@@ -138,15 +166,16 @@ static __always_inline struct summary_value *entry_of(struct cpu_state *c, struc
 {
 	__u32 hash = hash_of(&st->pending);
 	struct summary_group *group = probed_group(hash, 0);
+	bool is_new;
 	int probe;
 
 	if (group && is_key_of(group, &st->pending))
 		return &group->sums;
-	probe = find_group(st);
-	if (probe < 0) {
-		probe = claim_group(st);
-		if (probe < 0)
-			return NULL;
+	probe = find_or_claim(st, &is_new);
+	if (probe < 0)
+		return NULL;
+	hash = hash_of(&st->pending);
+	if (is_new) {
 		c->claims[c->summary_groups & (CLAIMS_KEPT - 1)] =
 			(hash + probe) & (summary_places - 1);
 		c->summary_groups++;
@@ -173,20 +202,25 @@ static __always_inline struct summary_value *add_pending(struct cpu_state *c, st
 	return entry;
 }
 
-/* Adds the wait before the run that ends now, as swtch-core/src/timeline.rs computes its parts. */
+/* Since when the last wait was one for a CPU, as swtch-core/src/timeline.rs computes it; 0: not known. */
+static __always_inline __u64 runnable_since(const struct cpu_state *c)
+{
+	if (c->was_runnable || (c->wake_ts && c->wake_ts < c->out_ts))
+		return c->out_ts;
+	return c->wake_ts <= c->run_start ? c->wake_ts : 0;
+}
+
+/* Adds the wait before the run that ends now. */
 static __always_inline void add_wait(struct cpu_state *c, struct summary_value *entry)
 {
-	__u64 off = c->run_start - c->out_ts, runnable, runq;
+	__u64 off = c->run_start - c->out_ts, runnable = runnable_since(c), runq;
 
 	entry->waits++;
 	entry->off_ns += off;
 	if (off > entry->longest_off_ns)
 		entry->longest_off_ns = off;
 	entry->off[slot_of(off) & (SUMMARY_SLOTS - 1)]++;
-	if (!c->was_runnable && !c->wake_ts)
-		return;
-	runnable = c->was_runnable || c->wake_ts < c->out_ts ? c->out_ts : c->wake_ts;
-	if (runnable > c->run_start)
+	if (!runnable)
 		return;
 	runq = c->run_start - runnable;
 	entry->split_waits++;
@@ -197,12 +231,13 @@ static __always_inline void add_wait(struct cpu_state *c, struct summary_value *
 	entry->runq[slot_of(runq) & (SUMMARY_SLOTS - 1)]++;
 }
 
+#include "summary_stacks.h"
+
 static __always_inline __u8 judged_arguments(const struct switch_record *r, __s32 number)
 {
 	__u8 found = 0;
 
-	if (number < 0 || number >= 1024 ||
-	    !(syscalls_with_arguments[number >> 3] >> (number & 7) & 1))
+	if (!is_listed(syscalls_with_arguments, number))
 		return 0;
 	if (!r->args[0])
 		found |= ARGUMENT_0_IS_ZERO;
@@ -213,6 +248,14 @@ static __always_inline __u8 judged_arguments(const struct switch_record *r, __s3
 	if (r->args[1] == F_SETLKW || r->args[1] == F_OFD_SETLKW)
 		found |= ARGUMENT_IS_LOCK;
 	return found;
+}
+
+static __always_inline __u64 futex_of(const struct switch_record *r, __s32 number)
+{
+	bool is_told = tell_futexes && !(r->evidence & EVIDENCE_COMPAT) &&
+		       is_listed(syscalls_on_futexes, number);
+
+	return is_told ? r->args[0] : 0;
 }
 
 /* The call that the task is in: a call that the kernel restarts is the one that was interrupted. */
@@ -239,6 +282,7 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 	key->task = st->key;
 	key->syscall = resolved_call(st, r.syscall);
 	key->wait_object = r.wait_object;
+	key->futex = blocks ? futex_of(&r, key->syscall) : 0;
 	if (blocks) {
 		key->next_task = KEY_IDLE;
 		key->state = state;
@@ -281,8 +325,11 @@ static __always_inline void summarise(struct cpu_state *c, __u64 now, struct tas
 	if (st->has_pending) {
 		entry = add_pending(c, st);
 		/* Another moment: a switch-out between was not reported, and its wait not seen. */
-		if (entry && c->out_ts == st->pending_ts && c->run_start >= c->out_ts)
+		if (entry && c->out_ts == st->pending_ts && c->run_start >= c->out_ts) {
 			add_wait(c, entry);
+			if (is_watched(c, st))
+				add_to_stacks(c, st);
+		}
 	}
 	keep_pending(c, now, prev, st, next, next_key, state, preempt);
 	if ((state & LAST_STATES) && !preempt)

@@ -38,10 +38,11 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Set before loading. */
 const volatile bool scope_all = false; /* record every task */
-const volatile __u64 scope_cgroup = 0; /* record tasks in or below this cgroup; 0 none */
+const volatile bool has_cgroups = false; /* record tasks in or below those in `scope_cgroups` */
 const volatile bool cgroup_is_v2 = true; /* which hierarchy names the cgroup of a task */
 const volatile bool has_targets = false; /* processes in `targets` */
 const volatile bool with_children = false; /* of the targets: those that live, those forked later */
+const volatile __u32 recorder_pid = 0; /* it belongs to no tree, as little as what it starts */
 const volatile bool has_need_resched = true; /* sched_set_need_resched_tp exists */
 const volatile bool has_exit_hook = true; /* sched_exit_tp exists */
 const volatile bool has_tick_hook = true; /* local_timer_entry exists */
@@ -51,7 +52,11 @@ const volatile __s32 syscall_clone3 = -1;
 const volatile __s32 syscall_restart = -1;
 const volatile bool summary = false; /* count switches in the kernel, see summary.h */
 const volatile __u32 summary_places = 1; /* for groups of switches, a power of two */
+const volatile bool watches_stacks =
+	false; /* of one task at a time, of a summary, see summary_stacks.h */
 const volatile __u8 syscalls_with_arguments[128]; /* bit n: the rules read call n's arguments */
+const volatile __u8
+	syscalls_on_futexes[128]; /* bit n: call n waits on the futex at its first argument */
 const volatile bool want_stacks = false;
 const volatile __u64 stacks_min_blocked_ns = 0;
 const volatile bool want_oracle =
@@ -75,6 +80,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } targets SEC(".maps");
+
+/* The cgroups asked for, by id. User space makes room for them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, __u64);
+	__type(value, __u8);
+} scope_cgroups SEC(".maps");
 
 /* CPU -> its state; resized to the number of CPUs, mapped by user space. */
 struct {
@@ -153,7 +166,7 @@ struct task_state {
 	__u64 moved_ts; /* of this wait only: cleared at each switch-out */
 	/* Looked up anew when `css` changes, which is compared at each event of the task. */
 	__u64 cgroup;
-	struct css_set *css; /* for which `cgroup` and `in_scope` hold */
+	__u64 css; /* address of the css_set for which `cgroup` and `in_scope` hold; only compared */
 	__u64 counted; /* nvcsw + nivcsw at the last walk over all tasks: see tree.h */
 	__u64 word_address; /* of `words`, as of words_generation; 0 none */
 	__u32 words_generation;
@@ -189,10 +202,12 @@ struct task_state {
  * when the kernel frees the task. It is found by the task's address, because no exec changes that; the
  * pid of a thread that calls exec becomes its leader's. The kernel's own task storage cost 22 ns a
  * look-up on an EPYC on which each return of a helper is slow (spec_rstack_overflow: Safe RET), and
- * some kernels refuse it (6.19 and later, without cmpxchg16b). task_slots of them.
+ * some kernels refuse it (6.19 and later, without cmpxchg16b). task_slots of them; user space maps them
+ * to see which waits of a summary last.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct task_state);
@@ -224,6 +239,7 @@ extern void *bpf_rdonly_cast(const void *address, __u32 btf_id) __ksym __weak;
 const volatile struct switch_record unused_switch_record;
 const volatile struct task_record unused_task_record;
 const volatile struct summary_group unused_summary_group;
+const volatile struct task_state unused_task_state;
 
 static __always_inline struct cpu_state *state_of(__u32 cpu)
 {
@@ -294,13 +310,15 @@ static __always_inline struct cgroup *cgroup_of(struct css_set *css)
 
 #define MAX_CGROUP_DEPTH 32
 
-static __always_inline bool is_in_cgroup(struct cgroup *cgroup, __u64 wanted)
+static __always_inline bool is_in_scope_cgroup(struct cgroup *cgroup)
 {
 	struct cgroup_subsys_state *parent;
+	__u64 id;
 	int i;
 
 	for (i = 0; i < MAX_CGROUP_DEPTH && cgroup; i++) {
-		if (BPF_CORE_READ(cgroup, kn, id) == wanted)
+		id = BPF_CORE_READ(cgroup, kn, id);
+		if (bpf_map_lookup_elem(&scope_cgroups, &id))
 			return true;
 		parent = BPF_CORE_READ(cgroup, self.parent);
 		if (!parent)
@@ -331,9 +349,9 @@ static __attribute__((noinline)) int settle_scope(struct task_state *st, struct 
 		return 0;
 	cgroup = cgroup_of(css);
 	st->cgroup = BPF_CORE_READ(cgroup, kn, id);
-	st->css = css;
+	st->css = (__u64)css;
 	st->in_scope = scope_all || is_named || st->inherits ||
-		       (scope_cgroup && is_in_cgroup(cgroup, scope_cgroup));
+		       (has_cgroups && is_in_scope_cgroup(cgroup));
 	return 0;
 }
 
@@ -441,7 +459,7 @@ static __attribute__((noinline)) int is_born_into_scope(struct task_struct *p)
 	bool is_thread = p->pid != p->tgid;
 	struct task_state *st;
 
-	if (!has_targets || (!is_thread && !with_children))
+	if (!has_targets || (!is_thread && !with_children) || p->tgid == recorder_pid)
 		return 0;
 	st = is_thread ? find_task(p->group_leader) : find_task(p->real_parent);
 	return st && st->in_scope;
@@ -480,7 +498,7 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 		st->last_call = NO_SYSCALL;
 		st->inherits = is_born_into_scope(p);
 		settle_scope(st, css, is_target(p));
-	} else if (st->css != css) {
+	} else if (st->css != (__u64)css) {
 		settle_scope(st, css, is_target(p));
 	}
 	return st;
@@ -1152,6 +1170,19 @@ static __always_inline struct pt_regs *registers_of(struct cpu_state *c, struct 
 	return typed((void *)(stack + c->registers_above_stack), struct pt_regs);
 }
 
+/* Whether the bit of this system call is set in a list of calls. The mask is for verifiers (6.1) that do
+ * not remember a bound which the compiler has found twice; the barrier keeps the compiler from
+ * dropping it. */
+static __always_inline bool is_listed(const volatile __u8 calls[128], __s32 number)
+{
+	__u32 bit = number;
+
+	if (bit >= 1024)
+		return false;
+	asm volatile("" : "+r"(bit));
+	return calls[(bit & 1023) >> 3] >> (bit & 7) & 1;
+}
+
 static __always_inline void describe_call(struct cpu_state *c, struct switch_record *r,
 					  struct task_struct *p, bool blocks)
 {
@@ -1189,7 +1220,7 @@ static __always_inline void describe_call(struct cpu_state *c, struct switch_rec
 	/* clone3's flags are the first word of what its argument points to. */
 	if (number == syscall_clone3)
 		bpf_probe_read_user(&r->args[0], sizeof(r->args[0]), (void *)r->args[0]);
-	if (number < 1024 && (syscalls_on_files[number >> 3] >> (number & 7) & 1))
+	if (is_listed(syscalls_on_files, number))
 		describe_file(r, p, (__u32)r->args[0]);
 }
 
@@ -1482,6 +1513,13 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->user_stack = st->user_stack;
 }
 
+static __always_inline bool takes_stacks_at_switch_out(const struct task_state *st, bool blocks)
+{
+	if (summary)
+		return watches_stacks && st->key == watched_task;
+	return want_stacks && !has_exit_hook && blocks;
+}
+
 /* The run of `prev` ends: keep what its next record will need. */
 static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c, __u64 now,
 						  struct task_struct *prev, bool blocks)
@@ -1521,7 +1559,7 @@ static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c
 	st->left_runnable = !blocks;
 	st->moved_ts = 0;
 	st->kernel_stack = st->user_stack = NO_STACK;
-	if (want_stacks && !has_exit_hook && blocks) {
+	if (takes_stacks_at_switch_out(st, blocks)) {
 		st->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
 		st->user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
 	}
@@ -1663,7 +1701,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	of_child = task_state_of(child, c);
 	if (of_parent && with_children && taking_tree && is_below_target(parent))
 		mark_member(of_parent);
-	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !scope_cgroup &&
+	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !has_cgroups &&
 		   passes_scope_on(parent, child);
 	if (!of_child) {
 		if (inherits && has_targets)

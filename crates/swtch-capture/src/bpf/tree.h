@@ -12,6 +12,10 @@
  *                                            kernel gives them to init after this hook (do_exit in
  *                                            kernel/exit.c: exit_notify comes later)
  *
+ * The recorder may be below a target itself, as where a shell is recorded that has started it. It and
+ * what it starts are left out: recording would make the switches that are recorded. Its own command is
+ * a target.
+ *
  * Afterwards every member has its mark, children inherit it, and ancestors are asked no more. A child
  * for whose mark no slot is free becomes a target instead, which is asked for when the task gets a
  * slot at a later event.
@@ -48,7 +52,8 @@ static __attribute__((noinline)) int is_below_target(struct task_struct *p)
 		if (ticks &&
 		    BPF_CORE_READ(ancestor, group_leader, start_boottime) / TICKS_NS == *ticks)
 			return 1;
-		if (!pid) /* the parent of init and of kthreadd is its own parent */
+		/* The parent of init and of kthreadd is its own parent. */
+		if (!pid || pid == recorder_pid)
 			return 0;
 		ancestor = BPF_CORE_READ(ancestor, real_parent);
 		if (!ancestor)

@@ -2,7 +2,7 @@
 //! each switch of a thread on a CPU.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use swtch_core::Pid;
@@ -43,6 +43,11 @@ const DUMMY: u64 = 9;
 /// (`sample_id_all`). A switch record itself names no thread.
 const NAMED_PLACE: u64 = 1 << 1 | 1 << 2 | 1 << 7;
 
+/// `PERF_FORMAT_LOST` (since 6.0): reading an event tells how many of its records were lost, those of
+/// the events that were inherited from it included (`__perf_output_begin`,
+/// `kernel/events/ring_buffer.c`, v6.18).
+const TELL_LOST: u64 = 1 << 4;
+
 /// Bits of `perf_event_attr` in the order of its bit fields.
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -63,47 +68,46 @@ const SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// An open event.
 #[derive(Debug)]
-pub(super) struct PerfEvent(File);
+pub(super) struct PerfEvent {
+    file: File,
+    cpu: u16,
+    /// Whether the kernel counts its losses.
+    tells_lost: bool,
+}
 
 impl PerfEvent {
     /// Opens the event of a thread on one CPU; tasks that it starts later inherit it.
     pub fn open(tid: Pid, cpu: u16) -> io::Result<Self> {
-        let attributes = EventAttributes {
-            kind: SOFTWARE,
-            size: u32::try_from(size_of::<EventAttributes>()).expect("invariant: 112 fits"),
-            config: DUMMY,
-            sample_type: NAMED_PLACE,
-            flags: INHERIT
-                | EXCLUDE_KERNEL
-                | EXCLUDE_HYPERVISOR
-                | NAMES
-                | TASKS
-                | SAMPLE_ID_ALL
-                | COMM_EXEC
-                | USE_CLOCK
-                | SWITCHES,
-            clock: libc::CLOCK_MONOTONIC,
-            ..EventAttributes::default()
+        let open = |tells_lost| {
+            open_file(tid, cpu, tells_lost).map(|file| Self {
+                file,
+                cpu,
+                tells_lost,
+            })
         };
-        let tid = libc::pid_t::try_from(tid.get()).map_err(io::Error::other)?;
-        let no_group = -1;
-        // SAFETY: the attributes have the layout that their size stands for and live across the
-        // call, which only reads them.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                tid,
-                libc::c_int::from(cpu),
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        match i32::try_from(fd) {
-            // SAFETY: the kernel has just given this descriptor to us alone.
-            Ok(fd) if fd >= 0 => Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }.into())),
-            _ => Err(io::Error::last_os_error()),
+        match open(true) {
+            // Before 6.0 the kernel does not know what it is asked to tell.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(false),
+            opened => opened,
         }
+    }
+
+    /// The CPU whose switches it tells.
+    pub const fn cpu(&self) -> u16 {
+        self.cpu
+    }
+
+    /// How many of its records found no room in the ring; `None` where the kernel does not count it.
+    pub fn lost(&self) -> io::Result<Option<u64>> {
+        if !self.tells_lost {
+            return Ok(None);
+        }
+        // The event's value, which is 0, and the number of lost records.
+        // The event's value, which is 0, and its lost records; both in one read, or the kernel refuses.
+        let mut told = [0; 16];
+        (&self.file).read_exact(&mut told)?;
+        let (numbers, _) = told.as_chunks();
+        Ok(Some(u64::from_ne_bytes(numbers[1])))
     }
 
     /// Lets the kernel write the records of this event into a ring of the same CPU.
@@ -123,11 +127,51 @@ impl PerfEvent {
     }
 
     pub fn fd(&self) -> i32 {
-        self.0.as_raw_fd()
+        self.file.as_raw_fd()
     }
 
     /// A second descriptor of the same event, which keeps a ring alive.
     pub fn try_clone(&self) -> io::Result<File> {
-        self.0.try_clone()
+        self.file.try_clone()
+    }
+}
+
+fn open_file(tid: Pid, cpu: u16, tells_lost: bool) -> io::Result<File> {
+    let attributes = EventAttributes {
+        kind: SOFTWARE,
+        size: u32::try_from(size_of::<EventAttributes>()).expect("invariant: 112 fits"),
+        config: DUMMY,
+        sample_type: NAMED_PLACE,
+        read_format: if tells_lost { TELL_LOST } else { 0 },
+        flags: INHERIT
+            | EXCLUDE_KERNEL
+            | EXCLUDE_HYPERVISOR
+            | NAMES
+            | TASKS
+            | SAMPLE_ID_ALL
+            | COMM_EXEC
+            | USE_CLOCK
+            | SWITCHES,
+        clock: libc::CLOCK_MONOTONIC,
+        ..EventAttributes::default()
+    };
+    let tid = libc::pid_t::try_from(tid.get()).map_err(io::Error::other)?;
+    let no_group = -1;
+    // SAFETY: the attributes have the layout that their size stands for and live across the
+    // call, which only reads them.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            tid,
+            libc::c_int::from(cpu),
+            no_group,
+            CLOSE_ON_EXEC,
+        )
+    };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just given this descriptor to us alone.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

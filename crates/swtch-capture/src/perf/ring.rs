@@ -11,8 +11,10 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use swtch_core::Timestamp;
+
 use super::counter::PerfEvent;
-use super::record::{KERNEL_SWITCH_BYTES, PerfRecord};
+use super::record::{KERNEL_SWITCH_BYTES, PerfRecord, PerfRecordKind};
 use crate::error::Error;
 
 /// Pages of records: with the page before them 516 kB, which is what every user may lock for each
@@ -41,6 +43,10 @@ pub(super) struct PerfRing {
     cpu: u16,
     /// Bytes of the record that is read.
     record: Vec<u8>,
+    /// When its last record was written.
+    last: Option<Timestamp>,
+    /// Number of records that were lost before one of those that were read.
+    lost: u64,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; only its address is kept here.
@@ -71,7 +77,19 @@ impl PerfRing {
             index,
             cpu,
             record: Vec::new(),
+            last: None,
+            lost: 0,
         })
+    }
+
+    /// When the last record was written that was read.
+    pub const fn last(&self) -> Option<Timestamp> {
+        self.last
+    }
+
+    /// Number of lost records that those that were read tell of.
+    pub const fn lost(&self) -> u64 {
+        self.lost
     }
 
     pub const fn cpu(&self) -> u16 {
@@ -104,9 +122,13 @@ impl PerfRing {
                 tail = head;
                 break;
             }
-            PerfRecord::of_kernel(&self.record)
-                .into_iter()
-                .for_each(&mut keep);
+            if let Some(record) = PerfRecord::of_kernel(&self.record) {
+                self.last = Some(record.ts);
+                if record.kind == PerfRecordKind::Lost {
+                    self.lost += record.number;
+                }
+                keep(record);
+            }
             tail += length as u64;
         }
         self.position(TAIL).store(tail, Ordering::Release);

@@ -40,7 +40,7 @@ pub struct Hook {
 
 impl Hook {
     /// Whether a kernel of the architecture that this program was built for can have it.
-    pub(crate) fn is_of_this_architecture(&self) -> bool {
+    pub fn is_of_this_architecture(&self) -> bool {
         self.arch.is_none_or(|arch| arch == std::env::consts::ARCH)
     }
 }

@@ -14,17 +14,23 @@
 //! So that the table does not fill over hours, places are freed when nobody writes them any more:
 //!
 //! - Those of a task that has ended. The place of its last switch-out says so; they are freed one
-//!   reading later, when all of them have been met and read to their end.
+//!   reading later, when all of them have been met and read to their end. While the table is full, that
+//!   switch-out finds no place. Then the record of the task's end says so, which comes before its last
+//!   switches: they are freed when nothing was added to them for a while.
 //! - Those that say that a task which has ended took the CPU from one that goes on. Such a switch-out
 //!   may still be pending (`summary.h` adds it when its task leaves again), so they are freed when
 //!   that task has been counted twice more since.
+//! - Those of futex words for which nobody has waited for a while, when half of the places for such are
+//!   in use: programs make and drop locks all the time. Their tasks live and may wait again, so such a
+//!   place is closed first, and freed when no program runs any more that may have found it before.
 
 use std::mem::offset_of;
+use std::sync::atomic::Ordering;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::{GroupTotals, SwitchGroup, TaskKey};
+use swtch_core::{FUTEX_OF_MANY, GroupTotals, SwitchGroup, TaskKey};
 
-use super::{LAST_STATES, SummaryGroups, decoded};
+use super::{LAST_STATES, SummaryGroups, decoded, wait_for_programs};
 use crate::counters::{CLAIMS_KEPT, CpuStates};
 use crate::load::Capture;
 use crate::skeleton::recorder::types::{summary_group, summary_value};
@@ -50,11 +56,16 @@ pub struct SummaryReader {
     readings: u64,
     /// Tasks that have ended, with the number of the reading that met their end.
     ended: FxHashMap<TaskKey, u64>,
+    /// Counted tasks that have begun to end, with the number of the reading before.
+    ending: FxHashMap<TaskKey, u64>,
 }
 
 /// A task that has ended is remembered for so many readings: a switch-out to it that is pending until
 /// then is noticed. One that is pending for longer takes a place until its own task ends.
 const REMEMBERED: u64 = 16;
+
+/// The places of a task that has begun to end are freed when nothing was added for so many readings.
+const ENDS_WITHIN: u64 = 16;
 
 #[derive(Clone, Copy, Debug)]
 struct KnownPlace {
@@ -63,6 +74,10 @@ struct KnownPlace {
     /// Who took the CPU; idle for a place that was not read yet.
     next_task: TaskKey,
     switches: u64,
+    /// Number of the reading in which it has grown last.
+    grown_at: u64,
+    /// Whether it is the place of a futex word.
+    has_futex: bool,
     /// Whether it counts the last switch-out of a task.
     is_last: bool,
     /// The number of further switches of `task` after which the place is freed, once `next_task` has
@@ -77,11 +92,19 @@ impl KnownPlace {
             task: TaskKey::IDLE,
             next_task: TaskKey::IDLE,
             switches: 0,
+            grown_at: 0,
+            has_futex: false,
             is_last: false,
             spared_for: None,
         }
     }
 }
+
+/// Futex words may have one in so many places (`find_or_claim` of `bpf/summary.h`).
+const FUTEX_SHARE: usize = 4;
+
+/// For so many readings nobody has waited for a futex word whose place is freed.
+const FUTEX_IDLE_FOR: u64 = 10;
 
 /// One fewer than a CPU remembers: the slot that it writes next may be half-way to be written.
 const CLAIMS_REMEMBERED: u64 = CLAIMS_KEPT as u64 - 1;
@@ -96,7 +119,8 @@ impl SummaryReader {
     }
 
     /// Passes on what has changed since the last reading, by place.
-    pub fn read(&mut self, capture: &Capture, mut sink: impl FnMut(u32, PlaceReading<'_>)) {
+    pub fn read(&mut self, capture: &mut Capture, mut sink: impl FnMut(u32, PlaceReading<'_>)) {
+        let futexes = capture.futex_groups().load(Ordering::Relaxed);
         let Some(table) = capture.groups() else {
             return;
         };
@@ -104,15 +128,24 @@ impl SummaryReader {
         self.readings += 1;
         let grown = self.read_known(table, &mut sink);
         self.spare_less(&grown);
-        self.free(table, &mut sink);
+        let mut freed = self.free(table, &mut sink);
+        if usize::try_from(futexes).unwrap_or(usize::MAX) > table.len() / FUTEX_SHARE / 2 {
+            freed += self.free_idle_futexes(table, &mut sink);
+        }
+        capture.futex_groups().fetch_sub(freed, Ordering::Relaxed);
         let now = self.readings;
         self.ended.retain(|_, met| now - *met < REMEMBERED);
+        self.ending.retain(|_, met| now - *met < 2 * ENDS_WITHIN);
     }
 
-    /// Notes that a task ends. Those whose switches are counted need no such note: it is for others,
-    /// which took the CPU from them.
+    /// Notes that a task ends whose switches are not counted: it may have taken the CPU from others.
     pub fn note_end(&mut self, task: TaskKey) {
         self.ended.entry(task).or_insert(self.readings + 1);
+    }
+
+    /// Notes that a task begins to end whose switches are counted.
+    pub fn note_end_of_counted(&mut self, task: TaskKey) {
+        self.ending.insert(task, self.readings);
     }
 
     /// Finds the places that were taken since the last time: each CPU remembers its last ones.
@@ -178,6 +211,8 @@ impl SummaryReader {
             known.next_task = group.next_task.unwrap_or(TaskKey::IDLE);
             *grown.entry(group.task).or_default() += totals.switches.saturating_sub(known.switches);
             known.switches = totals.switches;
+            known.grown_at = self.readings;
+            known.has_futex = group.futex > FUTEX_OF_MANY;
             if group.evidence.state & LAST_STATES != 0 {
                 self.ended.insert(group.task, self.readings);
                 known.is_last = true;
@@ -195,9 +230,12 @@ impl SummaryReader {
         }
     }
 
-    fn free(&mut self, table: &SummaryGroups, sink: &mut impl FnMut(u32, PlaceReading<'_>)) {
-        if self.ended.is_empty() && self.known.iter().all(|known| known.spared_for.is_none()) {
-            return;
+    /// Frees the places of tasks that have ended; returns how many of them had a futex word.
+    fn free(&mut self, table: &SummaryGroups, sink: &mut impl FnMut(u32, PlaceReading<'_>)) -> u32 {
+        let mut futexes = 0;
+        let nobody_ends = self.ended.is_empty() && self.ending.is_empty();
+        if nobody_ends && self.known.iter().all(|known| known.spared_for.is_none()) {
+            return futexes;
         }
         let has_ended = |task| {
             self.ended
@@ -214,16 +252,71 @@ impl SummaryReader {
             if known.spared_for.is_none() && has_ended(known.next_task) {
                 known.spared_for = Some(SPARED_FOR);
             }
-            let is_over = last.contains(&known.task) || known.spared_for == Some(0);
+            let is_over = last.contains(&known.task)
+                || known.spared_for == Some(0)
+                || is_quiet_since_end(&self.ending, self.readings, known);
             if is_over {
-                let place = usize::try_from(known.place).unwrap_or(usize::MAX);
-                table.free(place);
-                self.is_known[place] = false;
-                sink(known.place, PlaceReading::Freed);
+                futexes += u32::from(known.has_futex);
+                free_place(table, &mut self.is_known, known.place, sink);
             }
             !is_over
         });
+        futexes
     }
+
+    /// Frees the places of futex words that have not grown for a while; returns how many.
+    fn free_idle_futexes(
+        &mut self,
+        table: &SummaryGroups,
+        sink: &mut impl FnMut(u32, PlaceReading<'_>),
+    ) -> u32 {
+        let now = self.readings;
+        let (idle, others): (Vec<_>, Vec<_>) = self
+            .known
+            .drain(..)
+            .partition(|known| known.has_futex && now - known.grown_at >= FUTEX_IDLE_FOR);
+        self.known = others;
+        if idle.is_empty() {
+            return 0;
+        }
+        let groups: Vec<_> = idle
+            .iter()
+            .map(|known| {
+                let group = decoded(&table.read(known.place)).map(|(group, _)| group);
+                table.close(known.place);
+                group
+            })
+            .collect();
+        wait_for_programs();
+        for (known, group) in idle.iter().zip(groups) {
+            let totals = decoded(&table.read(known.place)).map(|(_, totals)| totals);
+            if let (Some(group), Some(totals)) = (group, totals)
+                && totals.switches != known.switches
+            {
+                sink(known.place, PlaceReading::Grown(&group, &totals));
+            }
+            free_place(table, &mut self.is_known, known.place, sink);
+        }
+        u32::try_from(idle.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Whether the task of this place has begun to end long ago, and nothing was added since for as long.
+fn is_quiet_since_end(ending: &FxHashMap<TaskKey, u64>, now: u64, known: &KnownPlace) -> bool {
+    let since = ending.get(&known.task).map(|met| known.grown_at.max(*met));
+    since.is_some_and(|since| now - since >= ENDS_WITHIN)
+}
+
+fn free_place(
+    table: &SummaryGroups,
+    is_known: &mut [bool],
+    place: u32,
+    sink: &mut impl FnMut(u32, PlaceReading<'_>),
+) {
+    let index = usize::try_from(place).unwrap_or(usize::MAX);
+    table.free(index);
+    is_known[index] = false;
+    sink(place, PlaceReading::Freed);
 }
 
 const SWITCHES: usize = offset_of!(summary_group, sums) + offset_of!(summary_value, switches);

@@ -1,14 +1,17 @@
 //! Tests that load the eBPF programs into the running kernel. They need root, so they are
-//! ignored unless asked for: `cargo test -p swtch-capture --test it -- --ignored`.
+//! ignored unless asked for: `cargo test -p swtch-capture --test it -- --ignored`. Those of
+//! `objects`, how the programs are compiled, need none.
 
 mod interrupt_load;
 mod interrupts;
 mod missed;
 mod mixed_load;
+mod objects;
 mod oracle;
 mod share;
 mod stack_verdict;
 mod tree;
+mod watched;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

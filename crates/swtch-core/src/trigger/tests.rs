@@ -172,3 +172,36 @@ fn conditions_on_lengths_of_waits_are_asked_while_a_wait_lasts() {
         assert!(!is_about_waits(words), "{words}");
     }
 }
+
+/// What is not looked at because of this could not have held.
+#[test]
+fn a_condition_that_holds_may_hold() {
+    let switch = row();
+    // It waited for 34 ms and ran for 4.
+    let [wait, ran] = [34, 4].map(|ms| Nanos::from_ns(ms * 1_000_000));
+    let may_hold = |words: &str, wait: Nanos, ran: Nanos| {
+        let trigger: Trigger = words.parse().expect(words);
+        trigger.may_hold(wait, ran)
+    };
+    for field in ["runq", "off", "blocked", "ran"] {
+        for relation in ["=", "!=", "<", "<=", ">", ">="] {
+            for length in ["0ns", "3ms", "4ms", "31ms", "34ms", "35ms", "1s"] {
+                let one = format!("{field} {relation} {length}");
+                for words in [
+                    one.clone(),
+                    format!("!({one})"),
+                    format!("{one} & comm ~ ^web"),
+                    format!("{one} | cpu = 9"),
+                    format!("!({one}) & off > 1ms"),
+                ] {
+                    let held = holds(&words);
+                    assert!(!held || may_hold(&words, wait, ran), "{words}");
+                }
+            }
+        }
+    }
+    assert_eq!(switch.ran, Some(ran));
+    assert!(!may_hold("off > 35ms", wait, ran) && !may_hold("ran >= 5ms", wait, ran));
+    assert!(!may_hold("runq > 35ms & reason = slice", wait, ran));
+    assert!(may_hold("runq > 35ms | reason = slice", wait, ran));
+}

@@ -13,7 +13,7 @@ use super::parameters::ParameterValue;
 /// What `swtch lab` is to do.
 #[derive(Debug)]
 pub enum LabVerb {
-    /// Run one of the experiments of `lab/`.
+    /// Run one of the experiments.
     Experiment(ChosenExperiment),
     /// Play the load of a file.
     Run(RunWords),

@@ -62,27 +62,27 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "pipe-token",
-        file: include_str!("../../../../lab/pipe-token.toml"),
+        file: include_str!("../../lab/pipe-token.toml"),
         run: pipe_token::run,
     },
     Experiment {
         name: "lock-ring",
-        file: include_str!("../../../../lab/lock-ring.toml"),
+        file: include_str!("../../lab/lock-ring.toml"),
         run: lock_ring::run,
     },
     Experiment {
         name: "primitives",
-        file: include_str!("../../../../lab/primitives.toml"),
+        file: include_str!("../../lab/primitives.toml"),
         run: primitives::run,
     },
     Experiment {
         name: "launch",
-        file: include_str!("../../../../lab/launch.toml"),
+        file: include_str!("../../lab/launch.toml"),
         run: launch::run,
     },
     Experiment {
         name: "footprint",
-        file: include_str!("../../../../lab/footprint.toml"),
+        file: include_str!("../../lab/footprint.toml"),
         run: footprint::run,
     },
 ];

@@ -32,7 +32,7 @@ mod preemptors;
 mod tally;
 
 /// The file of the experiment.
-pub const FILE: &str = include_str!("../../../../lab/mutex.toml");
+pub const FILE: &str = include_str!("../../lab/mutex.toml");
 
 /// Most threads by default: as many as in the article.
 const MAX_THREADS: usize = 4;

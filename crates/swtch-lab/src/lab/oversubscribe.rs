@@ -31,7 +31,7 @@ mod priority;
 mod turns;
 
 /// The file of the experiment.
-pub const FILE: &str = include_str!("../../../../lab/oversubscribe.toml");
+pub const FILE: &str = include_str!("../../lab/oversubscribe.toml");
 
 /// Most settings that are played: large machines leave some numbers of threads out.
 const MAX_SETTINGS: usize = 9;

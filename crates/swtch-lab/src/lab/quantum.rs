@@ -31,7 +31,7 @@ mod stated;
 mod turns;
 
 /// The file of the experiment.
-pub const FILE: &str = include_str!("../../../../lab/quantum.toml");
+pub const FILE: &str = include_str!("../../lab/quantum.toml");
 
 /// Points of a cumulative distribution.
 const STEPS: usize = 60;

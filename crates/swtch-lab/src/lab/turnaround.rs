@@ -30,7 +30,7 @@ mod gaps;
 mod jobs_result;
 
 /// The file of the experiment.
-pub const FILE: &str = include_str!("../../../../lab/turnaround.toml");
+pub const FILE: &str = include_str!("../../lab/turnaround.toml");
 
 /// Default for the most processes on one CPU, as in the textbook.
 const MAX_ON_ONE_CPU: usize = 4;

@@ -33,7 +33,7 @@ mod script;
 mod show;
 
 /// The file of the experiment.
-pub const FILE: &str = include_str!("../../../../lab/two-levels.toml");
+pub const FILE: &str = include_str!("../../lab/two-levels.toml");
 
 /// The verb with which this program starts itself as the child.
 pub const VERB: &str = "lab-levels";

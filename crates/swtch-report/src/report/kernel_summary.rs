@@ -532,6 +532,7 @@ mod tests {
         SwitchGroup {
             task: TaskKey::new(task),
             next_task: Some(TaskKey::new(next_task)),
+            futex: 0,
             evidence,
         }
     }

@@ -20,8 +20,8 @@ mod tasks;
 pub mod drawn_live;
 
 pub use counts::LiveCounts;
-pub use frame::{LiveRow, LiveView, RateFrame, RowKey};
+pub use frame::{LiveRow, LiveView, LiveWait, RateFrame, RowKey};
 pub use history::RateHistory;
-pub use sheet::{CgroupLimits, FrameNames, LiveColumn};
-pub use sums::RowSums;
+pub use sheet::{CgroupLimits, FrameNames, LiveColumn, UserLevelRates};
+pub use sums::{LiveSums, RowSums};
 pub use tasks::{LiveTask, LiveTasks};

@@ -165,7 +165,10 @@ impl Symbols {
             .map(|row| ((row.kind, row.id), row.frames));
         Self {
             stacks: stacks.collect(),
-            frames: frames.iter().map(|row| (row.id, words_of(row))).collect(),
+            frames: frames
+                .iter()
+                .map(|row| (row.id, frame_words(row)))
+                .collect(),
         }
     }
 
@@ -186,8 +189,8 @@ impl Symbols {
     }
 }
 
-/// `symbol+0x12 [module]`, or the address where nothing more is known.
-fn words_of(frame: &Frame) -> String {
+/// A frame as `symbol+0x12 [module]`, or its address where nothing more is known.
+pub fn frame_words(frame: &Frame) -> String {
     let offset = frame.offset.filter(|offset| *offset > 0);
     let place = match (&frame.symbol, offset) {
         (Some(symbol), Some(offset)) => format!("{symbol}+{offset:#x}"),

@@ -75,7 +75,7 @@ pub fn interval(words: &str) -> Result<Duration, String> {
 /// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.
 pub fn length(words: &str) -> Result<Nanos, String> {
     Nanos::from_words(words).ok_or_else(|| {
-        format!("`{words}` is no length of time: give a number with ns, us, ms or s")
+        format!("`{words}` is no length of time: give a number with ns, us, ms, s, m or h")
     })
 }
 
@@ -103,20 +103,17 @@ pub fn kept(words: &str) -> Result<KeptSize, String> {
         format!("`{words}` is no size of a ring: give a time (30s, 5m, 2h) or a size (512MB, 4GB)")
     };
     let digits = words.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: f64 = digits.parse().map_err(|_| refusal())?;
-    let time = |seconds: f64| {
-        let time = Duration::try_from_secs_f64(number * seconds).map_err(|_| refusal())?;
-        match time >= KeptSize::LEAST_TIME {
-            true => Ok(KeptSize::Time(time)),
-            false => Err(format!(
-                "`{words}` is too short for a ring: give at least 1s"
-            )),
-        }
-    };
     match &words[digits.len()..] {
-        "s" => time(1.0),
-        "m" | "min" => time(60.0),
-        "h" => time(3600.0),
+        "s" | "m" | "min" | "h" => {
+            let time = Nanos::from_words(words).ok_or_else(refusal)?;
+            let time = Duration::from_nanos(time.as_ns());
+            match time >= KeptSize::LEAST_TIME {
+                true => Ok(KeptSize::Time(time)),
+                false => Err(format!(
+                    "`{words}` is too short for a ring: give at least 1s"
+                )),
+            }
+        }
         // `5M` could be meant either way.
         unit if unit.len() > 1 => match size(words) {
             Ok(bytes) if bytes >= KeptSize::LEAST_BYTES => Ok(KeptSize::Bytes(bytes)),
@@ -146,6 +143,8 @@ mod tests {
         assert_eq!(length("50us"), Ok(Nanos::from_ns(50_000)));
         assert_eq!(length("1.5ms"), Ok(Nanos::from_ns(1_500_000)));
         assert_eq!(length("0"), Ok(Nanos::ZERO));
+        assert_eq!(length("1m"), length("60s"));
+        assert_eq!(length("0.5h"), length("30min"));
         assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
     }
 

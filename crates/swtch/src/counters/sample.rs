@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use swtch_capture::Children;
-use swtch_core::{Pid, Tid};
-use swtch_host::thread::{Status, ThreadCounters, read_counters};
+use swtch_core::{Nanos, Pid, Tid};
+use swtch_host::thread::{Schedstat, Status, ThreadCounters, read_counters};
 
 /// Start time of a process, in clock ticks since boot. Together with the id it identifies a process
 /// even after the id has been used again.
@@ -118,14 +119,17 @@ impl Processes {
         Ok(())
     }
 
+    /// This process may be below a member, as where the members are a shell that has started it. It
+    /// is left out: to count makes switches, too.
     fn take_in(&mut self, all: &BTreeMap<Pid, Stat>) {
+        let own = Pid::new(std::process::id());
         self.members
             .retain(|pid, started| all.get(pid).is_some_and(|stat| stat.started == *started));
         loop {
             let known = self.members.len();
             let children = all
                 .iter()
-                .filter(|(_, stat)| self.members.contains_key(&stat.parent));
+                .filter(|(pid, stat)| **pid != own && self.members.contains_key(&stat.parent));
             let children: Vec<_> = children.map(|(&pid, stat)| (pid, stat.started)).collect();
             self.members.extend(children);
             if self.members.len() == known {
@@ -169,12 +173,30 @@ pub(super) struct SampledThread {
     pub ended: bool,
     first: ThreadCounters,
     last: ThreadCounters,
+    /// When its first sample was taken, and what it said.
+    met: (Instant, Option<Schedstat>),
+    last_at: Instant,
 }
 
 impl SampledThread {
     /// The growth of its counters while it was sampled.
     pub(super) fn counters(&self) -> ThreadCounters {
         self.last - self.first
+    }
+
+    /// How long it was blocked between its first sample and its last one; `None` where the kernel does
+    /// not account for the rest of the time.
+    pub(super) fn blocked(&self) -> Option<Nanos> {
+        let (met_at, met) = self.met;
+        let passed = super::length(self.last_at - met_at);
+        Some(self.last.runs?.blocked_since(met?, passed))
+    }
+
+    /// True if the kernel leaves out its last switch when it adds up the threads of its process: a
+    /// thread is added when it ends, before it leaves the CPU for ever (`__exit_signal`,
+    /// `kernel/exit.c`, v6.18). The first one is added when its process is waited for.
+    pub(super) fn lacks_last_switch(&self) -> bool {
+        self.ended && self.tid.get() != self.pid.get()
     }
 }
 
@@ -217,10 +239,11 @@ impl SeenThreads {
                 .into_iter()
                 .flatten()
             {
+                let at = Instant::now();
                 match read_counters(pid, Tid::new(tid)) {
-                    Ok(Some((status, counters))) => {
+                    Ok(Some((name, counters))) => {
                         seen.insert(Tid::new(tid));
-                        self.note(pid, Tid::new(tid), status, counters);
+                        self.note((pid, Tid::new(tid)), name, counters, at);
                     }
                     Ok(None) => {}
                     Err(_) => self.unreadable += 1,
@@ -232,12 +255,12 @@ impl SeenThreads {
         self.baseline = Baseline::Zero;
     }
 
-    fn note(&mut self, pid: Pid, tid: Tid, name: String, now: ThreadCounters) {
+    fn note(&mut self, (pid, tid): (Pid, Tid), name: String, now: ThreadCounters, at: Instant) {
         if let Some(thread) = self.alive.get_mut(&tid)
             && thread.pid == pid
             && thread.last.is_before(&now)
         {
-            thread.last = now;
+            (thread.last, thread.last_at) = (now, at);
             thread.name = name;
             return;
         }
@@ -252,6 +275,8 @@ impl SeenThreads {
             ended: false,
             first,
             last: now,
+            met: (at, now.runs),
+            last_at: at,
         };
         if let Some(earlier) = self.alive.insert(tid, thread) {
             self.ended.push(SampledThread {
@@ -306,6 +331,24 @@ impl SeenThreads {
 
     pub(super) fn ended(&self) -> usize {
         self.ended.len()
+    }
+
+    /// Switches that the kernel's sum over a process leaves out, of the threads that were seen.
+    pub(super) fn last_switches(&self) -> u64 {
+        let ended = self.ended.iter();
+        ended.filter(|thread| thread.lacks_last_switch()).count() as u64
+    }
+
+    /// How long each thread was blocked while it was sampled; those of which it is not known are
+    /// missing.
+    pub(super) fn blocked(&self) -> FxHashMap<(Pid, Tid), Nanos> {
+        let mut blocked = FxHashMap::default();
+        for thread in self.alive.values().chain(&self.ended) {
+            if let Some(time) = thread.blocked() {
+                *blocked.entry((thread.pid, thread.tid)).or_default() += time;
+            }
+        }
+        blocked
     }
 }
 
@@ -375,6 +418,19 @@ mod tests {
         assert_eq!(pids(&tree), [20, 500, 900]);
     }
 
+    /// A shell that is counted has started the process that counts.
+    #[test]
+    fn who_counts_is_not_counted() {
+        let own = std::process::id();
+        let mut tree = tree(500, 1);
+        tree.take_in(&family(&[
+            (500, stat(1, 1)),
+            (501, stat(500, 1)),
+            (own, stat(500, 2)),
+        ]));
+        assert_eq!(pids(&tree), [500, 501]);
+    }
+
     #[test]
     fn an_orphan_stays_in_the_tree_it_was_seen_in() {
         let mut tree = tree(500, 1);
@@ -391,7 +447,12 @@ mod tests {
     }
 
     fn note(tally: &mut SeenThreads, tid: u32, now: ThreadCounters) {
-        tally.note(Pid::new(1), Tid::new(tid), "x".into(), now);
+        tally.note(
+            (Pid::new(1), Tid::new(tid)),
+            "x".into(),
+            now,
+            Instant::now(),
+        );
     }
 
     #[test]

@@ -29,7 +29,7 @@ const SHOWN: usize = 20;
 const CANNOT_TELL: &[&str] = &[
     "why a switch happened: counters know only \"asleep\" and \"still runnable\"",
     "who took the CPU, and who woke whom",
-    "how long one wait was: run-queue time is a sum, blocked time is estimated from looks",
+    "how long one wait was: run-queue time and blocked time are sums of a thread",
     "what short waits were for: looks meet long ones",
 ];
 
@@ -323,7 +323,7 @@ fn totals_text(count: &Count) -> String {
     if let (Some(user), Some(system)) = (totals.user, totals.system) {
         let all = user + system;
         text += &format!(
-            "CPU time        {all} (user {user}, system {system}), exact as the switches\n"
+            "CPU time        {all} (user {user}, system {system}), the kernel's own sum\n"
         );
     }
     text + &match count.tally.sum().runs {
@@ -340,11 +340,10 @@ fn origin(count: &Count) -> String {
     match &count.subject {
         CountersTarget::Command {
             left_running: 0, ..
-        } => "exact: the kernel's own sum for the command and all children that were waited for"
-            .into(),
+        } => "the kernel's own sum for the command and all children that were waited for".into(),
         CountersTarget::Command { left_running, .. } => format!(
-            "exact for the command and children that were waited for; not for {left_running} left \
-             running"
+            "the kernel's own sum for the command and children that were waited for; without \
+             {left_running} left running"
         ),
         CountersTarget::Processes { .. } if count.tally.ended() == 0 => {
             "sum over the threads; one that came and went between two samples is missing".into()

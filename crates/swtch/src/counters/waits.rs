@@ -3,7 +3,12 @@
 //! A look at a blocked thread tells its system call, the call's arguments and where in the program
 //! it is. The rules that judge recorded switches judge that, too. What is seen is time, not
 //! switches: a wait is met the more often the longer it lasts, and each look stands for the time
-//! since the look before. Short waits are seen rarely, and never made up for.
+//! since the look before. Short waits are seen rarely.
+//!
+//! Looks divide a time that is known: what passed, less what the thread ran and waited for a CPU, is
+//! how long it was blocked. On a machine whose CPUs are all busy a look has to wait for a CPU as well,
+//! comes when others have just gone to sleep, and finds them blocked too often. So what looks saw of a
+//! thread is scaled to its blocked time ([`scaled`]).
 //!
 //! ```text
 //!   thread   ──run──┤ futex ├─run─┤    read     ├──
@@ -13,8 +18,8 @@
 //! ```
 //!
 //! A look that finds the thread where it was, without a run in between, is the same wait and costs
-//! two small files. If the thread moved on while its wait was being read, what was read may be of two
-//! waits and is thrown away.
+//! two small files. If the thread moved on before call and state were read, they may be of two waits:
+//! that it was blocked counts, and for what is unknown. If it moved on afterwards, its stack is left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,6 +66,29 @@ impl Seen {
     }
 }
 
+impl SampledWait {
+    /// A wait that ended while it was looked at.
+    fn unknown(comm: &str) -> Self {
+        Self {
+            comm: comm.to_owned(),
+            reason: Reason::Unknown,
+            call: None,
+            on: None,
+            callers: None,
+        }
+    }
+}
+
+/// What a look at a thread found.
+#[derive(Debug)]
+enum Looked {
+    /// It runs, could run, or has ended.
+    IsNotBlocked,
+    /// It was blocked, and moved on before all was read.
+    MovedOn,
+    Waits(LastSeen),
+}
+
 /// The wait in which a thread was seen at the last look.
 #[derive(Clone, Debug)]
 struct LastSeen {
@@ -70,13 +98,30 @@ struct LastSeen {
     wait: SampledWait,
 }
 
+/// What looks saw of one thread.
+#[derive(Debug, Default)]
+struct ThreadLooks {
+    waits: FxHashMap<SampledWait, Seen>,
+    /// The time that all of them stand for.
+    about: Nanos,
+    /// That of the looks before the thread's last sample, up to which its blocked time is known.
+    about_sampled: Nanos,
+}
+
+impl ThreadLooks {
+    fn add(&mut self, wait: SampledWait, weight: Seen) {
+        self.waits.entry(wait).or_default().add(weight);
+        self.about += weight.about;
+    }
+}
+
 /// All that was seen.
 #[derive(Debug)]
 pub(super) struct WaitLooks {
     /// The machine's system calls; `None` for one whose calls are not known.
     calls: Option<(Arch, SyscallTable)>,
     callers: Callers,
-    seen: FxHashMap<SampledWait, Seen>,
+    seen: FxHashMap<(Pid, Tid), ThreadLooks>,
     now: FxHashMap<Tid, LastSeen>,
     restart_call: Option<u32>,
     /// The last call of each thread that was no `restart_syscall`.
@@ -97,6 +142,9 @@ pub(super) struct WaitsSeen {
     pub longest_gap: Nanos,
     pub refused: u64,
     pub moved_on: u64,
+    /// How long all threads together were blocked while they were sampled; `None` where the kernel
+    /// does not account for it, and the lengths of groups are as they were seen.
+    pub blocked: Option<Nanos>,
     /// The largest first.
     pub groups: Vec<WaitGroup>,
 }
@@ -161,11 +209,18 @@ impl WaitLooks {
             there.insert(tid);
             processes.insert(pid);
             match self.look_at(pid, tid, comm) {
-                Ok(Some(last)) => {
-                    self.seen.entry(last.wait.clone()).or_default().add(weight);
+                Ok(Looked::Waits(last)) => {
+                    let thread = self.seen.entry((pid, tid)).or_default();
+                    thread.add(last.wait.clone(), weight);
                     self.now.insert(tid, last);
                 }
-                Ok(None) => {
+                Ok(Looked::MovedOn) => {
+                    self.moved_on += 1;
+                    let thread = self.seen.entry((pid, tid)).or_default();
+                    thread.add(SampledWait::unknown(comm), weight);
+                    self.now.remove(&tid);
+                }
+                Ok(Looked::IsNotBlocked) => {
                     self.now.remove(&tid);
                 }
                 Err(_) => {
@@ -179,33 +234,46 @@ impl WaitLooks {
         self.callers.forget_others(&processes);
     }
 
-    /// The wait that a thread is in; `None` when it is in none.
-    fn look_at(&mut self, pid: Pid, tid: Tid, comm: &str) -> io::Result<Option<LastSeen>> {
+    /// Notes that a sample of these threads was taken: how long they were blocked is known up to here.
+    pub(super) fn sampled<'a>(&mut self, threads: impl Iterator<Item = (Pid, Tid, &'a str)>) {
+        for (pid, tid, _) in threads {
+            if let Some(thread) = self.seen.get_mut(&(pid, tid)) {
+                thread.about_sampled = thread.about;
+            }
+        }
+    }
+
+    fn look_at(&mut self, pid: Pid, tid: Tid, comm: &str) -> io::Result<Looked> {
         // Asked first: a thread that was woken and has no CPU yet has the same number of runs.
         let Some(Doing::Blocked(at)) = read_doing(pid, tid)? else {
-            return Ok(None);
+            return Ok(Looked::IsNotBlocked);
         };
         let runs = read_runs(pid, tid)?;
         if let Some(last) = self.now.get(&tid)
             && runs.is_some()
             && (last.pid, last.runs) == (pid, runs)
         {
-            return Ok(Some(last.clone()));
+            return Ok(Looked::Waits(last.clone()));
         }
         let Some(state) = read_state(pid, tid)? else {
-            return Ok(None);
+            return Ok(Looked::IsNotBlocked);
         };
-        let continued = self.with_restarted_call(tid, at);
-        let wait = self.judged((pid, tid), comm, continued, state);
-        let has_stayed = match runs {
-            Some(runs) => read_runs(pid, tid)? == Some(runs),
-            None => read_doing(pid, tid)? == Some(Doing::Blocked(at)),
+        let has_stayed = || {
+            Ok::<_, io::Error>(match runs {
+                Some(runs) => read_runs(pid, tid)? == Some(runs),
+                None => read_doing(pid, tid)? == Some(Doing::Blocked(at)),
+            })
         };
-        if !has_stayed || state_bits(state) == 0 {
-            self.moved_on += 1;
-            return Ok(None);
+        if !has_stayed()? || state_bits(state) == 0 {
+            return Ok(Looked::MovedOn);
         }
-        Ok(Some(LastSeen { pid, runs, wait }))
+        let continued = self.with_restarted_call(tid, at);
+        let mut wait = self.judged((pid, tid), comm, continued, state);
+        if !has_stayed()? {
+            // The call was told at once. Its stack was read afterwards, and may be another one by then.
+            wait.callers = None;
+        }
+        Ok(Looked::Waits(LastSeen { pid, runs, wait }))
     }
 
     /// Replaces `restart_syscall` by the call that it continues, as for recorded switches: after a
@@ -280,13 +348,21 @@ impl WaitLooks {
         }
     }
 
-    /// Adds up what was seen, and finds the names of functions.
-    pub(super) fn added_up(self) -> WaitsSeen {
+    /// Adds up what was seen, and finds the names of functions. `blocked` is how long each thread was
+    /// blocked between its first sample and its last one.
+    pub(super) fn added_up(self, blocked: &FxHashMap<(Pid, Tid), Nanos>) -> WaitsSeen {
         let symbols = self.callers.symbols();
         let mut groups: FxHashMap<_, Vec<_>> = FxHashMap::default();
-        for (wait, seen) in self.seen {
-            let key = (wait.comm.clone(), wait.reason, wait.call);
-            groups.entry(key).or_default().push((wait, seen));
+        for (thread, looks) in self.seen {
+            let known = blocked.get(&thread);
+            for (wait, seen) in looks.waits {
+                let key = (wait.comm.clone(), wait.reason, wait.call);
+                let about = known.map_or(seen.about, |blocked| {
+                    scaled(seen.about, looks.about_sampled, *blocked)
+                });
+                let seen = Seen { about, ..seen };
+                groups.entry(key).or_default().push((wait, seen));
+            }
         }
         let groups = groups.into_iter().map(|((comm, reason, call), waits)| {
             let mut seen = Seen::default();
@@ -321,9 +397,22 @@ impl WaitLooks {
             longest_gap: super::length(self.longest_gap),
             refused: self.refused,
             moved_on: self.moved_on,
+            blocked: (!blocked.is_empty()).then(|| blocked.values().copied().sum()),
             groups,
         }
     }
+}
+
+/// The part of a thread's blocked time that these looks stand for: as large a part as they are of all
+/// looks that found it blocked while it was sampled. Where no look did, nothing is known to divide, and
+/// they stand for what passed between them.
+fn scaled(looks: Nanos, all_looks: Nanos, blocked: Nanos) -> Nanos {
+    if all_looks == Nanos::ZERO {
+        return looks;
+    }
+    let part = u128::from(looks.as_ns()) * u128::from(blocked.as_ns());
+    let part = part / u128::from(all_looks.as_ns());
+    Nanos::from_ns(u64::try_from(part).unwrap_or(u64::MAX))
 }
 
 /// The bits of `task->__state` that a letter stands for (`task_state_array`, `fs/proc/array.c`,
@@ -350,4 +439,34 @@ fn largest_first<K: Ord>(sums: BTreeMap<K, Seen>) -> Vec<(K, Seen)> {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, seen)| std::cmp::Reverse((seen.about, seen.looks)));
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(number: u64) -> Nanos {
+        Nanos::from_ns(number * 1_000_000)
+    }
+
+    /// Looks found the thread blocked for 1.6 s of 0.8 s: half of each is true, and the sum is exact.
+    #[test]
+    fn looks_divide_the_time_that_the_thread_was_blocked() {
+        let all = ms(1_600);
+        let parts = [ms(1_200), ms(400)].map(|part| scaled(part, all, ms(800)));
+        assert_eq!(parts, [ms(600), ms(200)]);
+        assert_eq!(scaled(ms(400), ms(400), ms(500)), ms(500), "met too seldom");
+    }
+
+    /// A thread that lived between two samples: nothing says how long it was blocked.
+    #[test]
+    fn looks_without_a_sample_stand_for_the_time_between_them() {
+        assert_eq!(scaled(ms(30), Nanos::ZERO, Nanos::ZERO), ms(30));
+    }
+
+    /// Looks after the last sample count as those before it: with a part of the blocked time.
+    #[test]
+    fn looks_after_the_last_sample_are_scaled_as_the_others() {
+        assert_eq!(scaled(ms(100), ms(50), ms(25)), ms(50));
+    }
 }

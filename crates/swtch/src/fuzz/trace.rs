@@ -1,4 +1,5 @@
-//! Traces: a directory of files is damaged, then opened, scanned, reported, drawn and exported.
+//! Traces: a directory of files is damaged, then opened, scanned, reported, drawn, exported and
+//! compared, with another trace and with a copy of itself.
 
 use std::fs;
 use std::io;
@@ -14,7 +15,9 @@ use swtch_core::{
 use swtch_fixtures::{after, meta, prices, row, seen, woken_by};
 use swtch_output::format::Format;
 use swtch_report::export::{self, ExportFormat};
-use swtch_report::report::{self, BillBy, By, Extent, Filter, Moment, ReportRequest};
+use swtch_report::report::{
+    self, BillBy, By, DiffRequest, Extent, Filter, Moment, Per, ReportRequest,
+};
 use swtch_store::{
     Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, Writer,
 };
@@ -54,6 +57,9 @@ pub struct Traces {
     corpus: Vec<Archive>,
     pub path: PathBuf,
     output: PathBuf,
+    /// An undamaged trace, and a copy of the one under test, to compare it with.
+    whole: PathBuf,
+    copy: PathBuf,
 }
 
 impl Traces {
@@ -74,11 +80,15 @@ impl Traces {
             write_trace(&path, state, switches, name == "long names");
             taken(&path)
         });
+        let whole = directory.join("whole.swtch");
+        write_trace(&whole, RecordingState::Finished, 300, false);
         Self {
             state,
             corpus: corpus.to_vec(),
             path: directory.join("t.swtch"),
             output: directory.join("output"),
+            whole,
+            copy: directory.join("copy.swtch"),
         }
     }
 }
@@ -134,6 +144,9 @@ impl FuzzSubject for Traces {
         let mut choice = Rng::with_seed(u64::from(crc32fast::hash(input)));
         self.look(&trace, &mut choice);
         self.look(&trace, &mut choice);
+        if choice.u32(..4) == 0 {
+            self.compare(Archive::from_bytes(input), &mut choice);
+        }
     }
 }
 
@@ -151,6 +164,54 @@ impl Traces {
         }
         end(writer, &meta, self.state);
         taken(&path)
+    }
+
+    /// Compares the trace with another one, and with a copy of itself, which must raise no alarm. The
+    /// copy has begun at another time: the same recording on both sides is refused.
+    fn compare(&self, mut copied: Archive, choice: &mut Rng) {
+        let request = |a: &[&PathBuf], b: &[&PathBuf], choice: &mut Rng| DiffRequest {
+            a: a.iter().copied().cloned().collect(),
+            b: b.iter().copied().cloned().collect(),
+            filter: filter(choice),
+            per: Per::ALL[choice.usize(..Per::ALL.len())],
+            prices: choice.bool().then(prices),
+            fail_over_pct: Some(0.0),
+            format: Format::ALL[choice.usize(..Format::ALL.len())],
+            shows_all: choice.bool(),
+            top: None,
+        };
+        for sides in [[&self.path, &self.whole], [&self.whole, &self.path]] {
+            if let Ok(answer) = report::compare(&request(&[sides[0]], &[sides[1]], choice)) {
+                let _ = answer.write(&mut io::sink());
+                let _ = answer.page_parts();
+            }
+        }
+        let meta = copied.files.iter_mut().find(|file| file.0 == META);
+        let Some((mut words, bytes)) = meta.and_then(|(_, bytes)| {
+            Some((
+                serde_json::from_slice::<serde_json::Value>(bytes).ok()?,
+                bytes,
+            ))
+        }) else {
+            return;
+        };
+        words["clock"]["realtime_ns"] = 1.into();
+        *bytes = words.to_string().into_bytes();
+        copied.files.retain(|file| file.0 != CHECKSUMS);
+        put(&copied, &self.copy);
+        let mut request = request(&[&self.path], &[&self.copy], choice);
+        request.format = Format::Json;
+        let mut said = Vec::new();
+        let Ok(()) = report::compare(&request).and_then(|answer| answer.write(&mut said)) else {
+            return;
+        };
+        let answer: serde_json::Value = serde_json::from_slice(&said).expect("JSON was asked for");
+        for row in answer["rows"].as_array().expect("a list") {
+            let is_quiet = ["no sure change", "not judged"]
+                .map(Into::into)
+                .contains(&row["verdict"]);
+            assert!(is_quiet, "a trace beside its copy: {row}");
+        }
     }
 
     /// Asks one question about a trace, such as a report or an export.

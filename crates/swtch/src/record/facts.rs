@@ -1,5 +1,6 @@
 //! Fills in `meta.json`: facts about the machine, the command, the counts and the overhead.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
@@ -8,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
-use swtch_core::{Arch, CgroupId, Timestamp};
+use swtch_core::{Arch, CgroupId, Nanos, Timestamp};
+use swtch_host::LoadSums;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    ClockSample, Counts, Hooks, Meta, Overhead, RecordingState, StackSettings, TraceHost,
+    ClockSample, Counts, Hooks, HostLoad, Meta, Overhead, RecordingState, StackSettings, TraceHost,
     TreeCounts,
 };
 
@@ -52,8 +54,9 @@ pub fn default_path(target: &Target, nth: u32) -> PathBuf {
         Target::Processes { pids, .. } => pids
             .first()
             .map_or_else(String::new, |pid| format!("pid{pid}")),
-        Target::Cgroup(path) => path
-            .file_name()
+        Target::Cgroups(paths) => paths
+            .first()
+            .and_then(|path| path.file_name())
             .map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         Target::All => "all".to_owned(),
     };
@@ -93,12 +96,29 @@ pub fn at_start(request: &RecordRequest, started: Timestamp, hooks: Hooks) -> Me
             ctxt_before: ctxt(),
             ctxt_after: None,
         },
+        load: load_at_start(),
         stacks: request.stacks.map(|least| StackSettings {
             min_blocked_ns: least.as_ns(),
         }),
         hooks,
         ..Meta::default()
     }
+}
+
+fn load_at_start() -> HostLoad {
+    let sums = LoadSums::read();
+    HostLoad {
+        cpu_pressure_before_ns: sums.cpu_pressure.map(Nanos::as_ns),
+        steal_before_ns: sums.steal.map(Nanos::as_ns),
+        ..HostLoad::default()
+    }
+}
+
+/// Adds how loaded the machine was.
+pub fn load_at_end(meta: &mut Meta) {
+    let sums = LoadSums::read();
+    meta.load.cpu_pressure_after_ns = sums.cpu_pressure.map(Nanos::as_ns);
+    meta.load.steal_after_ns = sums.steal.map(Nanos::as_ns);
 }
 
 /// The hooks that a recording must do without.
@@ -126,6 +146,7 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
         missed: count.missed,
     });
     meta.kernel.ctxt_after = ctxt();
+    load_at_end(meta);
     meta.end_ns = monotonic_ns();
 }
 
@@ -178,13 +199,38 @@ pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
 /// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed
 /// meanwhile has no path.
 pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
-    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
-    let root = roots.iter().map(Path::new).find(|root| root.is_dir());
     let mut found = Vec::new();
-    if let Some(root) = root {
+    if let Some(root) = cgroup_root() {
         find_cgroups(root, root, wanted, &mut found, 0);
     }
     found
+}
+
+/// The cgroups below the root, those that are nearest to it first; at most so many.
+pub fn nearest_cgroups(most: usize) -> Vec<(CgroupId, String)> {
+    let mut found: Vec<(CgroupId, String)> = Vec::new();
+    let mut waiting: VecDeque<PathBuf> = cgroup_root().map(Path::to_owned).into_iter().collect();
+    let root = waiting.front().cloned().unwrap_or_default();
+    while let Some(directory) = waiting.pop_front() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir())) {
+            if found.len() >= most {
+                return found;
+            }
+            let path = entry.path();
+            let below = path.strip_prefix(&root).unwrap_or(&path);
+            let below = format!("/{}", below.to_string_lossy());
+            found.push((CgroupId::new(entry.ino()), below));
+            waiting.push_back(path);
+        }
+    }
+    found
+}
+
+/// The root of the hierarchy that limits CPU time: that of cgroup v1's controller, where there is one.
+pub fn cgroup_root() -> Option<&'static Path> {
+    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    roots.into_iter().map(Path::new).find(|root| root.is_dir())
 }
 
 /// Deeper levels are not searched; cgroups there are shown by their ids.
@@ -240,6 +286,7 @@ pub fn host() -> TraceHost {
             .map(|cpus| to_u32(cpus.get())),
         topology: Some(swtch_host::read_topology()),
         preemption: swtch_host::preemption_model(),
+        cpu_model: swtch_host::model_name(),
     }
 }
 
@@ -275,7 +322,18 @@ pub fn scope(target: &Target) -> String {
             };
             format!("process {}{others}", pids.join(", "))
         }
-        Target::Cgroup(path) => format!("cgroup {}", path.display()),
+        Target::Cgroups(paths) => {
+            let paths: Vec<_> = paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            let word = if paths.len() == 1 {
+                "cgroup"
+            } else {
+                "cgroups"
+            };
+            format!("{word} {}", paths.join(", "))
+        }
         Target::All => WHOLE_SYSTEM.to_owned(),
     }
 }

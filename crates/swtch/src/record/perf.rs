@@ -72,6 +72,7 @@ pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<R
         command,
     };
     let ending = confined.and_then(|()| session.watch(&mut trace));
+    facts::load_at_end(&mut meta);
     meta.end_ns = swtch_capture::monotonic_ns();
     trace.capture.detach();
     let exit_code = session.command_exit_code(ending.as_ref().err());
@@ -131,7 +132,9 @@ impl PerfTrace {
         recorded: Result<()>,
     ) -> super::Finished {
         let taken = self.take().map(drop).map_err(Into::into);
-        let flushed = taken.and_then(|()| self.flush());
+        let counted = self.capture.count_losses_at_end();
+        let counted = counted.context("reading how many records the kernel has lost");
+        let flushed = taken.and(counted).and_then(|()| self.flush());
         match recorded.and(flushed.context("writing the trace")) {
             Ok(()) => meta.state = RecordingState::Finished,
             Err(error) => stop_early(meta, error),

@@ -8,7 +8,6 @@
 //! ```
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use rustc_hash::FxHashSet;
 use swtch_capture::{
@@ -29,7 +28,7 @@ use swtch_store::{
 use super::commands::Commands;
 use super::facts;
 use super::pause::DrainRound;
-use super::ring::{DumpCause, Firing, FlightRing, RingRequest, RingTotals};
+use super::ring::{DumpCause, DumpPart, Firing, FlightRing, RingRequest, RingTotals};
 use super::user_level::{Finder, UserLevel};
 
 /// Version of the records that a recording keeps.
@@ -208,7 +207,7 @@ impl Pipeline {
         &mut self,
         capture: &Capture,
         cause: &DumpCause,
-        last: Option<Duration>,
+        part: DumpPart,
     ) -> Result<Result<PathBuf, String>, Error> {
         let totals = self.totals(capture);
         self.flush(capture)?;
@@ -216,7 +215,7 @@ impl Pipeline {
         let Some(ring) = &mut self.ring else {
             return Ok(Err("this recording keeps all, and needs no dump".to_owned()));
         };
-        let dumped = ring.dump(cause, last, totals);
+        let dumped = ring.dump(cause, part, totals);
         Ok(dumped.map_err(|error| format!("{:#}", anyhow::Error::from(error))))
     }
 

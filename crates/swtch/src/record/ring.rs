@@ -341,17 +341,21 @@ impl FlightRing {
         self.dropped
     }
 
-    /// Makes a dump of the sealed segments, or of those of the last `last` alone. Returns its path.
+    /// Makes a dump of this part of the sealed segments. Returns its path.
     pub fn dump(
         &mut self,
         cause: &DumpCause,
-        last: Option<Duration>,
+        part: DumpPart,
         totals: RingTotals,
     ) -> Result<PathBuf, Error> {
         let end = self.current.began;
-        let is_wanted = |segment: &&Sealed| {
-            let age = end.since(segment.ended).unwrap_or(Nanos::ZERO);
-            last.is_none_or(|last| Duration::from_nanos(age.as_ns()) <= last)
+        let is_wanted = |segment: &&Sealed| match part {
+            DumpPart::All => true,
+            DumpPart::Last(last) => {
+                let age = end.since(segment.ended).unwrap_or(Nanos::ZERO);
+                Duration::from_nanos(age.as_ns()) <= last
+            }
+            DumpPart::After(moment) => segment.start.began >= moment,
         };
         let wanted: Vec<_> = self.sealed.iter().filter(is_wanted).collect();
         let numbers: Vec<_> = wanted.iter().map(|segment| segment.start.number).collect();
@@ -377,8 +381,11 @@ impl FlightRing {
             let path = self.segments.dump(trace, &name, &numbers, &meta)?;
             Ok((name, path))
         })?;
-        self.dumps.push_back(name);
-        self.remove_old_dumps();
+        // Who takes one part after the other takes the dumps away, too.
+        if !matches!(part, DumpPart::After(_)) {
+            self.dumps.push_back(name);
+            self.remove_old_dumps();
+        }
         Ok(path)
     }
 
@@ -401,6 +408,18 @@ impl FlightRing {
         meta.ring.clone_from(&self.meta.ring);
         totals.add_to(meta);
     }
+}
+
+/// Which segments a dump is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpPart {
+    /// All that are kept.
+    All,
+    /// Those of so much time before the dump.
+    Last(Duration),
+    /// Those that began then or later. As a dump ends at a border of segments, two of which the later
+    /// one begins where the earlier one ends have no switch in common, and leave none out.
+    After(Timestamp),
 }
 
 /// Why a dump is made.

@@ -183,7 +183,7 @@ fn tell_doubts(meta: &Meta, counters: Counters, groups: u32, in_scope: u64) {
 #[derive(Debug, Default)]
 struct NamedTasks {
     events: Vec<TaskEvent>,
-    /// Place in `events` of the last event of each task.
+    /// Place in `events` of the newest event of each task.
     last: FxHashMap<TaskKey, usize>,
 }
 
@@ -203,7 +203,10 @@ impl NamedTasks {
             (last.tid, last.pid, &last.comm) == (event.tid, event.pid, &event.comm)
         });
         if !is_known {
-            self.last.insert(event.task, self.events.len());
+            // They come CPU by CPU: where a task moved, an old name may come after the new one.
+            if last.is_none_or(|last| last.ts <= event.ts) {
+                self.last.insert(event.task, self.events.len());
+            }
             self.events.push(event);
         }
     }
@@ -311,6 +314,7 @@ mod tests {
         let group = SwitchGroup {
             task: TaskKey::new(1),
             next_task: Some(TaskKey::IDLE),
+            futex: 0,
             evidence: Evidence::RUNNABLE,
         };
         let totals = GroupTotals {

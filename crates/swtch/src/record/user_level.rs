@@ -20,17 +20,16 @@ use swtch_capture::{Capture, Drained, monotonic_ns};
 use swtch_core::{Event, Gap, TaskEvent, Timestamp};
 use swtch_store::{UserCounts, WaitTypeRow};
 
-use finder::FinderReport;
 use wait_types::WaitTypes;
 use watched::WatchedProcess;
 
-pub use finder::{Finder, find_schedulers};
+pub use finder::{Finder, FinderReport, find_schedulers};
 
 /// How often new pages are taken over, leases renewed and threads looked up.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// At most this many reasons why a scheduler could not be watched are kept.
-const MOST_REFUSED: usize = 20;
+pub const MOST_REFUSED: usize = 20;
 
 /// The user-mode schedulers of all recorded processes.
 pub struct UserLevel {

@@ -11,7 +11,7 @@ use swtch_core::{CgroupId, Nanos};
 use swtch_report::report::live::{CgroupLimits, LiveRow, RowKey};
 
 use super::session::LimitsById;
-use crate::record::facts::cgroup_paths;
+use crate::record::facts::{cgroup_paths, cgroup_root};
 
 /// What is known of cgroups.
 #[derive(Debug, Default)]
@@ -28,9 +28,11 @@ pub struct CgroupQuotas {
 
 /// How often a quota was used up since the cgroup was made, and for how long CPUs were stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Throttling {
-    times: u64,
-    time_ns: u64,
+pub struct Throttling {
+    /// Periods in which it was used up.
+    pub times: u64,
+    /// Added up over CPUs.
+    pub time_ns: u64,
 }
 
 /// Quotas may change, and a cgroup may be removed and its id be used again: all is read anew after so
@@ -68,7 +70,7 @@ impl CgroupQuotas {
             return;
         }
         for (id, path) in cgroup_paths(&wanted) {
-            let holder = root().and_then(|root| nearest_quota(root, &path));
+            let holder = cgroup_root().and_then(|root| nearest_quota(root, &path));
             let limits = CgroupLimits {
                 path,
                 quota_cpus: holder.as_ref().map(|(_, cpus)| *cpus),
@@ -104,12 +106,6 @@ impl CgroupQuotas {
             }
         }
     }
-}
-
-/// The root of the hierarchy that limits CPU time: that of cgroup v1's controller, where there is one.
-fn root() -> Option<&'static Path> {
-    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
-    roots.into_iter().map(Path::new).find(|root| root.is_dir())
 }
 
 /// The directory at this path below the root, or the nearest above it, that has a quota, and the
@@ -151,25 +147,22 @@ fn quota_v1(quota: &str, period: &str) -> Option<f64> {
 fn throttling_of(directory: &Path) -> Option<Throttling> {
     fs::read_to_string(directory.join("cpu.stat"))
         .ok()
-        .map(|text| throttling(&text))
+        .and_then(|text| throttling(&text))
 }
 
-/// What `cpu.stat` says: `throttled_usec` in cgroup v2, `throttled_time` in ns in v1.
-fn throttling(stat: &str) -> Throttling {
-    let mut found = Throttling::default();
-    for line in stat.lines() {
-        let Some((name, number)) = line.split_once(' ') else {
-            continue;
-        };
-        let number: u64 = number.trim().parse().unwrap_or(0);
-        match name {
-            "nr_throttled" => found.times = number,
-            "throttled_usec" => found.time_ns = number.saturating_mul(1000),
-            "throttled_time" => found.time_ns = number,
-            _ => {}
-        }
-    }
-    found
+/// What `cpu.stat` says: `throttled_usec` in cgroup v2, `throttled_time` in ns in v1. `None` where no
+/// quota can be set.
+pub fn throttling(stat: &str) -> Option<Throttling> {
+    let number = |name: &str| {
+        let mut fields = stat.lines().filter_map(|line| line.split_once(' '));
+        let (_, number) = fields.find(|(key, _)| *key == name)?;
+        number.trim().parse::<u64>().ok()
+    };
+    let time_v2 = number("throttled_usec").map(|usec| usec.saturating_mul(1000));
+    Some(Throttling {
+        times: number("nr_throttled")?,
+        time_ns: time_v2.or_else(|| number("throttled_time"))?,
+    })
 }
 
 #[cfg(test)]
@@ -193,7 +186,7 @@ mod tests {
             times: 3,
             time_ns: 1_500_000,
         };
-        assert_eq!([v2, v1].map(throttling), [expected; 2]);
+        assert_eq!([v2, v1].map(throttling), [Some(expected); 2]);
     }
 
     #[test]

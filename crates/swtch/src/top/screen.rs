@@ -27,10 +27,13 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::widgets::Paragraph;
 use swtch_output::message;
 use swtch_report::report::host_words;
-use swtch_report::report::live::{FrameNames, LiveTasks, LiveView, RateHistory};
+use swtch_report::report::live::{
+    FrameNames, LiveTask, LiveTasks, LiveView, RateHistory, UserLevelRates,
+};
 
 use super::TopRequest;
 use super::session::{LimitsById, MadeFrame, TAKE_NAMES_EVERY, TopSession};
+use crate::record::Target;
 use state::{Reaction, ScreenState};
 use terminal::{TerminalInput, TerminalScreen};
 
@@ -58,10 +61,9 @@ const MOST_FOR_ALL_VIEWS: usize = 2_000;
 /// # Errors
 /// When the terminal cannot be read or written.
 pub fn run(session: TopSession, request: &TopRequest) -> Result<u8> {
-    let ended = {
-        let mut screen = TerminalScreen::enter()?;
-        LiveScreen::new(session, request).go_on(&mut screen)?
-    };
+    let mut live = LiveScreen::new(session, request);
+    let ended = live.go_on(&mut TerminalScreen::enter()?)?;
+    live.session.tell_missing();
     if ended == Reaction::TargetsEnded {
         message!("swtch: the processes have ended");
     }
@@ -73,6 +75,7 @@ struct FrozenFrame {
     made: MadeFrame,
     tasks: LiveTasks,
     limits: LimitsById,
+    user_level: UserLevelRates,
 }
 
 struct LiveScreen<'a> {
@@ -113,7 +116,7 @@ impl<'a> LiveScreen<'a> {
             }
             let left = self.session.until_frame(self.request.interval);
             if left.is_zero() {
-                self.next_frame();
+                self.next_frame()?;
                 self.draw(screen)?;
                 continue;
             }
@@ -130,18 +133,37 @@ impl<'a> LiveScreen<'a> {
                 _ => {}
             }
             self.follow_freeze();
+            self.session.watch(self.state.detail)?;
             self.draw(screen)?;
         }
     }
 
-    fn next_frame(&mut self) {
-        let views = match (self.made.frame.threads, self.state.detail) {
-            (..=MOST_FOR_ALL_VIEWS, _) => LiveView::ALL.to_vec(),
-            (_, None) => vec![self.state.view],
-            (_, Some(_)) => vec![LiveView::Thread, LiveView::Pair],
+    fn next_frame(&mut self) -> Result<()> {
+        let views = self.views();
+        let state = &self.state;
+        // Of a whole machine, most threads sleep: a row is for those that were opened.
+        self.made = match (&self.request.record.target, state.has_opened()) {
+            (Target::All, false) => self.session.frame(&views, None)?,
+            (Target::All, true) => {
+                let is_looked_at = |task, of: Option<&LiveTask>| state.looks_at(task, of);
+                self.session.frame(&views, Some(&is_looked_at))?
+            }
+            _ => self.session.frame(&views, Some(&|_, _| true))?,
         };
-        self.made = self.session.frame(&views);
         self.history.meet(&self.made.frame);
+        Ok(())
+    }
+
+    fn views(&self) -> Vec<LiveView> {
+        let mut views = match (self.made.frame.threads, self.state.detail) {
+            (..=MOST_FOR_ALL_VIEWS, _) => LiveView::ALL.to_vec(),
+            (_, None) => vec![self.state.view, LiveView::Lock],
+            (_, Some(_)) => vec![LiveView::Thread, LiveView::Pair, LiveView::Lock],
+        };
+        // Locks make many more groups in the kernel, so they are told apart only while somebody looks.
+        let looks_at_locks = self.state.looks_at_locks();
+        views.retain(|view| *view != LiveView::Lock || looks_at_locks);
+        views
     }
 
     /// Takes the keys that were pressed within this time, all that wait at once.
@@ -189,6 +211,7 @@ impl<'a> LiveScreen<'a> {
                     made: self.made.clone(),
                     tasks: names.tasks.clone(),
                     limits: names.cgroups.clone(),
+                    user_level: names.user_level.clone(),
                 });
             }
             (false, true) => self.frozen = None,
@@ -203,6 +226,7 @@ impl<'a> LiveScreen<'a> {
                 FrameNames {
                     tasks: &frozen.tasks,
                     cgroups: &frozen.limits,
+                    user_level: &frozen.user_level,
                 },
             ),
             None => (&self.made, self.session.names()),

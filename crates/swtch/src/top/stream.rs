@@ -14,6 +14,7 @@ use swtch_report::report::live::LiveView;
 
 use super::TopRequest;
 use super::session::{MadeFrame, TAKE_NAMES_EVERY, TopSession};
+use crate::record::Target;
 
 /// Rows of a table, if nothing else is asked for.
 const ROWS_OF_TABLE: usize = 20;
@@ -33,7 +34,11 @@ pub fn run(mut session: TopSession, request: &TopRequest, format: Format) -> Res
         if paused == FrameWait::Stopped {
             break;
         }
-        let made = session.frame(&views(request, format));
+        // Of the whole system, a script asks for what happens: threads that sleep are many.
+        let made = match &request.record.target {
+            Target::All => session.frame(&views(request, format), None)?,
+            _ => session.frame(&views(request, format), Some(&|_, _| true))?,
+        };
         let text = match format {
             Format::Table => table(&made, &session, request),
             Format::Csv => csv(&made, &session, request, frames == 0),
@@ -44,10 +49,7 @@ pub fn run(mut session: TopSession, request: &TopRequest, format: Format) -> Res
             break;
         }
     }
-    let lost = session.lost_names();
-    if lost > 0 {
-        message!("swtch: {lost} records of tasks lost: some threads have no name, or an old one");
-    }
+    session.tell_missing();
     Ok(0)
 }
 
@@ -166,6 +168,7 @@ const fn member(view: LiveView) -> &'static str {
         LiveView::Reason => "reasons",
         LiveView::Pair => "preemptions",
         LiveView::Cpu => "cpus",
+        LiveView::Lock => "locks",
     }
 }
 

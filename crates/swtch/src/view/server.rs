@@ -236,7 +236,7 @@ fn names_of(port: u16) -> Vec<String> {
 }
 
 /// Compares in constant time, so that the duration does not tell how much was right.
-fn is_same(given: &[u8], right: &[u8]) -> bool {
+pub fn is_same(given: &[u8], right: &[u8]) -> bool {
     let differences = given.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == right.len() && differences == 0
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use swtch_store::Trace;
 
@@ -248,4 +249,33 @@ fn root_numbers_that_are_none_are_refused_with_the_remedy() {
         );
         assert_eq!(fs::read_dir(home.dir()).unwrap().count(), 0, "{odd:?}");
     }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_through_sudo_an_agent_in_a_closed_home_directory_writes_segments_of_the_caller() {
+    let home = UserHome::new();
+    let way = match has_sudo() {
+        true => Elevation::Sudo,
+        false => Elevation::NumbersOfSudo,
+    };
+    let words = [
+        "agent",
+        "--listen",
+        "127.0.0.1:0",
+        "--ring",
+        "20s",
+        "--segments",
+        "1s",
+        "--sink",
+        "sink",
+    ];
+    let mut agent = TestProcess::start(&mut home.swtch(way, &words));
+    let segments = home.dir().join("sink/segments");
+    let first = || fs::read_dir(&segments).ok()?.flatten().next();
+    wait_until("a segment", || first().is_some());
+    assert_private(&first().unwrap().path(), way.owner());
+    agent.signal(libc::SIGTERM);
+    let status = agent.ends_within(Duration::from_secs(20));
+    assert!(status.success(), "{status}");
 }

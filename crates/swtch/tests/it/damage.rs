@@ -98,12 +98,7 @@ fn record_on_small_disk(place: &TraceDir, size: &str, words: &str) -> Output {
 #[ignore = "needs root"]
 fn root_a_damaged_finished_trace_is_refused_or_whole() {
     let _machine = beside_others();
-    let recording = Recording::of(&["--", SWTCH, "workload", "pipe", "--count", "300"]);
-    assert!(
-        recording.output.status.success(),
-        "{}",
-        stderr(&recording.output)
-    );
+    let recording = Recording::that_succeeds(&["--", SWTCH, "workload", "pipe", "--count", "300"]);
     let truth = rows_of(&report(&recording.place.trace(), &["--format", "json"]));
     for damage in damages(&recording.place.trace()) {
         let said = damage.report(&recording.place);

@@ -12,12 +12,12 @@ use swtch_report::opening;
 use swtch_store::{Completeness, RecordingState, Trace};
 
 use crate::machine::{
-    OfflineCpu, Orphan, TestProcess, alone, beside_others, command_of, finder_of, is_alive, send,
-    wait_until,
+    OfflineCpu, Orphan, SOON, TestProcess, alone, beside_others, command_of, finder_of, is_alive,
+    send, wait_until,
 };
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, report, stderr, stdout, swtch};
-
-const SOON: Duration = Duration::from_secs(20);
+use crate::recording::{
+    Recording, SWTCH, TraceContents, TraceDir, report, start_recorder, stderr, stdout, swtch,
+};
 
 #[test]
 #[ignore = "needs root"]
@@ -363,12 +363,7 @@ fn root_a_process_that_does_nothing_gives_an_empty_trace() {
     stopped.signal(libc::SIGSTOP);
     thread::sleep(Duration::from_millis(50));
     let pid = stopped.pid().to_string();
-    let recording = Recording::of(&["-d", "0.2", "-p", &pid]);
-    assert!(
-        recording.output.status.success(),
-        "{}",
-        stderr(&recording.output)
-    );
+    let recording = Recording::that_succeeds(&["-d", "0.2", "-p", &pid]);
     let recorded = recording.read();
     recorded.assert_balanced();
     assert_eq!(recorded.switches.len(), 0);
@@ -428,30 +423,6 @@ fn root_a_command_that_ignores_the_signal_goes_on_unrecorded() {
         Trace::open(&place.trace()).unwrap().meta().state,
         RecordingState::Finished
     );
-}
-
-/// Starts a recorder and waits until it records.
-fn start_recorder(place: &TraceDir, words: &[&str]) -> TestProcess {
-    let recorder = TestProcess::start(&mut minding_signals(&place.record(words)));
-    wait_until("the trace is there", || {
-        place.trace().join("frame.arrows").exists()
-    });
-    // The signals are caught before the trace is made; the command is released just after that.
-    thread::sleep(Duration::from_millis(100));
-    recorder
-}
-
-/// The command with default signal actions, as if started at a terminal: `nohup` and the background
-/// jobs of scripts pass ignored signals on, and a recorder passes them on to its command.
-fn minding_signals(command: &Command) -> Command {
-    let mut env = Command::new("env");
-    env.arg("--default-signal=HUP,INT,TERM")
-        .arg(command.get_program())
-        .args(command.get_args());
-    if let Some(place) = command.get_current_dir() {
-        env.current_dir(place);
-    }
-    env
 }
 
 /// Number of kills at different moments: 4, or the value of `SWTCH_TEST_KILLS`.

@@ -2,11 +2,12 @@
 //! processes are told apart by their command lines.
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::machine::alone;
-use crate::recording::{Recording, SWTCH, TraceDir, stderr, stdout, swtch};
+use crate::machine::{SOON, TestProcess, alone, wait_until};
+use crate::recording::{Recording, SWTCH, TraceDir, start_recorder, stderr, stdout, swtch};
 
 /// Lines that fit on a terminal of 40 lines, at 80 columns or more.
 const LINES: usize = 40;
@@ -92,19 +93,26 @@ fn a_trace_and_something_to_record_are_refused_together() {
 fn root_processes_are_told_apart_by_their_command_lines() {
     let _machine = alone();
     let place = TraceDir::new();
-    let mut there_already = Command::new("sleep").arg("61").spawn().unwrap();
+    let there_already = TestProcess::start(Command::new("sleep").arg("61"));
     let hostile = "/bin/true \u{1b}[2J";
     let sleeps = "for i in 1 2 3 4 5 6; do sleep 0.3$i; done";
     let role = "exec perl -e '$0 = \"server: role of it\"; sleep 9'";
-    let script = format!("{sleeps}; {hostile}; {role}");
-    let mut load = Command::new("sh").args(["-c", &script]).spawn().unwrap();
-    let pids = format!("{},{}", load.id(), there_already.id());
-    let output = place.record(&["-p", &pids, "-d", "4"]).output().unwrap();
-    there_already.kill().unwrap();
-    there_already.wait().unwrap();
-    load.kill().unwrap();
-    load.wait().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    let script = format!("until [ -e go ]; do sleep 0.1; done; {sleeps}; {hostile}; {role}");
+    let mut shell = Command::new("sh");
+    let load = TestProcess::start(shell.args(["-c", &script]).current_dir(place.dir()));
+    let pids = format!("{},{}", load.pid(), there_already.pid());
+    let mut recorder = start_recorder(&place, &["-p", &pids]);
+    std::fs::write(place.dir().join("go"), "").unwrap();
+    wait_until("it has its last name", || {
+        let words = std::fs::read(format!("/proc/{}/cmdline", load.pid()));
+        words.is_ok_and(|words| words.starts_with(b"server:"))
+    });
+    // A process that was forked has its command line looked at a second after its start.
+    std::thread::sleep(Duration::from_secs(2));
+    for process in [&there_already, &load] {
+        process.signal(libc::SIGKILL);
+    }
+    assert!(recorder.ends_within(SOON).success());
     let trace = place.trace();
     let words = [
         "report",
@@ -136,12 +144,7 @@ fn root_a_command_line_of_many_bytes_is_cut() {
     let _machine = alone();
     let long = "x".repeat(100_000);
     let words = ["--", "sh", "-c", "sleep 0.3; true", &long, &long, &long];
-    let recording = Recording::of(&words);
-    assert!(
-        recording.output.status.success(),
-        "{}",
-        stderr(&recording.output)
-    );
+    let recording = Recording::that_succeeds(&words);
     let answer = explained(&recording, &[], "100");
     assert!(answer.len() < 20_000, "{} bytes", answer.len());
 }

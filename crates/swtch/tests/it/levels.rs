@@ -6,15 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use swtch_core::{EvidenceBits, Level, Switch, TaskKey};
+use swtch_report::opening;
 use swtch_store::{Columns, Trace};
 
-use crate::machine::TestProcess;
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stdout};
+use crate::machine::{SOON, TestProcess, wait_until};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, start_recorder, stdout};
 
 /// The path of the load: cargo builds the examples together with the tests.
 fn load() -> PathBuf {
@@ -335,19 +336,15 @@ fn root_reports_never_mix_the_levels() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
-    let mut load = Command::new(load())
-        .args(["fiber", "1", "4", "3000"]) // on a loaded machine a recording takes a second to start
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let load = TestProcess::start(Command::new(load()).args(["fiber", "1", "4", "60000"]));
     std::thread::sleep(Duration::from_millis(100));
     let place = TraceDir::new();
-    let output = place
-        .record(&["-p", &load.id().to_string()])
-        .output()
-        .unwrap();
-    load.wait().unwrap();
-    assert!(output.status.success());
+    let mut recorder = start_recorder(&place, &["-p", &load.pid().to_string()]);
+    wait_until("switches of the scheduler are recorded", || {
+        opening::open(&place.trace()).is_ok_and(|trace| trace.user_row_count() > 20)
+    });
+    load.signal(libc::SIGTERM);
+    assert!(recorder.ends_within(SOON).success());
     let trace = Trace::open(&place.trace()).unwrap();
     assert!(trace.user_row_count() > 20, "{:?}", trace.meta().user);
     let names: Vec<_> = trace

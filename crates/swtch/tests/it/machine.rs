@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,6 +36,9 @@ pub fn beside_others() -> RwLockReadGuard<'static, ()> {
     swtch_test::tell_failures_at_once();
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// What is asked to end must be gone within this time, on a loaded machine too.
+pub const SOON: Duration = Duration::from_secs(20);
 
 /// A process that is killed when the test ends, however the test ends.
 #[derive(Debug)]
@@ -166,7 +170,10 @@ impl TestCgroup {
         let root = roots
             .into_iter()
             .find(|root| root.join("cgroup.procs").exists())?;
-        let path = root.join(format!("swtch-test-{}", std::process::id()));
+        // Tests run beside each other.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = root.join(format!("swtch-test-{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap();
         Some(Self(path))
     }

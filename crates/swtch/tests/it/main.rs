@@ -6,6 +6,8 @@
 //!             └─ killed, starved of disk, refused, lied to by names
 //! ```
 //!
+//! - `agents`: metrics are those of a recording beside them; Prometheus reads them; segments leave no
+//!   switch out.
 //! - `truth`: every workload's switches have the reasons that follow from how it is built.
 //! - `counts`: rows are as many as the kernel counted, in every scope.
 //! - `endings`: exit codes, signals, kills, time limits.
@@ -48,6 +50,7 @@
 //! ```
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod agents;
 mod callers;
 mod claims;
 mod coming_from;
@@ -66,9 +69,11 @@ mod lab;
 mod levels;
 mod machine;
 mod mishaps;
+mod names;
 mod output;
 mod peers;
 mod plays;
+mod python;
 mod realtime;
 mod recording;
 mod refusals;

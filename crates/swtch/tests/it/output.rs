@@ -30,13 +30,7 @@ fn sample() -> &'static Recording {
         let words = [
             "--stacks", "--", SWTCH, "workload", "sampler", "--count", "700",
         ];
-        let recording = Recording::of(&words);
-        assert!(
-            recording.output.status.success(),
-            "{}",
-            stderr(&recording.output)
-        );
-        recording
+        Recording::that_succeeds(&words)
     })
 }
 
@@ -237,12 +231,7 @@ fn root_csv_is_as_wide_as_its_header() {
 #[ignore = "needs root"]
 fn root_hostile_names_reach_no_terminal() {
     let _machine = beside_others();
-    let recording = Recording::of(&["--", SWTCH, "workload", "renamer"]);
-    assert!(
-        recording.output.status.success(),
-        "{}",
-        stderr(&recording.output)
-    );
+    let recording = Recording::that_succeeds(&["--", SWTCH, "workload", "renamer"]);
     assert!(stdout(&recording.report(&["--by", "thread"])).contains("\\x1b"));
     for format in FORMATS {
         assert_is_harmless(&recording.report(&["--by", "thread", "--format", format]));

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use swtch_core::{Gap, Switch, TaskEvent, TaskEventKind, TaskKey};
 use swtch_store::{Columns, Completeness, Counts, Meta, RecordingState, Trace};
 use tempfile::TempDir;
+
+use crate::machine::{TestProcess, wait_until};
 
 /// The path of the program under test.
 pub const SWTCH: &str = env!("CARGO_BIN_EXE_swtch");
@@ -72,6 +76,30 @@ impl TraceDir {
     }
 }
 
+/// Starts a recorder and waits until it records.
+pub fn start_recorder(place: &TraceDir, words: &[&str]) -> TestProcess {
+    let recorder = TestProcess::start(&mut minding_signals(&place.record(words)));
+    wait_until("the trace is there", || {
+        place.trace().join("frame.arrows").exists()
+    });
+    // The signals are caught before the trace is made; the command is released just after that.
+    thread::sleep(Duration::from_millis(100));
+    recorder
+}
+
+/// The command with default signal actions, as if started at a terminal: `nohup` and the background
+/// jobs of scripts pass ignored signals on, and a recorder passes them on to its command.
+pub fn minding_signals(command: &Command) -> Command {
+    let mut env = Command::new("env");
+    env.arg("--default-signal=HUP,INT,TERM")
+        .arg(command.get_program())
+        .args(command.get_args());
+    if let Some(place) = command.get_current_dir() {
+        env.current_dir(place);
+    }
+    env
+}
+
 /// The output and the trace of a recording that has ended.
 #[derive(Debug)]
 pub struct Recording {
@@ -85,6 +113,14 @@ impl Recording {
         let place = TraceDir::new();
         let output = place.record(words).output().unwrap();
         Self { place, output }
+    }
+
+    /// The same; panics with the program's messages if it failed.
+    pub fn that_succeeds(words: &[&str]) -> Self {
+        let recording = Self::of(words);
+        let output = &recording.output;
+        assert!(output.status.success(), "{}", stderr(output));
+        recording
     }
 
     /// Opens the trace; panics with the program's messages if there is none.

@@ -56,6 +56,13 @@ impl Stranger {
         [&nobody[..], granted].concat()
     }
 
+    /// Whether these words, before a command, let the stranger run it.
+    pub fn may(&self, words: &[&str]) -> bool {
+        let mut command = Command::new("setpriv");
+        command.args(Self::words(&[])).args(words).arg("true");
+        command.output().is_ok_and(|output| output.status.success())
+    }
+
     /// The program, where the stranger may run it.
     pub fn program(&self) -> &Path {
         &self.program

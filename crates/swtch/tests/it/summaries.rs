@@ -62,6 +62,46 @@ fn by_thread_and_rule(rows: &[SummaryRow]) -> BTreeMap<(Ids, String), u64> {
     counts
 }
 
+/// How many switches each rule explains of this thread.
+fn rules_of(counts: &BTreeMap<(Ids, String), u64>, of: Ids) -> BTreeMap<&str, u64> {
+    let of_thread = counts.iter().filter(|((ids, _), _)| *ids == of);
+    of_thread
+        .map(|((_, rule), count)| (rule.as_str(), *count))
+        .collect()
+}
+
+/// Rules of requests that are judged by the time since the event that they are thought to belong to
+/// (`WINDOW_NS` and `SAME_WAKEUP_NS` in `bpf/swtch.bpf.c`). Each recorder reads the clock for itself: when
+/// the hypervisor takes the CPU away between the two readings, they may come to different ends. Seen so
+/// on a busy host: at a wakeup for one, elsewhere for the other, in 2 of 10,000 switches.
+const RULED_BY_AGE: [&str; 8] = [
+    "new_task",
+    "balanced_task",
+    "woken_task",
+    "woken_task_remote",
+    "slice_end_at_wakeup",
+    "protection_lapsed_at_wakeup",
+    "protection_lapsed_elsewhere",
+    "foreign_context",
+];
+
+/// Whether this thread's counts are the same but for which of those rules it was.
+fn may_differ_by_age(
+    full: &BTreeMap<(Ids, String), u64>,
+    counted: &BTreeMap<(Ids, String), u64>,
+    of: Ids,
+) -> bool {
+    let [full, counted] = [full, counted].map(|counts| rules_of(counts, of));
+    let sum = |counts: &BTreeMap<&str, u64>| {
+        let sums = RULED_BY_AGE.iter().filter_map(|rule| counts.get(rule));
+        sums.sum::<u64>()
+    };
+    let others_agree = counted.iter().all(|(rule, count)| {
+        RULED_BY_AGE.contains(rule) || full.get(rule).is_some_and(|in_full| in_full >= count)
+    });
+    others_agree && sum(&full) >= sum(&counted)
+}
+
 fn summary_of(words: &[&str]) -> Output {
     swtch(["record", "--summary"]).args(words).output().unwrap()
 }
@@ -93,12 +133,15 @@ fn assert_as_recorded_with(options: &[&str], name: &str, count: &str) {
     for key in full.keys().chain(counted.keys()) {
         let [in_trace, in_summary] =
             [&full, &counted].map(|counts| counts.get(key).copied().unwrap_or(0));
+        let apart = in_summary.saturating_sub(in_trace);
         assert!(
-            in_trace >= in_summary,
-            "{name}, {key:?}: {in_trace}, {in_summary}"
+            apart == 0 || apart == 1 && may_differ_by_age(&full, &counted, key.0),
+            "{name}, {key:?}: {in_trace}, {in_summary}; recorded {:?}, counted {:?}",
+            rules_of(&full, key.0),
+            rules_of(&counted, key.0)
         );
         // Each key that is in both comes twice here.
-        held += (in_trace - in_summary).min(WHILE_HELD + 1);
+        held += in_trace.abs_diff(in_summary).min(WHILE_HELD + 1);
     }
     assert!(held <= 2 * WHILE_HELD, "{name}: {full:?}, {counted:?}");
     assert!(counted.values().sum::<u64>() > 0, "{name}: {said}");

@@ -6,9 +6,11 @@
 //!        the load                ├──────────────┤ reaped: wait4(2) says how often it switched
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
@@ -57,7 +59,7 @@ impl TopBeside {
 /// Runs a command to its end. Returns its process id, and how often it and the processes that it
 /// waited for switched, as the kernel counted it: voluntarily and not.
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it")]
-fn run_counted(command: &mut Command) -> (u64, u64) {
+pub fn run_counted(command: &mut Command) -> (u64, u64) {
     let child = command.stdout(Stdio::null()).spawn().unwrap();
     let pid = libc::pid_t::try_from(child.id()).unwrap();
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -132,9 +134,13 @@ fn root_places_of_ended_processes_are_used_again() {
     assert!(in_use.max().unwrap() < 4096);
     let last = frames.last().unwrap()["frame"]["groups_in_use"].clone();
     assert!(last.as_u64().unwrap() < 1_500, "{last}");
-    let of_load = rows(&frames, "threads")
-        .filter(|row| ["sh", "true"].contains(&row["thread"].as_str().unwrap()));
-    let counted = sum(of_load, "switches");
+    let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
+    for row in rows(&frames, "threads") {
+        let name = row["thread"].as_str().unwrap();
+        *by_name.entry(name).or_default() += row["switches"].as_u64().unwrap();
+    }
+    let counted = by_name["sh"] + by_name["true"];
+    println!("{kernel} by the kernel, by name: {by_name:?}");
     assert!(kernel >= 8_000, "{kernel}");
     assert_within_one_percent(counted, kernel);
 }
@@ -371,4 +377,181 @@ fn root_own_preemptions_are_no_foreign_ones() {
         own > 20.0 && own > 2.0 * per_s("foreign_per_s"),
         "{of_load:?}"
     );
+}
+
+/// Waits for so many microseconds for each of these futex words, one after the other.
+fn wait_for_each(words: &[AtomicU32], micros: i64) {
+    let time = libc::timespec {
+        tv_sec: micros / 1_000_000,
+        tv_nsec: micros % 1_000_000 * 1_000,
+    };
+    for word in words {
+        // SAFETY: the word and the time live as long as the call, which only reads them.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                0,
+                &raw const time,
+            )
+        };
+    }
+}
+
+fn words(number: usize) -> Vec<AtomicU32> {
+    (0..number).map(|_| AtomicU32::new(0)).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_each_lock_has_its_waits() {
+    let _beside = beside_others();
+    let own = std::process::id().to_string();
+    let top = TopBeside::start(&["--interval", "0.25", "-p", &own]);
+    let two = words(2);
+    for _ in 0..100 {
+        wait_for_each(&two[..1], 2_000);
+        wait_for_each(&two, 1_000);
+    }
+    let frames = top.end();
+    let of = |word: &AtomicU32| {
+        let address = format!("{:p}", word.as_ptr());
+        let own = rows(&frames, "locks").filter(|row| row["lock"] == address.as_str());
+        own.cloned().collect::<Vec<_>>()
+    };
+    let (first, second) = (of(&two[0]), of(&two[1]));
+    assert_eq!(sum(first.iter(), "switches"), 200);
+    assert_eq!(sum(second.iter(), "switches"), 100);
+    let mean = second[0]["mean_blocked_ns"].as_u64().unwrap();
+    assert!((1_000_000..3_000_000).contains(&mean), "{second:?}");
+}
+
+/// More locks than there is room for lose no switch, and the room is used again.
+#[test]
+#[ignore = "needs root"]
+fn root_locks_that_nobody_waits_for_make_room() {
+    let _beside = beside_others();
+    let own = std::process::id().to_string();
+    let top = TopBeside::start(&["--interval", "0.1", "--groups", "2048", "-p", &own]);
+    let many = words(3_000);
+    wait_for_each(&many, 50);
+    // Ten readings without a wait, and one more that frees their places.
+    sleep(Duration::from_millis(2_500));
+    let few = words(20);
+    wait_for_each(&few, 50);
+    let frames = top.end();
+    let made = || frames.iter().map(|frame| &frame["frame"]);
+    assert_eq!(sum(made(), "lost"), 0);
+    let locks: Vec<_> = rows(&frames, "locks").collect();
+    let of_many = locks.iter().filter(|row| row["lock"] == "(more locks)");
+    assert!(sum(of_many.copied(), "switches") > 2_000, "{locks:?}");
+    let addresses: Vec<String> = many
+        .iter()
+        .chain(&few)
+        .map(|word| format!("{:p}", word.as_ptr()))
+        .collect();
+    let is_ours = |row: &&&Value| {
+        let lock = row["lock"].as_str().unwrap();
+        lock == "(more locks)" || addresses.iter().any(|address| address == lock)
+    };
+    let ours = sum(locks.iter().filter(is_ours).copied(), "switches");
+    // A wait whose time was over before it began does not switch.
+    assert!((2_950..3_100).contains(&ours), "{ours}");
+    let told = few.iter().map(|word| format!("{:p}", word.as_ptr()));
+    let told = told.filter(|address| locks.iter().any(|row| row["lock"] == address.as_str()));
+    assert!(told.count() >= 18, "{locks:?}");
+    let in_use = made().next_back().unwrap()["groups_in_use"]
+        .as_u64()
+        .unwrap();
+    assert!(in_use < 200, "{in_use}");
+}
+
+/// A hang switches no more: it is in no counter, and yet it is what one looks for.
+#[test]
+#[ignore = "needs root"]
+fn root_a_thread_that_hangs_is_shown_with_its_wait() {
+    let _beside = beside_others();
+    let sleeper = TestProcess::start(Command::new("sleep").arg("60"));
+    let pid = sleeper.pid().to_string();
+    let output = swtch([
+        "top",
+        "--count",
+        "2",
+        "--interval",
+        "0.5",
+        "--format",
+        "json",
+    ])
+    .args(["-p", &pid])
+    .output()
+    .unwrap();
+    let text = stdout(&output);
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    // Its only switch was before: nothing is known of it, and nothing is claimed.
+    assert_eq!(
+        last["threads"]["rows"].as_array().unwrap().len(),
+        0,
+        "{last}"
+    );
+    sleeper.signal(libc::SIGKILL);
+    let mut top = TopBeside::start(&["--interval", "0.25", "-p", &std::process::id().to_string()]);
+    let hang = std::thread::spawn(|| wait_for_each(&words(1), 2_000_000));
+    sleep(Duration::from_millis(1_800));
+    let waits = |top: &TopBeside| {
+        let frame = top.frames().pop().unwrap();
+        let rows = frame["threads"]["rows"].as_array().unwrap().iter();
+        let lasting = |row: &&Value| {
+            row["waits_for"] == "futex"
+                && row["wait_lasts_ns"].as_u64().unwrap() > 1_000_000_000
+                && row["wait_lasts_ns"].as_u64().unwrap() < 2_000_000_000
+                && row["switches"] == 0
+        };
+        rows.filter(lasting).count()
+    };
+    assert_eq!(waits(&top), 1);
+    hang.join().unwrap();
+    top.process.signal(libc::SIGTERM);
+    assert!(top.process.ends_within(Duration::from_secs(20)).success());
+}
+
+/// The page of a thread shows its stacks from the moment on in which it is opened.
+#[test]
+#[ignore = "needs root"]
+fn root_the_page_of_a_thread_says_where_it_waits() {
+    let _beside = beside_others();
+    let mut load = swtch(["workload", "pipe", "--count", "100000000", "--quiet"]);
+    let load = TestProcess::start(&mut load);
+    let pid = load.pid().to_string();
+    let mut top = TopOnTerminal::start(&["--by", "thread", "--interval", "0.3", "-p", &pid]);
+    top.shows("switches/s");
+    top.resize(140, 50);
+    // The first row is one of the two threads of the pipe, once there are rates.
+    wait_until("a page with stacks", || {
+        top.press("\r");
+        sleep(Duration::from_millis(700));
+        // Drawn anew as a whole: otherwise only cells that are different are written.
+        top.press("\u{c}");
+        sleep(Duration::from_millis(300));
+        top.text().contains("pipe_read < vfs_read")
+    });
+    top.press("q");
+    assert!(top.process.ends_within(Duration::from_secs(20)).success());
+}
+
+/// What the kernel does not see stands beside what it does.
+#[test]
+#[ignore = "needs root"]
+fn root_user_level_switches_stand_beside_those_of_the_kernel() {
+    let _alone = alone();
+    let top = TopBeside::start(&["--interval", "0.25"]);
+    let mut load = swtch(["workload", "range-scan", "--count", "3", "--quiet"]);
+    let (pid, _) = run_counted(&mut load);
+    let frames = top.end();
+    let of_load = |view| rows(&frames, view).filter(|row| row["pid"] == pid);
+    for view in ["processes", "threads"] {
+        let rates = of_load(view).filter_map(|row| row["user_switches_per_s"].as_f64());
+        let highest = rates.fold(0.0, f64::max);
+        assert!(highest > 100.0, "{view}: {highest}");
+    }
 }

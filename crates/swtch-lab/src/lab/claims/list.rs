@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-const FILE: &str = include_str!("../../../../../lab/claims.toml");
+const FILE: &str = include_str!("../../../lab/claims.toml");
 
 /// A textbook or article on context switches.
 #[derive(Clone, Debug, Deserialize)]

@@ -35,7 +35,13 @@ pub struct SideDifference {
 /// What is compared of a trace's metadata: its name, its value in words, and why it matters.
 type Fact = (&'static str, fn(&Meta) -> String, &'static str);
 
-const FACTS: [Fact; 11] = [
+/// Parts of the time for which tasks waited for a CPU, or of CPU time that the hypervisor took, that
+/// differ by more than this are told: the first varies by tenths from run to run on a machine with other
+/// work, and the second is lost to the program as a whole.
+const OTHER_PRESSURE: f64 = 0.2;
+const OTHER_STEAL: f64 = 0.02;
+
+const FACTS: [Fact; 12] = [
     (
         "host",
         |meta| meta.host.hostname.clone(),
@@ -44,6 +50,11 @@ const FACTS: [Fact; 11] = [
     (
         "architecture",
         |meta| meta.host.machine.clone(),
+        "times of different architectures are not comparable",
+    ),
+    (
+        "CPU model",
+        |meta| word(meta.host.cpu_model.as_ref()),
         "times of different processors are not comparable",
     ),
     (
@@ -120,6 +131,8 @@ pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDi
     let mut found: Vec<_> = facts.collect();
     found.extend(length(a, b, per));
     found.extend(load(a, b));
+    found.extend(host_share(a, b, &PRESSURE));
+    found.extend(host_share(a, b, &STEAL));
     found.extend(losses(a, b));
     found.extend(incomplete(a, b));
     found.extend(order(a, b));
@@ -184,6 +197,65 @@ fn load(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
         a: words(of_a),
         b: words(of_b),
         why: "others took the CPUs and caches more often on one side".to_owned(),
+    })
+}
+
+/// A part of the time of recordings that tells how loaded the host was.
+struct HostShare {
+    what: &'static str,
+    /// Its part of a recording; `None` if the trace does not tell it.
+    of: fn(&Meta) -> Option<f64>,
+    /// Means of both sides that differ by more than this are told.
+    most_apart: f64,
+    words: &'static str,
+    why: &'static str,
+}
+
+const PRESSURE: HostShare = HostShare {
+    what: "CPU pressure",
+    of: |meta| part(meta.load.cpu_pressure_ns()?, recorded_ns(meta)),
+    most_apart: OTHER_PRESSURE,
+    words: "of the time",
+    why: "some task of the machine (of the program itself, or another) waited for a CPU for a larger part \
+          of the time on one side",
+};
+
+const STEAL: HostShare = HostShare {
+    what: "stolen time",
+    of: |meta| {
+        part(
+            meta.load.steal_ns()?,
+            recorded_ns(meta) * u64::from(meta.host.cpus),
+        )
+    },
+    most_apart: OTHER_STEAL,
+    words: "of CPU time",
+    why: "the hypervisor gave CPUs to others: runs and waits of that side are longer by it",
+};
+
+fn recorded_ns(meta: &Meta) -> u64 {
+    meta.end_ns.saturating_sub(meta.start_ns)
+}
+
+/// `None` of nothing.
+fn part(ns: u64, whole_ns: u64) -> Option<f64> {
+    (whole_ns > 0).then(|| ns as f64 / whole_ns as f64)
+}
+
+/// A difference of how loaded the host was. It is not told if a trace of a side does not tell it.
+fn host_share(a: &[MeasuredRun], b: &[MeasuredRun], share: &HostShare) -> Option<SideDifference> {
+    let mean = |runs: &[MeasuredRun]| {
+        let parts: Option<Vec<f64>> = runs.iter().map(|run| (share.of)(&run.meta)).collect();
+        let parts = parts.filter(|parts| !parts.is_empty())?;
+        Some(parts.iter().sum::<f64>() / parts.len() as f64)
+    };
+    let (of_a, of_b) = (mean(a)?, mean(b)?);
+    let words = |mean: f64| format!("{:.0} % {}", 100.0 * mean, share.words);
+    ((of_a - of_b).abs() > share.most_apart).then(|| SideDifference {
+        what: share.what,
+        a: words(of_a),
+        b: words(of_b),
+        why: share.why.to_owned(),
     })
 }
 

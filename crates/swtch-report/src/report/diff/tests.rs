@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use swtch_core::Reason;
 use swtch_output::format::Format;
-use swtch_store::StackSettings;
+use swtch_store::{HostLoad, StackSettings};
 use tempfile::TempDir;
 
 use super::*;
@@ -222,17 +222,48 @@ fn what_is_too_rare_is_counted_and_not_dropped() {
     assert!(rare["before"].as_f64().unwrap() > 0.0);
 }
 
+/// Sums of a host on which nobody waited for a CPU while it was recorded.
+fn idle_host() -> HostLoad {
+    HostLoad {
+        cpu_pressure_before_ns: Some(7_000),
+        cpu_pressure_after_ns: Some(7_000),
+        steal_before_ns: Some(7_000),
+        steal_after_ns: Some(7_000),
+    }
+}
+
+/// A side whose traces do not tell how loaded the host was is not said to differ from one that was idle.
+#[test]
+fn a_load_that_is_not_known_is_no_difference() {
+    let mut runs = Runs::new();
+    let mut request = runs.sides(|run| run.meta.load = idle_host());
+    let json = json(&mut request);
+    assert_eq!(json["differences"], Value::Array(Vec::new()), "{json:#}");
+    assert_eq!(json["b"]["runs"][0]["steal_ns"], 0);
+    assert_eq!(json["a"]["runs"][0]["steal_ns"], Value::Null);
+}
+
 #[test]
 fn every_difference_says_why_it_matters() {
     let mut runs = Runs::new();
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for _ in 0..2 {
-        a.push(runs.make(|_| ()));
+        a.push(runs.make(|run| {
+            run.meta.host.cpu_model = Some("one".to_owned());
+            run.meta.load = idle_host();
+        }));
     }
     for _ in 0..2 {
         b.push(runs.make(|run| {
             run.meta.host.kernel_release = "7.3.0".to_owned();
             run.meta.host.preemption = Some("lazy".to_owned());
+            run.meta.host.cpu_model = Some("another one".to_owned());
+            let length = run.meta.end_ns - run.meta.start_ns;
+            run.meta.load = HostLoad {
+                cpu_pressure_after_ns: Some(7_000 + length / 2),
+                steal_after_ns: Some(7_000 + length / 5),
+                ..idle_host()
+            };
             run.meta.counts.filtered = 50_000;
             run.meta.counts.lost = 3;
         }));
@@ -246,9 +277,12 @@ fn every_difference_says_why_it_matters() {
     assert_eq!(
         what,
         [
+            "CPU model",
             "kernel",
             "preemption",
             "load by others",
+            "CPU pressure",
+            "stolen time",
             "lost records",
             "order"
         ]

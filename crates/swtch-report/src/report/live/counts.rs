@@ -2,7 +2,7 @@
 
 use swtch_capture::CpuCounters;
 use swtch_core::{
-    Arch, Category, EvidenceBits, GroupTotals, Rule, SwitchGroup, SyscallTable, classify,
+    Arch, Category, EvidenceBits, GroupTotals, Reason, Rule, SwitchGroup, SyscallTable, classify,
 };
 
 use super::sums::LiveSums;
@@ -98,6 +98,11 @@ impl LiveCounts {
                 });
             }
         }
+    }
+
+    /// The reason of a wait that is in no place yet: it lasts.
+    pub fn reason_of(&self, group: &SwitchGroup) -> Reason {
+        classify(&group.evidence, &self.calls).reason
     }
 
     /// The place is free; what its group has grown by stays in this frame.

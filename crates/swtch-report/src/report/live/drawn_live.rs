@@ -33,6 +33,7 @@ pub fn blocked_in_read(task: u32) -> SwitchGroup {
     SwitchGroup {
         task: TaskKey::new(task),
         next_task: Some(TaskKey::IDLE),
+        futex: 0,
         evidence: Evidence {
             state: TASK_INTERRUPTIBLE,
             bits: EvidenceBits::VOLUNTARY,
@@ -50,6 +51,7 @@ pub fn preempted_by(task: u32, next: u32) -> SwitchGroup {
     SwitchGroup {
         task: TaskKey::new(task),
         next_task: Some(TaskKey::new(next)),
+        futex: 0,
         evidence: Evidence {
             cause: Cause::Wakeup,
             ..Evidence::RUNNABLE

@@ -4,10 +4,10 @@ use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::cost::{Billing, Case, Successor};
-use swtch_core::{CgroupId, Nanos, Pid, Reason, TaskKey};
+use swtch_core::{CgroupId, Nanos, Pid, Reason, SwitchGroup, TaskKey};
 
 use super::counts::{GrownGroup, LiveCounts};
-use super::sums::{RowSums, Taker};
+use super::sums::{LiveSums, RowSums, Taker};
 use super::tasks::{LiveTask, LiveTasks};
 
 /// What a row stands for.
@@ -25,17 +25,20 @@ pub enum LiveView {
     Pair,
     /// The CPU.
     Cpu,
+    /// The futex word that it waited for: a mutex, a condition variable, a join.
+    Lock,
 }
 
 impl LiveView {
     /// All of them, in the order of their keys on the screen.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Process,
         Self::Thread,
         Self::Cgroup,
         Self::Reason,
         Self::Pair,
         Self::Cpu,
+        Self::Lock,
     ];
 
     /// The word on the command line.
@@ -47,6 +50,7 @@ impl LiveView {
             Self::Reason => "reason",
             Self::Pair => "pair",
             Self::Cpu => "cpu",
+            Self::Lock => "lock",
         }
     }
 
@@ -71,6 +75,8 @@ pub enum RowKey {
     Pair(Option<TaskKey>, TaskKey, Reason),
     /// A CPU.
     Cpu(usize),
+    /// The process, and the address of the futex word in it.
+    Lock(Option<Pid>, u64),
 }
 
 /// A row of a view.
@@ -98,6 +104,23 @@ pub struct RateFrame {
     /// Threads that switched.
     pub threads: usize,
     rows: FxHashMap<LiveView, Vec<LiveRow>>,
+    /// By thread and futex word, if locks were asked for.
+    futex_waits: FxHashMap<(TaskKey, u64), LiveSums>,
+    /// Threads that are blocked at its end, as far as they were looked at.
+    open_waits: FxHashMap<TaskKey, LiveWait>,
+    /// The number of these threads in each process.
+    waiting: FxHashMap<Pid, u64>,
+}
+
+/// The wait that a thread was in at the end of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LiveWait {
+    /// What it waits for.
+    pub reason: Reason,
+    /// The futex word, as in [`RowKey::Lock`]; 0 if there is none or they are not told apart.
+    pub futex: u64,
+    /// For how long so far.
+    pub lasts: Nanos,
 }
 
 impl RateFrame {
@@ -124,6 +147,10 @@ impl RateFrame {
             let seen = SeenGroup::of(grown, tasks, billing);
             seen.add_to(&mut frame.total);
             threads.insert(seen.task);
+            if let Some(futex) = seen.futex().filter(|_| views.contains(&LiveView::Lock)) {
+                let waits = frame.futex_waits.entry((seen.task, futex)).or_default();
+                waits.add(&grown.growth);
+            }
             for (view, summed) in &mut summed {
                 if let Some(key) = seen.key(*view) {
                     seen.add_to(summed.row(key));
@@ -162,6 +189,70 @@ impl RateFrame {
     /// The rows of a view, in no order; none if it was not asked for.
     pub fn rows(&self, view: LiveView) -> &[LiveRow] {
         self.rows.get(&view).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds threads that are blocked now, each with what the rules read of it and for how long it lasts.
+    /// Threads and processes that did not switch in the frame get rows, so that a hang is seen.
+    pub fn add_open_waits(
+        &mut self,
+        counts: &LiveCounts,
+        tasks: &LiveTasks,
+        waits: impl Iterator<Item = (SwitchGroup, Nanos)>,
+    ) {
+        for (group, lasts) in waits {
+            let wait = LiveWait {
+                reason: counts.reason_of(&group),
+                futex: group.futex,
+                lasts,
+            };
+            self.open_waits.insert(group.task, wait);
+            if let Some(task) = tasks.get(group.task) {
+                *self.waiting.entry(task.pid).or_default() += 1;
+            }
+        }
+        let threads = self.open_waits.keys().map(|task| RowKey::Thread(*task));
+        let threads: Vec<_> = threads.collect();
+        let processes = self.waiting.keys().map(|pid| RowKey::Process(Some(*pid)));
+        let processes: Vec<_> = processes.collect();
+        self.add_silent(LiveView::Thread, threads);
+        self.add_silent(LiveView::Process, processes);
+    }
+
+    fn add_silent(&mut self, view: LiveView, keys: Vec<RowKey>) {
+        let Some(rows) = self.rows.get_mut(&view) else {
+            return;
+        };
+        let known: FxHashSet<RowKey> = rows.iter().map(|row| row.key).collect();
+        let silent = keys.into_iter().filter(|key| !known.contains(key));
+        rows.extend(silent.map(|key| LiveRow {
+            key,
+            sums: RowSums::default(),
+            from_idle: 0,
+        }));
+    }
+
+    /// The wait that a thread is in, if it was looked at.
+    pub fn open_wait(&self, task: TaskKey) -> Option<LiveWait> {
+        self.open_waits.get(&task).copied()
+    }
+
+    /// Number of threads of a process that are blocked, of those that were looked at.
+    pub fn waiting(&self, pid: Pid) -> Option<u64> {
+        self.waiting.get(&pid).copied()
+    }
+
+    /// The futex words that a thread waited for, with the sums of these waits, in no order.
+    pub fn futexes_of(&self, task: TaskKey) -> impl Iterator<Item = (u64, &LiveSums)> {
+        let waits = self.futex_waits.iter();
+        waits
+            .filter(move |((of, _), _)| *of == task)
+            .map(|((_, futex), sums)| (*futex, sums))
+    }
+
+    /// Whether a thread waited for this futex word, or waits for it now.
+    pub fn waits_for(&self, task: TaskKey, futex: u64) -> bool {
+        let now = self.open_waits.get(&task).map(|wait| wait.futex);
+        now == Some(futex) || self.futex_waits.contains_key(&(task, futex))
     }
 
     /// Whether the rows of this view were made.
@@ -256,8 +347,18 @@ impl<'a> SeenGroup<'a> {
                 .taker
                 .filter(|taker| *taker != Taker::Idle)
                 .map(|_| RowKey::Pair(self.grown.of.group.next_task, self.task, reason)),
+            LiveView::Lock => {
+                let pid = self.of_task.map(|task| task.pid);
+                self.futex().map(|futex| RowKey::Lock(pid, futex))
+            }
             LiveView::Cpu => None,
         }
+    }
+
+    /// The futex word that it waited for.
+    fn futex(&self) -> Option<u64> {
+        let of = &self.grown.of;
+        (of.rule.reason == Reason::Futex && of.group.futex != 0).then_some(of.group.futex)
     }
 
     fn add_to(&self, row: &mut RowSums) {
@@ -406,5 +507,61 @@ mod tests {
         let cost = frame.total.cost;
         assert!(0.0 < cost.low_ns && cost.low_ns < cost.point_ns && cost.point_ns < cost.high_ns);
         assert_eq!(frame.total.unpriced, 0);
+    }
+
+    /// The thread waits for a futex word at this address.
+    fn waits_for(task: u32, futex: u64) -> SwitchGroup {
+        let mut group = blocked_in_read(task);
+        group.futex = futex;
+        group.evidence.syscall = Some(202);
+        group.evidence.wait_object = swtch_core::WaitObject::None;
+        group
+    }
+
+    /// Threads of one process wait for the same lock, and another process has one at that address.
+    #[test]
+    fn a_lock_is_an_address_in_a_process() {
+        let (mut counts, tasks) = counted();
+        counts.meet(10, &waits_for(1, 0x1000), &totals(5));
+        counts.meet(11, &waits_for(2, 0x1000), &totals(3));
+        counts.meet(12, &waits_for(3, 0x1000), &totals(2));
+        counts.meet(13, &waits_for(3, 0), &totals(9));
+        let frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
+        let of = |pid| row(&frame, RowKey::Lock(Some(Pid::new(pid)), 0x1000)).switches();
+        assert_eq!((of(10), of(30)), (8, 2));
+        assert_eq!(frame.rows(LiveView::Lock).len(), 2, "0 is no lock");
+        let first = TaskKey::new(1);
+        let own: Vec<_> = frame
+            .futexes_of(first)
+            .map(|(futex, of)| (futex, of.switches))
+            .collect();
+        assert_eq!(own, [(0x1000, 5)]);
+        assert!(frame.waits_for(first, 0x1000) && !frame.waits_for(first, 0x2000));
+        let without = RateFrame::of(&counts, &tasks, None, &[LiveView::Thread], SECOND);
+        assert_eq!(without.futexes_of(first).count(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_only_waits_has_a_row_without_switches() {
+        let (counts, mut tasks) = counted();
+        tasks.meet(&seen(9, 90, 90, "stuck"));
+        let mut frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
+        let rows = frame.rows(LiveView::Thread).len();
+        let hour = Nanos::from_ns(3_600_000_000_000);
+        let waits = [(waits_for(9, 0x1000), hour), (waits_for(1, 0), SECOND)];
+        frame.add_open_waits(&counts, &tasks, waits.into_iter());
+        assert_eq!(frame.rows(LiveView::Thread).len(), rows + 1);
+        let stuck = TaskKey::new(9);
+        assert_eq!(row(&frame, RowKey::Thread(stuck)).switches(), 0);
+        let wait = frame.open_wait(stuck).unwrap();
+        assert_eq!(
+            (wait.reason, wait.futex, wait.lasts),
+            (Reason::Futex, 0x1000, hour)
+        );
+        assert!(frame.waits_for(stuck, 0x1000));
+        assert_eq!(frame.waiting(Pid::new(90)), Some(1));
+        let known = row(&frame, RowKey::Process(Some(Pid::new(10))));
+        assert_eq!(known.switches(), 45, "a row that was there is not doubled");
+        assert_eq!(frame.rows(LiveView::Process).len(), 2);
     }
 }

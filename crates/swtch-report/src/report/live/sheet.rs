@@ -2,10 +2,10 @@
 //! all formats.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{CgroupId, Nanos, TaskKey};
+use swtch_core::{CgroupId, FUTEX_OF_MANY, Nanos, Pid, TaskKey, Tid};
 use swtch_output::sheet::{Cell, Sheet};
 
-use super::frame::{LiveRow, LiveView, RateFrame, RowKey};
+use super::frame::{LiveRow, LiveView, LiveWait, RateFrame, RowKey};
 use super::sums::RowSums;
 use super::tasks::LiveTasks;
 
@@ -22,6 +22,15 @@ pub struct CgroupLimits {
     pub throttled_for: Option<Nanos>,
 }
 
+/// Switches a second of user-mode schedulers, which the kernel does not see.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserLevelRates {
+    /// By the thread that a scheduler runs on.
+    pub by_thread: FxHashMap<Tid, f64>,
+    /// By process.
+    pub by_process: FxHashMap<Pid, f64>,
+}
+
 /// What the rows of a frame are named by.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameNames<'a> {
@@ -29,6 +38,8 @@ pub struct FrameNames<'a> {
     pub tasks: &'a LiveTasks,
     /// The cgroups, as far as they are known.
     pub cgroups: &'a FxHashMap<CgroupId, CgroupLimits>,
+    /// What the same threads do at the user's level.
+    pub user_level: &'a UserLevelRates,
 }
 
 /// What a cell is made of.
@@ -64,6 +75,7 @@ impl LiveColumn {
             LiveView::Reason => REASON,
             LiveView::Pair => PAIR,
             LiveView::Cpu => CPU,
+            LiveView::Lock => LOCK,
         }
     }
 
@@ -99,7 +111,7 @@ impl RateFrame {
             sums: &self.total,
             from_idle: self.from_idle,
         };
-        if view != LiveView::Pair {
+        if !matches!(view, LiveView::Pair | LiveView::Lock) {
             let cells = columns.iter().map(|column| (column.cell)(&total));
             let mut cells: Vec<Cell> = cells.collect();
             cells[0] = Cell::text("total");
@@ -209,7 +221,7 @@ impl CellSource<'_> {
     }
 
     fn process(&self) -> [Cell; 2] {
-        let Some(RowKey::Process(pid)) = self.key else {
+        let Some(RowKey::Process(pid) | RowKey::Lock(pid, _)) = self.key else {
             return Default::default();
         };
         let Some(pid) = pid else {
@@ -217,6 +229,41 @@ impl CellSource<'_> {
         };
         let name = self.names.tasks.process_name(pid).unwrap_or("(unnamed)");
         [Cell::text(name), Cell::Id(pid.get().into())]
+    }
+
+    fn lock(&self) -> Cell {
+        match self.key {
+            Some(RowKey::Lock(_, FUTEX_OF_MANY)) => Cell::text("(more locks)"),
+            Some(RowKey::Lock(_, futex)) => Cell::Hex(futex),
+            _ => Cell::Missing,
+        }
+    }
+
+    /// The mean blocked time of waits that ended.
+    fn mean_blocked(&self) -> Cell {
+        let sums = &self.sums.sums;
+        let mean = sums.blocked().as_ns().checked_div(sums.split_waits);
+        Cell::time(mean.map(Nanos::from_ns))
+    }
+
+    fn open_wait(&self) -> Option<LiveWait> {
+        match self.key {
+            Some(RowKey::Thread(task)) => self.frame.open_wait(task),
+            _ => None,
+        }
+    }
+
+    fn user_level(&self) -> Cell {
+        let rates = self.names.user_level;
+        let rate = match self.key {
+            Some(RowKey::Process(Some(pid))) => rates.by_process.get(&pid),
+            Some(RowKey::Thread(task)) => {
+                let task = self.names.tasks.get(task);
+                task.and_then(|task| rates.by_thread.get(&task.tid))
+            }
+            _ => None,
+        };
+        rate.map_or(Cell::Missing, |rate| Cell::Rate(*rate))
     }
 
     /// Whose thread took the CPU, seen from the thread that lost it.
@@ -393,16 +440,66 @@ column!(
     "process",
     "The process, by the name of its first thread.",
     |source| match source.key {
-        Some(RowKey::Process(_)) => nth(source.process(), 0),
+        Some(RowKey::Process(_) | RowKey::Lock(..)) => nth(source.process(), 0),
         _ => nth(source.own_thread(), 2),
     }
 );
 column!(PID, "pid", "pid", "Its process id.", |source| {
     match source.key {
-        Some(RowKey::Process(_)) => nth(source.process(), 1),
+        Some(RowKey::Process(_) | RowKey::Lock(..)) => nth(source.process(), 1),
         _ => nth(source.own_thread(), 3),
     }
 });
+column!(
+    USER_PER_S,
+    "user_switches_per_s",
+    "user/s",
+    "Switches a second between workers of a user-mode scheduler (swtch-fiber) in it: no work for the kernel, \
+     which does not see them. Compare with switch/s.",
+    |source| source.user_level()
+);
+column!(
+    WAITING,
+    "waiting_threads",
+    "waiting",
+    "Threads of it that are blocked at the end of the frame.",
+    |source| match source.key {
+        Some(RowKey::Process(Some(pid))) =>
+            source.frame.waiting(pid).map_or(Cell::Missing, Cell::Count),
+        _ => Cell::Missing,
+    }
+);
+column!(
+    WAITS_FOR,
+    "waits_for",
+    "waits for",
+    "What it is blocked on at the end of the frame; none if it runs, or waits for a CPU.",
+    |source| source
+        .open_wait()
+        .map_or(Cell::Missing, |wait| Cell::text(wait.reason.as_str()))
+);
+column!(
+    WAIT_LASTS,
+    "wait_lasts_ns",
+    "so far",
+    "For how long it has been blocked, at the end of the frame.",
+    |source| Cell::time(source.open_wait().map(|wait| wait.lasts))
+);
+column!(
+    LOCK_WORD,
+    "lock",
+    "lock",
+    "The futex word that threads wait for: the address of a mutex, condition variable or join in the memory of \
+     the process. Enter shows who waits; swtch record -p PID and report --by wait show who lets them go on.",
+    |source| source.lock()
+);
+column!(
+    MEAN_BLOCKED,
+    "mean_blocked_ns",
+    "mean wait",
+    "How long a wait that ended was blocked, on average.",
+    |source| source.mean_blocked()
+);
 column!(
     THREAD_NAME,
     "thread",
@@ -539,11 +636,13 @@ const PROCESS: &[LiveColumn] = &[
     PROCESS_NAME,
     PID,
     SWITCHES_PER_S,
+    USER_PER_S,
     COST_PCT,
     MAIN_REASON,
     RUNQ_P99,
     BLOCKED_PCT,
     BLOCKED_ON,
+    WAITING,
     ON_CPU_PCT,
     FOREIGN_PER_S,
     INVOLUNTARY_PER_S,
@@ -562,6 +661,9 @@ const THREAD: &[LiveColumn] = &[
     THREAD_NAME,
     TID,
     SWITCHES_PER_S,
+    USER_PER_S,
+    WAITS_FOR,
+    WAIT_LASTS,
     COST_PCT,
     MAIN_REASON,
     RUNQ_P99,
@@ -647,6 +749,24 @@ const PAIR: &[LiveColumn] = &[
     SWITCHES,
 ];
 
+const LOCK: &[LiveColumn] = &[
+    LOCK_WORD,
+    PROCESS_NAME,
+    PID,
+    SWITCHES_PER_S,
+    BLOCKED_PCT,
+    MEAN_BLOCKED,
+    RUNQ_P99,
+    COST_PCT,
+    RUNQ_P50,
+    RUNQ_PCT,
+    ON_CPU_PCT,
+    COST_PER_S,
+    COST_LOW_PCT,
+    COST_HIGH_PCT,
+    SWITCHES,
+];
+
 const CPU: &[LiveColumn] = &[CPU_NUMBER, SWITCHES_PER_S, FROM_IDLE_PER_S, SWITCHES];
 
 #[cfg(test)]
@@ -678,6 +798,7 @@ mod tests {
         let names = FrameNames {
             tasks: &tasks,
             cgroups: &cgroups,
+            user_level: &UserLevelRates::default(),
         };
         let sheet = frame.sheet(LiveView::Thread, names);
         assert_eq!(sheet.rows.len(), THREADS as usize);

@@ -21,6 +21,7 @@ pub struct LiveSums {
 }
 
 impl LiveSums {
+    /// The counters of a group.
     pub const fn of(totals: &GroupTotals) -> Self {
         Self {
             switches: totals.switches,
@@ -49,6 +50,7 @@ impl LiveSums {
         }
     }
 
+    /// Adds other counters.
     pub fn add(&mut self, other: &Self) {
         self.switches += other.switches;
         self.ran += other.ran;
@@ -123,6 +125,24 @@ impl Default for RowSums {
 }
 
 impl RowSums {
+    /// Adds the sums of another row.
+    pub fn add(&mut self, other: &Self) {
+        self.sums.add(&other.sums);
+        self.voluntary += other.voluntary;
+        for (sum, more) in self.by_reason.iter_mut().zip(other.by_reason) {
+            *sum += more;
+        }
+        let blocked = self.blocked_by_reason.iter_mut();
+        for (sum, more) in blocked.zip(other.blocked_by_reason) {
+            *sum += more;
+        }
+        self.by_own_process += other.by_own_process;
+        self.by_own_cgroup += other.by_own_cgroup;
+        self.by_foreign += other.by_foreign;
+        self.cost = self.cost.plus(other.cost);
+        self.unpriced += other.unpriced;
+    }
+
     /// Number of switches.
     pub const fn switches(&self) -> u64 {
         self.sums.switches

@@ -1,8 +1,10 @@
 //! Who the tasks are that run now. A task that has ended is forgotten some frames later, so that the
 //! memory does not grow with the number of tasks that ever ran.
+//!
+//! What is told of a task comes CPU by CPU: where it moved, an old name may come after the new one.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{CgroupId, Pid, TaskEvent, TaskEventKind, TaskKey, Tid};
+use swtch_core::{CgroupId, Pid, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp};
 use swtch_output::text;
 
 /// A thread, as it was seen last.
@@ -20,6 +22,8 @@ pub struct LiveTask {
     pub cgroup: CgroupId,
     /// Whether it is a kernel thread.
     pub is_kernel: bool,
+    /// When that was so.
+    pub at: Timestamp,
 }
 
 /// All threads that were seen and are not forgotten.
@@ -46,6 +50,16 @@ const NAMED_FOR: u64 = 60;
 impl LiveTasks {
     /// Takes what the kernel side said of a task.
     pub fn meet(&mut self, event: &TaskEvent) {
+        if event.kind == TaskEventKind::Exit {
+            self.ended.push_back((event.task, self.frames));
+        }
+        let known = self.by_key.get(&event.task);
+        if known.is_none_or(|known| known.at <= event.ts) {
+            self.name(event);
+        }
+    }
+
+    fn name(&mut self, event: &TaskEvent) {
         let task = LiveTask {
             tid: event.tid,
             pid: event.pid,
@@ -53,6 +67,7 @@ impl LiveTasks {
             comm: text::from_bytes(&event.comm),
             cgroup: event.cgroup,
             is_kernel: event.is_kthread,
+            at: event.ts,
         };
         let is_of_leader = task.tid.get() == task.pid.get();
         let known = self.processes.get(&task.pid);
@@ -65,9 +80,6 @@ impl LiveTasks {
             self.processes.insert(task.pid, name);
         }
         self.by_key.insert(event.task, task);
-        if event.kind == TaskEventKind::Exit {
-            self.ended.push_back((event.task, self.frames));
-        }
     }
 
     /// The thread with this key; `None` if nothing was said of it.
@@ -130,6 +142,23 @@ mod tests {
         tasks.meet(&seen(1, 10, 10, "server"));
         tasks.meet(&seen(3, 10, 12, "helper"));
         assert_eq!(tasks.process_name(Pid::new(10)), Some("server"));
+    }
+
+    /// It was started on one CPU and executed a program on another, whose records are read first.
+    #[test]
+    fn an_older_name_that_comes_later_is_none() {
+        let mut tasks = LiveTasks::default();
+        let at = |ts, comm| TaskEvent {
+            ts: Timestamp::from_ns(ts),
+            ..seen(1, 10, 10, comm)
+        };
+        for event in [at(20, "server"), at(10, "sh")] {
+            tasks.meet(&event);
+        }
+        assert_eq!(tasks.get(TaskKey::new(1)).unwrap().comm, "server");
+        assert_eq!(tasks.process_name(Pid::new(10)), Some("server"));
+        tasks.meet(&at(30, "idle"));
+        assert_eq!(tasks.process_name(Pid::new(10)), Some("idle"));
     }
 
     /// A machine may start a thousand processes a second, for months.

@@ -27,6 +27,7 @@ pub(super) struct WaitsJson<'a> {
     longest_gap_ns: u64,
     looks_refused: u64,
     looks_moved_on: u64,
+    blocked_ns: Option<u64>,
     rows: Vec<WaitJson<'a>>,
 }
 
@@ -62,6 +63,7 @@ impl<'a> WaitsJson<'a> {
             longest_gap_ns: waits.longest_gap.as_ns(),
             looks_refused: waits.refused,
             looks_moved_on: waits.moved_on,
+            blocked_ns: waits.blocked.map(Nanos::as_ns),
             rows: waits.groups.iter().map(WaitJson::new).collect(),
         }
     }
@@ -101,6 +103,12 @@ pub(super) fn waits_text(waits: &WaitsSeen) -> String {
         grouped(waits.looks),
         waits.longest_gap
     );
+    if let Some(blocked) = waits.blocked {
+        text += &format!(
+            "All were blocked for {blocked}: the time that passed, less that on a CPU and in run queues. Looks\n\
+             divide it, each thread's by itself.\n"
+        );
+    }
     text += &refused_text(waits);
     text.push('\n');
     let all = waits

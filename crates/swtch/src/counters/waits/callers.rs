@@ -16,7 +16,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment};
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::Stacks;
+use swtch_capture::{CodeFile, CodeMap, CodeMapping, Stacks};
 use swtch_core::{Pid, Stack, StackKind};
 use swtch_host::thread::BlockedAt;
 use swtch_report::report::Symbols;
@@ -35,7 +35,7 @@ const DEEPEST: usize = 48;
 /// Finds callers, and keeps what it has read of programs.
 #[derive(Default)]
 pub(super) struct Callers {
-    files: FxHashMap<FileKey, Option<Rc<MappedFile>>>,
+    files: FxHashMap<CodeFile, Option<Rc<MappedFile>>>,
     processes: FxHashMap<Pid, MappedCode>,
     names: Stacks,
     /// Frames of each distinct stack, and its number.
@@ -49,10 +49,6 @@ impl std::fmt::Debug for Callers {
             .finish_non_exhaustive()
     }
 }
-
-/// A file as `/proc/PID/maps` tells it: device, inode and path.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FileKey(String);
 
 /// The code that a process maps.
 struct MappedCode {
@@ -138,18 +134,18 @@ impl Callers {
 
     fn modules_of(&mut self, pid: Pid, maps: &str) -> Vec<CodeModule> {
         let mut modules = Vec::new();
-        for mapping in maps.lines().filter_map(CodeMapping::parse) {
-            let read = || {
-                let path = format!("/proc/{pid}/root{}", mapping.path);
-                MappedFile::read(&path).map(Rc::new)
+        for mapping in CodeMap::parse(maps).mappings() {
+            let Some(file) = &mapping.file else {
+                continue;
             };
-            let known = self.files.entry(mapping.file.clone());
+            let read = || MappedFile::read(file.open(pid).ok()?).map(Rc::new);
+            let known = self.files.entry(file.clone());
             // A file without tables is not followed.
             if let Some(file) = known.or_insert_with(read)
-                && let Some(moved_by) = file.moved_by(&mapping)
+                && let Some(moved_by) = file.moved_by(mapping)
             {
                 modules.push(CodeModule {
-                    range: mapping.range,
+                    range: mapping.range.clone(),
                     moved_by,
                     file: Rc::clone(file),
                 });
@@ -187,38 +183,10 @@ fn chain(modules: &[CodeModule], at: BlockedAt, word: &dyn Fn(u64) -> Option<u64
     addresses
 }
 
-/// One mapping of code from a file.
-struct CodeMapping {
-    range: Range<u64>,
-    offset: u64,
-    file: FileKey,
-    path: String,
-}
-
-impl CodeMapping {
-    /// Parses a line of `proc_pid_maps(5)`; `None` for one that is no code, or of no file.
-    fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.splitn(6, ' ');
-        let (start, end) = fields.next()?.split_once('-')?;
-        let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
-        let offset = fields.next()?;
-        let (device, inode) = (fields.next()?, fields.next()?);
-        let path = fields.next()?.trim_start();
-        let number = |digits| u64::from_str_radix(digits, 16).ok();
-        (is_code && path.starts_with('/')).then_some(())?;
-        Some(Self {
-            range: number(start)?..number(end)?,
-            offset: number(offset)?,
-            file: FileKey(format!("{device} {inode} {path}")),
-            path: path.to_owned(),
-        })
-    }
-}
-
 impl MappedFile {
     /// Reads a file's tables; `None` if it has none or cannot be read.
-    fn read(path: &str) -> Option<Self> {
-        let file = ReadCache::new(File::open(path).ok()?);
+    fn read(file: File) -> Option<Self> {
+        let file = ReadCache::new(file);
         let object = object::File::parse(&file).ok()?;
         let section = |name: &str| {
             let section = object.section_by_name(name)?;

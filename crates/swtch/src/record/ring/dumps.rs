@@ -11,6 +11,7 @@
 
 mod socket;
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ use swtch_output::text::escaped;
 use swtch_store::Directory;
 
 use super::super::pipeline::Pipeline;
-use super::{DumpCause, RingRequest};
+use super::{DumpCause, DumpPart, RingRequest};
 use socket::DumpSocket;
 
 pub use socket::{DumpAnswer, DumpAsk, SOCKET};
@@ -99,7 +100,7 @@ impl DumpRequests {
             None => return Ok(()),
         };
         self.last = Some(now);
-        dump(pipeline, capture, &cause, None).map(drop)
+        dump(pipeline, capture, &cause, DumpPart::All).map(drop)
     }
 
     /// Answers all who ask over the socket with one dump.
@@ -111,28 +112,45 @@ impl DumpRequests {
     ) -> Result<()> {
         let socket = self.socket.as_mut();
         let asked = socket.map_or_else(Vec::new, |socket| socket.take(now));
-        if asked.is_empty() {
-            return Ok(());
+        let (parts, asked): (Vec<_>, Vec<_>) = asked
+            .into_iter()
+            .partition(|(_, ask)| ask.is_for_next_part());
+        // A part that follows another is of nobody but who asks for it.
+        for part in parts {
+            answer(pipeline, capture, vec![part])?;
         }
-        let last = longest(asked.iter().map(|(_, ask)| ask.last()));
-        let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
-        let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
-        let dumped = dump(pipeline, capture, &DumpCause::asked(because), last)?;
-        let answer = match dumped {
-            Ok(path) => DumpAnswer::Dump(path_in_trace(&path, pipeline.directory())),
-            Err(why) => DumpAnswer::Error(why),
-        };
-        for (mut stream, _) in asked {
-            socket::send(&mut stream, &answer);
-        }
-        Ok(())
+        answer(pipeline, capture, asked)
     }
 }
 
-/// The longest of these times; `None` if one of them is without a limit.
-fn longest(mut lasts: impl Iterator<Item = Option<Duration>>) -> Option<Duration> {
-    lasts.try_fold(Duration::ZERO, |longest, last| {
-        last.map(|last| longest.max(last))
+/// Answers all of these with one dump.
+fn answer(
+    pipeline: &mut Pipeline,
+    capture: &Capture,
+    asked: Vec<(UnixStream, DumpAsk)>,
+) -> Result<()> {
+    let Some(part) = widest(asked.iter().map(|(_, ask)| ask.part())) else {
+        return Ok(());
+    };
+    let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
+    let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
+    let dumped = dump(pipeline, capture, &DumpCause::asked(because), part)?;
+    let answer = match dumped {
+        Ok(path) => DumpAnswer::Dump(path_in_trace(&path, pipeline.directory())),
+        Err(why) => DumpAnswer::Error(why),
+    };
+    for (mut stream, _) in asked {
+        socket::send(&mut stream, &answer);
+    }
+    Ok(())
+}
+
+/// What holds each of these parts; `None` if there is none.
+fn widest(parts: impl Iterator<Item = DumpPart>) -> Option<DumpPart> {
+    parts.reduce(|widest, part| match (widest, part) {
+        (DumpPart::Last(one), DumpPart::Last(other)) => DumpPart::Last(one.max(other)),
+        (one, other) if one == other => one,
+        _ => DumpPart::All,
     })
 }
 
@@ -143,10 +161,12 @@ fn dump(
     pipeline: &mut Pipeline,
     capture: &Capture,
     cause: &DumpCause,
-    last: Option<Duration>,
+    part: DumpPart,
 ) -> Result<Dumped> {
-    let dumped = pipeline.dump(capture, cause, last)?;
+    let dumped = pipeline.dump(capture, cause, part)?;
     match &dumped {
+        // It comes again and again, and who asked for it tells what became of it.
+        Ok(_) if matches!(part, DumpPart::After(_)) => {}
         Ok(path) => message!(
             "swtch: dump {} ({})",
             escaped(&path.to_string_lossy()),
@@ -169,8 +189,10 @@ mod tests {
 
     #[test]
     fn who_asks_at_the_same_time_gets_what_the_longest_needs() {
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        assert_eq!(longest([seconds(1), seconds(9)].into_iter()), seconds(9));
-        assert_eq!(longest([seconds(1), None].into_iter()), None);
+        let last = |seconds| DumpPart::Last(Duration::from_secs(seconds));
+        assert_eq!(widest([last(1), last(9)].into_iter()), Some(last(9)));
+        let with_all = [last(1), DumpPart::All].into_iter();
+        assert_eq!(widest(with_all), Some(DumpPart::All));
+        assert_eq!(widest(std::iter::empty()), None);
     }
 }

@@ -6,14 +6,14 @@ mod open_waits;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use swtch_capture::{RawKind, decode_records, monotonic_ns};
+use swtch_capture::{RawKind, decode_records, monotonic_ns, peek_switches};
 use swtch_core::{
-    Arch, Event, Pid, SwitchEvent, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Tid, Timeline,
-    Timestamp, Trigger, TriggerMoment, TriggerThread,
+    Arch, Event, Nanos, Pid, SwitchEvent, SyscallTable, TaskEvent, TaskEventKind, TaskKey, Tid,
+    Timeline, Timestamp, Trigger, TriggerMoment, TriggerThread,
 };
 use swtch_output::text::from_bytes;
 
-use open_waits::OpenWaits;
+use open_waits::{OpenWaits, lasts};
 
 /// Time over which switches per second are counted.
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,6 +35,8 @@ struct WatchedThread {
     pid: Pid,
     tid: Tid,
     comm: String,
+    /// When it was told of.
+    at: Timestamp,
 }
 
 impl WatchedThread {
@@ -113,30 +115,35 @@ impl TriggerWatch {
             pid: task.pid,
             tid: task.tid,
             comm: from_bytes(&task.comm),
+            at: task.ts,
         };
-        self.threads.insert(task.task, thread);
+        // They come CPU by CPU: where a thread moved, an old name may come after the new one.
+        let known = self.threads.get(&task.task);
+        if known.is_none_or(|known| known.at <= task.ts) {
+            self.threads.insert(task.task, thread);
+        }
     }
 
     /// Looks at switches, given by their records.
     pub fn look(&mut self, records: &[u8], count: u64) {
         self.rate.add(count, Instant::now());
-        // What cannot be understood is counted when rows are made of the records.
-        let _ = decode_records(RawKind::Switches, records, |event| {
-            if let Event::Switch(switch) = event
-                && switch.in_scope
-            {
-                self.look_at(&switch);
+        for peek in peek_switches(records).filter(|peek| peek.in_scope) {
+            if let Some(open_waits) = &mut self.open_waits {
+                open_waits.note(&peek);
             }
-        });
+            let may_hold = |one: &Trigger| one.may_hold(peek.wait_at_most, peek.run_at_most);
+            if self.triggers.iter().any(may_hold)
+                && let Some(event) = decoded(peek.record)
+            {
+                self.look_at(&event);
+            }
+        }
     }
 
     fn look_at(&mut self, event: &SwitchEvent) {
         let Some(switch) = self.timeline.row(event) else {
             return;
         };
-        if let Some(open_waits) = &mut self.open_waits {
-            open_waits.note(event, &switch);
-        }
         let thread = self.threads.get(&switch.task).map(WatchedThread::names);
         let moment = TriggerMoment::of_switch(&switch, thread, self.rate.per_second);
         let Some(trigger) = self.triggers.iter().find(|one| one.holds(&moment)) else {
@@ -151,14 +158,17 @@ impl TriggerWatch {
         let Some(open_waits) = &mut self.open_waits else {
             return;
         };
-        for (task, wait) in open_waits.due(Instant::now()) {
-            let Some(thread) = self.threads.get(&task) else {
+        let about_waits = || self.triggers.iter().filter(|one| one.is_about_waits());
+        let may_hold = |lasted| about_waits().any(|one| one.may_hold(lasted, Nanos::ZERO));
+        for (task, left) in open_waits.due(Instant::now(), now, may_hold) {
+            let thread = self.threads.get(&task);
+            let (Some(thread), Some(row)) = (thread, self.timeline.row(&left)) else {
                 continue;
             };
-            let lasted = wait.lasted(now);
+            let lasted = now.since(left.ts);
             let moment = TriggerMoment {
-                cpu: wait.cpu,
-                reason: wait.reason,
+                cpu: left.cpu,
+                reason: row.rule.reason,
                 ran: None,
                 runq: None,
                 off: lasted,
@@ -166,9 +176,8 @@ impl TriggerWatch {
                 thread: Some(thread.names()),
                 switches_per_second: self.rate.per_second,
             };
-            let mut about_waits = self.triggers.iter().filter(|one| one.is_about_waits());
-            if let Some(trigger) = about_waits.find(|one| one.holds(&moment))
-                && wait.lasts(thread.pid, thread.tid)
+            if let Some(trigger) = about_waits().find(|one| one.holds(&moment))
+                && lasts(&left, thread.pid, thread.tid)
             {
                 open_waits.is_told(task);
                 let what = || format!("{trigger}: {}, and still is", in_words(&moment));
@@ -189,6 +198,17 @@ impl TriggerWatch {
         self.look_at_open_waits(Timestamp::from_ns(monotonic_ns()));
         self.fired.take()
     }
+}
+
+/// The switch in this record. What cannot be understood is counted when rows are made of the records.
+fn decoded(record: &[u8]) -> Option<SwitchEvent> {
+    let mut found = None;
+    let _ = decode_records(RawKind::Switches, record, |event| {
+        if let Event::Switch(switch) = event {
+            found = Some(switch);
+        }
+    });
+    found
 }
 
 /// Keeps the first firing, and counts the others.

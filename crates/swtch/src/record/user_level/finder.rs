@@ -40,7 +40,7 @@ pub use search::find_schedulers;
 const VERB: &str = "find-schedulers";
 
 /// What the finder reported about a process.
-pub(super) enum FinderReport {
+pub enum FinderReport {
     /// The page of a process that has a scheduler.
     Page(Box<Page>),
     /// The reason why something is not watched.
@@ -80,7 +80,7 @@ impl Finder {
     }
 
     /// Notes a process if the event hints at a new scheduler.
-    pub(super) fn meet(&mut self, task: &TaskEvent) {
+    pub fn meet(&mut self, task: &TaskEvent) {
         let is_new_thread = task.tid.get() != task.pid.get();
         let is_hint = match task.kind {
             TaskEventKind::Fork => is_new_thread,
@@ -94,7 +94,7 @@ impl Finder {
 
     /// Sends the hints that were noted. Those that find no room in the socket are kept for the next
     /// call.
-    pub(super) fn pass_on(&mut self) {
+    pub fn pass_on(&mut self) {
         let Some(socket) = &self.socket else {
             return self.hints.clear();
         };
@@ -115,7 +115,7 @@ impl Finder {
     }
 
     /// The answers of the finder since the last call.
-    pub(super) fn found(&mut self) -> Vec<FinderReport> {
+    pub fn found(&mut self) -> Vec<FinderReport> {
         let mut found = Vec::new();
         while let Some(socket) = &self.socket {
             let why = match wire::receive(socket, Blocking::DoNotWait) {

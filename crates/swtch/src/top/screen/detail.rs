@@ -3,39 +3,40 @@
 use ratatui::text::{Line, Span};
 use swtch_core::{Nanos, Reason, TaskKey};
 use swtch_output::text::{cut, escaped, rate, width};
-use swtch_report::report::Cell;
-use swtch_report::report::live::{LiveColumn, LiveRow, LiveView, RowKey};
+use swtch_report::report::live::{LiveColumn, LiveRow, LiveSums, LiveView, RowKey};
+use swtch_report::report::{Cell, own_functions};
 
 use super::Shown;
-use super::page::curve;
+use super::page::{curve, lock_in_words};
 use super::table::{self, ShownCell, ShownColumn};
 use super::terminal::Look;
+use crate::top::stacks::{PlaceRates, ThreadPlace, ThreadPlaces};
 
-/// The page, with at most `room` lines.
-pub fn lines(
-    task: TaskKey,
-    shown: &Shown<'_>,
-    look: Look,
-    wide: usize,
-    room: usize,
-) -> Vec<Line<'static>> {
+/// The whole page.
+pub fn lines(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
     let mut lines = vec![title(task, shown, look, wide)];
     let key = RowKey::Thread(task);
     let rows = shown.made.frame.rows(LiveView::Thread);
+    lines.extend(open_wait(task, shown, look, wide));
     match rows.iter().find(|row| row.key == key) {
-        Some(row) => {
+        Some(row) if row.sums.switches() > 0 => {
             lines.push(numbers(row, shown, wide));
             lines.push(history(row, shown, look, wide));
             lines.push(Line::default());
             lines.extend(reasons(row, shown, look, wide));
+            lines.extend(places(task, shown, look, wide));
             lines.extend(takers(task, shown, look, wide));
+            lines.extend(locks(task, shown, look, wide));
         }
-        None => lines.push(Line::styled(
-            cut("it did not switch in this frame", wide),
-            look.faint(),
-        )),
+        _ => {
+            lines.push(Line::styled(
+                cut("it did not switch in this frame", wide),
+                look.faint(),
+            ));
+            lines.extend(places(task, shown, look, wide));
+        }
     }
-    lines.truncate(room);
+    lines.extend(whole_stack(task, shown, look, wide));
     lines
 }
 
@@ -53,6 +54,21 @@ fn title(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Line<'sta
         None => "a thread that has ended".to_owned(),
     };
     Line::styled(cut(&escaped(&words), wide), look.strong())
+}
+
+/// What it waits for at the end of the frame.
+fn open_wait(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Option<Line<'static>> {
+    let wait = shown.made.frame.open_wait(task)?;
+    let lock = match wait.futex {
+        0 => String::new(),
+        futex => format!(" ({})", lock_in_words(futex)),
+    };
+    let words = format!(
+        "now blocked for {}: {}{lock}",
+        wait.lasts,
+        wait.reason.help()
+    );
+    Some(Line::styled(cut(&words, wide), look.strong()))
 }
 
 /// The columns of the view of threads in one line, as far as they fit.
@@ -164,6 +180,178 @@ fn takers(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line
             is_needed: false,
         })
         .collect();
+    let mut lines = vec![Line::default()];
+    let styles = (look.strong(), look.sorted());
+    lines.extend(table::lines(&columns, wide, styles, None));
+    lines
+}
+
+/// Places that have a line each.
+const MOST_PLACES: usize = 8;
+
+/// Functions of a place that are named in its line.
+const FUNCTIONS_NAMED: usize = 12;
+
+fn places_of<'a>(task: TaskKey, shown: &Shown<'a>) -> Option<&'a ThreadPlaces> {
+    let places = shown.made.places.as_ref();
+    places.filter(|places| places.task == task)
+}
+
+/// Where it left its CPU since the page was opened, the places with the most blocked time first.
+fn places(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
+    let Some(places) = places_of(task, shown).filter(|places| !places.rates.is_empty()) else {
+        return Vec::new();
+    };
+    let seconds = places.watched.as_ns() as f64 / 1e9;
+    let rows = by_functions(&places.rates);
+    let column = |head: String, cell: &dyn Fn(&FunctionsRow<'_>) -> Cell| ShownColumn {
+        head,
+        cells: rows.iter().map(|one| ShownCell::of(&cell(one))).collect(),
+        is_sorted: false,
+        is_needed: false,
+    };
+    let head = format!("where, < its caller (of {seconds:.0} s)");
+    let columns = [
+        column("reason".to_owned(), &|row| Cell::text(row.reason.as_str())),
+        column("switch/s".to_owned(), &|row| {
+            Cell::Rate(row.switches as f64 / seconds)
+        }),
+        column("blocked%".to_owned(), &|row| {
+            Cell::Percent(row.blocked.as_ns() as f64 / 1e7 / seconds)
+        }),
+        column(head, &|row| Cell::text(row.functions.as_str())),
+    ];
+    let mut lines = vec![Line::default()];
+    let styles = (look.strong(), look.sorted());
+    lines.extend(table::lines(&columns, wide, styles, None));
+    if !places.has_names {
+        let words = "its functions have no names: top gave up the right to look into the process. Start it with --stacks";
+        lines.push(Line::styled(cut(words, wide), look.faint()));
+    }
+    lines
+}
+
+/// Places that look the same in one line.
+struct FunctionsRow<'a> {
+    reason: Reason,
+    functions: String,
+    switches: u64,
+    blocked: Nanos,
+    /// The first of them.
+    place: &'a ThreadPlace,
+}
+
+/// The rows with the most blocked time, then those with the most switches.
+fn by_functions(rates: &[PlaceRates]) -> Vec<FunctionsRow<'_>> {
+    let mut rows: Vec<FunctionsRow<'_>> = Vec::new();
+    for one in rates {
+        let functions = functions(&one.place).join(" < ");
+        let known = rows
+            .iter_mut()
+            .find(|row| row.reason == one.reason && row.functions == functions);
+        match known {
+            Some(row) => {
+                row.switches += one.switches;
+                row.blocked += one.blocked;
+            }
+            None => rows.push(FunctionsRow {
+                reason: one.reason,
+                functions,
+                switches: one.switches,
+                blocked: one.blocked,
+                place: &one.place,
+            }),
+        }
+    }
+    rows.sort_by_key(|row| std::cmp::Reverse((row.blocked, row.switches)));
+    rows.truncate(MOST_PLACES);
+    rows
+}
+
+/// The functions of the program, the innermost first; where none has a name, those of the kernel.
+fn functions(place: &ThreadPlace) -> Vec<String> {
+    match own_functions(&place.user, FUNCTIONS_NAMED) {
+        own if !own.is_empty() => own,
+        _ => {
+            let kernel = place
+                .kernel
+                .iter()
+                .skip_while(|frame| is_of_scheduler(frame));
+            let kernel: Vec<String> = kernel.cloned().collect();
+            own_functions(&kernel, FUNCTIONS_NAMED)
+        }
+    }
+}
+
+/// Whether each stack of a switch has such a frame, so that it says nothing of this one.
+fn is_of_scheduler(frame: &str) -> bool {
+    let starts = ["__traceiter_", "__schedule", "schedule", "preempt_schedule"];
+    starts.iter().any(|start| frame.starts_with(start))
+}
+
+/// All frames of the place where it is now, or was most.
+fn whole_stack(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
+    let Some(places) = places_of(task, shown) else {
+        return Vec::new();
+    };
+    let (words, place) = match &places.now {
+        Some(now) => ("stack of the wait that lasts", now),
+        None => match by_functions(&places.rates).first() {
+            Some(first) => ("stack of the first of these places", first.place),
+            None => return stack_from_elsewhere(task, shown, look, wide),
+        },
+    };
+    let mut lines = vec![
+        Line::default(),
+        Line::styled(cut(words, wide), look.strong()),
+    ];
+    let frames = place.kernel.iter().chain(place.user.iter());
+    lines.extend(frames.map(|frame| Line::raw(cut(&format!("  {}", escaped(frame)), wide))));
+    lines
+}
+
+/// A thread that has not switched since its page was opened has no stack here.
+fn stack_from_elsewhere(
+    task: TaskKey,
+    shown: &Shown<'_>,
+    look: Look,
+    wide: usize,
+) -> Vec<Line<'static>> {
+    let Some(of) = shown.names.tasks.get(task) else {
+        return Vec::new();
+    };
+    let words = format!(
+        "where it is shows when it switches next; at once: swtch explain --backend proc -p {} -d 1",
+        of.pid
+    );
+    vec![Line::styled(cut(&words, wide), look.faint())]
+}
+
+/// The locks that it waited for, those with the most blocked time first.
+fn locks(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
+    let frame = &shown.made.frame;
+    let mut waited: Vec<(u64, &LiveSums)> = frame.futexes_of(task).collect();
+    if waited.is_empty() {
+        return Vec::new();
+    }
+    waited.sort_by_key(|(futex, sums)| (std::cmp::Reverse(sums.blocked()), *futex));
+    let column = |head: &str, cell: &dyn Fn(&(u64, &LiveSums)) -> Cell| ShownColumn {
+        head: head.to_owned(),
+        cells: waited.iter().map(|one| ShownCell::of(&cell(one))).collect(),
+        is_sorted: false,
+        is_needed: false,
+    };
+    let columns = [
+        column("waited for", &|(futex, _)| {
+            Cell::text(lock_in_words(*futex))
+        }),
+        column("wait/s", &|(_, sums)| {
+            Cell::Rate(frame.per_second(sums.switches))
+        }),
+        column("blocked%", &|(_, sums)| {
+            Cell::Percent(frame.share_pct(sums.blocked().as_ns() as f64))
+        }),
+    ];
     let mut lines = vec![Line::default()];
     let styles = (look.strong(), look.sorted());
     lines.extend(table::lines(&columns, wide, styles, None));

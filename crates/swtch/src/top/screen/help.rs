@@ -8,14 +8,14 @@ use super::state::ScreenState;
 use super::terminal::Look;
 
 const KEYS: [(&str, &str); 12] = [
-    ("1 to 6, Tab", "the views"),
+    ("1 to 7, Tab", "the views"),
     (
         "up, down, PgUp, PgDn",
-        "choose a row; it is followed when it moves",
+        "choose a row; it is followed when it moves. On the page of a thread: scroll",
     ),
     (
         "Enter",
-        "open the row: threads of a process, one thread with its reasons",
+        "open the row: threads of a process (also those that only wait), one thread with its reasons and stacks",
     ),
     ("Esc, Backspace", "back; on the first page, quit"),
     ("left, right", "sort by the column beside (underlined)"),
@@ -32,12 +32,17 @@ const KEYS: [(&str, &str); 12] = [
 ];
 
 /// What holds for all columns.
-const NOTES: [&str; 3] = [
+const NOTES: [&str; 5] = [
     "All numbers are of the last frame, per second or as a share of it. A wait and the run before it count \
-     when the thread leaves its CPU the next time, so threads that still wait are not shown.",
+     when the thread leaves its CPU the next time. Threads that only wait have a row where they are few: \
+     those of a row that was opened, and of the processes that were asked for (-p).",
+    "Locks are counted from the moment on when you look at their view or at a thread. Two processes that \
+     share a lock have a row each.",
     "Lengths of waits are counted by powers of two: p99 4.19 ms says that 99 of 100 were shorter than that.",
-    "Reasons come from the kernel's own events, as those of swtch record. Waits of a single lock, stacks and a \
-     time line need a recording: swtch record -p PID.",
+    "Reasons come from the kernel's own events, as those of swtch record. Who held a lock, who woke whom \
+     and a time line need a recording: swtch record --stacks -p PID.",
+    "The page of a thread has its stacks, from the moment on in which the page was opened. User stacks are \
+     followed by frame pointers: code that was built without them ends one early.",
 ];
 
 /// The page from this line on.

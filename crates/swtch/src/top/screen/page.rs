@@ -2,6 +2,7 @@
 
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use swtch_core::FUTEX_OF_MANY;
 use swtch_output::text::{cut, escaped, rate, width};
 use swtch_report::report::Cell;
 use swtch_report::report::live::{LiveColumn, LiveView, RowKey};
@@ -38,7 +39,11 @@ pub fn lines(
     let foot = if is_low { 0 } else { 2 };
     let room = high.saturating_sub(lines.len() + foot);
     match state.detail {
-        Some(task) => lines.extend(detail::lines(task, shown, look, wide, room)),
+        Some(task) => {
+            let page = detail::lines(task, shown, look, wide);
+            let most = page.len().saturating_sub(room);
+            lines.extend(page.into_iter().skip(state.scrolled.min(most)));
+        }
         None => lines.extend(view(state, shown, look, wide, room)),
     }
     lines.truncate(high.saturating_sub(foot));
@@ -120,6 +125,7 @@ const fn title(view: LiveView) -> &'static str {
         LiveView::Reason => "reason",
         LiveView::Pair => "who took whose CPU",
         LiveView::Cpu => "CPU",
+        LiveView::Lock => "lock",
     }
 }
 
@@ -176,6 +182,15 @@ fn within_in_words(within: Within, shown: &Shown<'_>) -> String {
         }
         Within::Process(None) | Within::Cgroup(None) => "threads without a name".to_owned(),
         Within::Reason(reason) => format!("threads that left for {reason}"),
+        Within::Lock(_, futex) => format!("threads that wait for {}", lock_in_words(futex)),
+    }
+}
+
+/// A futex word as the view of locks names it.
+pub fn lock_in_words(futex: u64) -> String {
+    match futex {
+        FUTEX_OF_MANY => "more locks".to_owned(),
+        futex => format!("the futex at {futex:#x}"),
     }
 }
 
@@ -199,7 +214,10 @@ fn view(
         let words = match (shown.made.frame.interval.as_ns(), state.filter.is_empty()) {
             (0, _) => "the first frame comes at the end of the interval",
             _ if !shown.made.frame.has(state.view) => "this view comes with the next frame",
-            (_, true) => "nothing switched",
+            (_, true) if state.view == LiveView::Lock => "no thread waited for a lock",
+            (_, true) => {
+                "nothing switched (what hangs since before: swtch explain --backend proc -p PID)"
+            }
             (_, false) => "no row has this in its names (Esc shows all)",
         };
         return vec![Line::styled(cut(words, wide), look.faint())];
@@ -278,11 +296,11 @@ fn curves(shown: &Shown<'_>, look: Look, rows: &[ChosenRow<'_>], wide: usize) ->
 fn footer(state: &ScreenState, shown: &Shown<'_>, look: Look, wide: usize) -> [Line<'static>; 2] {
     let keys = match (state.is_typing, state.detail.is_some()) {
         (true, _) => "type a part of a name, or an id · Enter keeps it · Esc shows all rows",
-        (_, true) => "Esc back · space freeze · ? help · q quit",
+        (_, true) => "Esc back · ↑↓ scroll · space freeze · ? help · q quit",
         _ if wide >= 100 => {
-            "? help · 1-6 Tab view · ←→ sort · r reverse · / filter · Enter open · t tree · space freeze · q quit"
+            "? help · 1-7 Tab view · ←→ sort · r reverse · / filter · Enter open · t tree · space freeze · q quit"
         }
-        _ => "? help · 1-6 view · ←→ sort · / filter · Enter open · space freeze · q quit",
+        _ => "? help · 1-7 view · ←→ sort · / filter · Enter open · space freeze · q quit",
     };
     [
         Line::styled(cut(&shown.made.own_cost_in_words(), wide), look.faint()),

@@ -18,7 +18,8 @@ pub struct ChosenRow<'a> {
 }
 
 /// Columns whose text a filter looks at.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
+    "lock",
     "process",
     "pid",
     "thread",
@@ -65,6 +66,9 @@ fn is_within(state: &ScreenState, shown: &Shown<'_>, row: &LiveRow) -> bool {
         Within::Process(pid) => task.map(|task| task.pid) == pid,
         Within::Cgroup(id) => task.map(|task| task.cgroup) == id,
         Within::Reason(reason) => row.sums.by_reason[reason.index()] > 0,
+        Within::Lock(pid, futex) => {
+            task.map(|task| task.pid) == pid && shown.made.frame.waits_for(key, futex)
+        }
     }
 }
 
@@ -80,6 +84,7 @@ fn passes(state: &ScreenState, shown: &Shown<'_>, row: &LiveRow) -> bool {
         |column| match column.cell(row, &shown.made.frame, shown.names) {
             Cell::Text(text) => text.to_lowercase().contains(&wanted),
             Cell::Id(id) => id.to_string() == wanted,
+            Cell::Hex(word) => format!("{word:#x}") == wanted,
             _ => false,
         },
     )

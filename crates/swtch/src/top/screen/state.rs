@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use swtch_core::{CgroupId, Pid, Reason, TaskKey};
-use swtch_report::report::live::{LiveColumn, LiveView, RowKey};
+use swtch_report::report::live::{LiveColumn, LiveTask, LiveView, RowKey};
 
 /// What follows from a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum Within {
     Cgroup(Option<CgroupId>),
     /// Those that left a CPU for this reason.
     Reason(Reason),
+    /// Those of a process that wait for a futex word.
+    Lock(Option<Pid>, u64),
 }
 
 /// The column by which the rows of a view are sorted.
@@ -54,6 +56,8 @@ pub struct ScreenState {
     pub within: Option<(LiveView, Within)>,
     /// The thread whose page is shown.
     pub detail: Option<TaskKey>,
+    /// Lines of that page above the first that is shown.
+    pub scrolled: usize,
     /// The first line of help that is shown; `None` while help is not open.
     pub help: Option<usize>,
     /// Whether the numbers stand still.
@@ -81,6 +85,7 @@ impl ScreenState {
             is_typing: false,
             within: None,
             detail: None,
+            scrolled: 0,
             help: None,
             is_frozen: false,
             is_tree: false,
@@ -114,11 +119,11 @@ impl ScreenState {
             KeyCode::Esc | KeyCode::Backspace => self.go_back(),
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => redraw(|| self.help = Some(0)),
             KeyCode::Char(' ') => redraw(|| self.is_frozen = !self.is_frozen),
-            _ if self.detail.is_some() => Reaction::Nothing,
+            code if self.detail.is_some() => self.scroll(code),
             KeyCode::Char('/') => redraw(|| self.is_typing = true),
             KeyCode::Char('t') => redraw(|| self.is_tree = !self.is_tree),
             KeyCode::Char('r') => redraw(|| self.order_mut().is_ascending ^= true),
-            KeyCode::Char(digit @ '1'..='6') => self.show_view(digit),
+            KeyCode::Char(digit @ '1'..='7') => self.show_view(digit),
             KeyCode::Tab => self.step_view(1),
             KeyCode::BackTab => self.step_view(LiveView::ALL.len() - 1),
             KeyCode::Left | KeyCode::Char('<') => self.step_column(false),
@@ -147,6 +152,19 @@ impl ScreenState {
             KeyCode::Char(c) if self.filter.chars().count() < LONGEST => self.filter.push(c),
             _ => return Reaction::Nothing,
         }
+        Reaction::Redraw
+    }
+
+    /// Moves the page of a thread. How far it goes is known only where it is drawn: see `detail`.
+    fn scroll(&mut self, code: KeyCode) -> Reaction {
+        self.scrolled = match code {
+            KeyCode::Down | KeyCode::Char('j') => self.scrolled + 1,
+            KeyCode::Up | KeyCode::Char('k') => self.scrolled.saturating_sub(1),
+            KeyCode::PageDown => self.scrolled + PAGE,
+            KeyCode::PageUp => self.scrolled.saturating_sub(PAGE),
+            KeyCode::Home => 0,
+            _ => return Reaction::Nothing,
+        };
         Reaction::Redraw
     }
 
@@ -207,7 +225,29 @@ impl ScreenState {
         Reaction::Redraw
     }
 
-    /// A process, cgroup or reason shows its threads; a thread, its page; a pair, that of the thread
+    /// Whether a thread, or the threads of a row, are opened.
+    pub const fn has_opened(&self) -> bool {
+        self.within.is_some() || self.detail.is_some()
+    }
+
+    /// Whether what is shown needs locks to be told apart.
+    pub const fn looks_at_locks(&self) -> bool {
+        let within_lock = matches!(self.within, Some((_, Within::Lock(..))));
+        matches!(self.view, LiveView::Lock) || within_lock || self.detail.is_some()
+    }
+
+    /// Whether this thread is shown also if it only waits.
+    pub fn looks_at(&self, key: TaskKey, task: Option<&LiveTask>) -> bool {
+        let pid = task.map(|task| task.pid);
+        let is_within = match self.within {
+            Some((_, Within::Process(of) | Within::Lock(of, _))) => pid == of,
+            Some((_, Within::Cgroup(id))) => task.map(|task| task.cgroup) == id,
+            Some((_, Within::Reason(_))) | None => false,
+        };
+        is_within || self.detail == Some(key)
+    }
+
+    /// A process, cgroup, reason or lock shows its threads; a thread, its page; a pair, that of the thread
     /// that lost its CPU.
     fn enter(&mut self, rows: &[RowKey]) -> Reaction {
         let Some(key) = rows.get(self.place(rows)).copied() else {
@@ -216,11 +256,13 @@ impl ScreenState {
         let within = match key {
             RowKey::Thread(task) | RowKey::Pair(_, task, _) => {
                 self.detail = Some(task);
+                self.scrolled = 0;
                 return Reaction::Redraw;
             }
             RowKey::Process(pid) => Within::Process(pid),
             RowKey::Cgroup(id) => Within::Cgroup(id),
             RowKey::Reason(reason) => Within::Reason(reason),
+            RowKey::Lock(pid, futex) => Within::Lock(pid, futex),
             RowKey::Cpu(_) => return Reaction::Nothing,
         };
         self.within = Some((self.view, within));

@@ -40,16 +40,19 @@ impl ShownCell {
     }
 }
 
-/// The widest that a column is made: a cgroup's path may be long.
+/// The widest that a column is made, but for the last: a cgroup's path may be long.
 const WIDEST: usize = 40;
 
 const GAP: &str = "  ";
 
 impl ShownColumn {
-    fn width(&self) -> usize {
+    fn natural_width(&self) -> usize {
         let cells = self.cells.iter().map(|cell| width(&cell.text));
-        let widest = cells.max().unwrap_or(0).max(width(&self.head));
-        widest.min(WIDEST)
+        cells.max().unwrap_or(0).max(width(&self.head))
+    }
+
+    fn width(&self) -> usize {
+        self.natural_width().min(WIDEST)
     }
 
     fn is_of_numbers(&self) -> bool {
@@ -89,6 +92,12 @@ fn fitting(columns: &[ShownColumn], total: usize) -> Vec<(&ShownColumn, usize)> 
         }
     }
     taken.sort_unstable();
+    // Words in the last column may be long, and nothing else wants the room.
+    if let Some((place, width)) = taken.last_mut()
+        && *width == WIDEST
+    {
+        *width = columns[*place].natural_width().min(total - used + WIDEST);
+    }
     taken
         .into_iter()
         .map(|(place, width)| (&columns[place], width))

@@ -12,23 +12,26 @@ use rustc_hash::FxHashMap;
 use swtch_capture::CpuCounters;
 use swtch_core::{
     Arch, Cause, CgroupId, Class, Evidence, EvidenceBits, GroupTotals, LengthHistogram, Nanos,
-    SwitchGroup, TaskKey, WaitObject,
+    Reason, SwitchGroup, TaskKey, WaitObject,
 };
 use swtch_fixtures::seen;
 use swtch_report::report::live::{
     CgroupLimits, FrameNames, LiveCounts, LiveTasks, LiveView, RateFrame, RateHistory,
+    UserLevelRates,
 };
 
 use super::state::ScreenState;
 use super::terminal::Look;
 use super::{Shown, page, rows};
 use crate::top::session::{LimitsById, MadeFrame};
+use crate::top::stacks::{PlaceRates, ThreadPlace, ThreadPlaces};
 
 /// A machine, and one frame of it.
 struct BusyMachine {
     counts: LiveCounts,
     tasks: LiveTasks,
     limits: LimitsById,
+    user_level: UserLevelRates,
     history: RateHistory,
     made: MadeFrame,
 }
@@ -53,6 +56,7 @@ fn blocked(task: u32) -> SwitchGroup {
     SwitchGroup {
         task: TaskKey::new(task),
         next_task: Some(TaskKey::IDLE),
+        futex: 0,
         evidence: Evidence {
             state: 1,
             bits: EvidenceBits::VOLUNTARY,
@@ -70,6 +74,7 @@ fn preempted(task: u32, next: u32) -> SwitchGroup {
     SwitchGroup {
         task: TaskKey::new(task),
         next_task: Some(TaskKey::new(next)),
+        futex: 0,
         evidence: Evidence {
             cause: Cause::Wakeup,
             ..Evidence::RUNNABLE
@@ -95,6 +100,7 @@ impl BusyMachine {
             counts: LiveCounts::new(Arch::X86_64),
             tasks,
             limits: FxHashMap::from_iter([(CgroupId::new(1), limits)]),
+            user_level: UserLevelRates::default(),
             history: RateHistory::default(),
             made: MadeFrame::default(),
         };
@@ -140,6 +146,7 @@ impl BusyMachine {
             names: FrameNames {
                 tasks: &self.tasks,
                 cgroups: &self.limits,
+                user_level: &self.user_level,
             },
             history: &self.history,
             heading: "whole system on db1",
@@ -208,7 +215,7 @@ fn a_page_of_three_threads_can_be_read() {
 swtch top · whole system on db1
 99 switches/s: 90 voluntary, 9.0 not · 800 from idle · 3 threads  ███
 what they cost is not known: swtch cost --save measures it
- 1 process [2 thread] 3 cgroup  4 reason  5 who took whose CPU  6 CPU
+ 1 process [2 thread] 3 cgroup  4 reason  5 who took whose CPU  6 CPU  7 lock
 thread      tid  switch/s▼     trend  reason  runq p99  blocked%  blocked on
 worker-50  1002         44       ███  pipe     32.8 µs       0.4  pipe
 worker-50  1001         33       ███  pipe     32.8 µs       0.3  pipe
@@ -217,7 +224,7 @@ worker-50  1000         22       ███  pipe     32.8 µs       0.2  pipe
 
 
 swtch uses 0.21 % of one CPU, in the kernel 160 ns a switch (0.01 %)
-? help · 1-6 view · ←→ sort · / filter · Enter open · space freeze · q quit
+? help · 1-7 view · ←→ sort · / filter · Enter open · space freeze · q quit
 ";
     assert_eq!(machine.text(&state, 80, 13), expected);
 }
@@ -400,4 +407,102 @@ fn a_page_of_a_large_machine_is_quick() {
     });
     let best = best.min().unwrap();
     assert!(best < Duration::from_millis(200), "{best:?}");
+}
+
+fn place(user: &[&str], kernel: &[&str]) -> ThreadPlace {
+    let owned = |frames: &[&str]| frames.iter().map(|frame| (*frame).to_owned()).collect();
+    ThreadPlace {
+        user: owned(user),
+        kernel: owned(kernel),
+    }
+}
+
+fn rates_of(reason: Reason, switches: u64, blocked_ms: u64, place: &ThreadPlace) -> PlaceRates {
+    PlaceRates {
+        reason,
+        switches,
+        blocked: Nanos::from_ns(blocked_ms * 1_000_000),
+        place: place.clone(),
+    }
+}
+
+/// In ten seconds it waited for a lock at two call sites of one function, and read a pipe.
+fn places(now: Option<ThreadPlace>) -> ThreadPlaces {
+    let futex = ["__schedule+0x1 [kernel]", "futex_wait+0x2 [kernel]"];
+    let lock = |offset: &str| {
+        let user = [
+            "syscall+0x1d [libc.so.6]".to_owned(),
+            format!("take_lock+{offset} [db]"),
+            "commit\u{1b}[2J+0x1 [db]".to_owned(),
+        ];
+        place(&user.each_ref().map(String::as_str), &futex)
+    };
+    let read = place(
+        &[],
+        &["schedule+0x3 [kernel]", "anon_pipe_read+0x4 [kernel]"],
+    );
+    ThreadPlaces {
+        task: TaskKey::new(1),
+        watched: Nanos::from_ns(10_000_000_000),
+        rates: vec![
+            rates_of(Reason::Pipe, 1_000, 3_000, &read),
+            rates_of(Reason::Futex, 500, 2_500, &lock("0x1")),
+            rates_of(Reason::Futex, 700, 1_500, &lock("0x9")),
+        ],
+        now,
+        has_names: true,
+    }
+}
+
+/// Places that differ in addresses only are one; the frames of the scheduler, which all have, say nothing.
+#[test]
+fn the_page_of_a_thread_says_where_it_left_its_cpu() {
+    let mut machine = BusyMachine::new(3, 2);
+    let mut state = ScreenState::new(LiveView::Thread);
+    state.detail = Some(TaskKey::new(1));
+    machine.made.places = Some(places(None));
+    let text = machine.text(&state, 120, 60);
+    let row = |words: &str| {
+        let line = text.lines().find(|line| line.contains(words));
+        let line = line.unwrap_or_else(|| panic!("{words}: {text}"));
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let lock = row("take_lock < commit\\x1b[2J");
+    assert_eq!(lock[..3], ["futex", "120", "40.0"]);
+    assert_eq!(
+        row("anon_pipe_read")[..4],
+        ["pipe", "100", "30.0", "anon_pipe_read"]
+    );
+    assert!(text.contains("(of 10 s)"), "{text}");
+    let of_lock = "first of these places\n  __schedule+0x1 [kernel]\n  futex_wait+0x2";
+    assert!(text.contains(of_lock), "{text}");
+    machine.made.places = Some(places(Some(place(&["main+0x1 [db]"], &[]))));
+    let text = machine.text(&state, 120, 60);
+    assert!(
+        text.contains("stack of the wait that lasts\n  main+0x1 [db]"),
+        "{text}"
+    );
+    // Another thread's places are not this one's.
+    state.detail = Some(TaskKey::new(2));
+    assert!(!machine.text(&state, 120, 60).contains("take_lock"));
+}
+
+/// What does not fit can be reached, and the page cannot be scrolled away.
+#[test]
+fn the_page_of_a_thread_scrolls() {
+    let mut machine = BusyMachine::new(3, 2);
+    machine.made.places = Some(places(None));
+    let mut state = ScreenState::new(LiveView::Thread);
+    state.detail = Some(TaskKey::new(1));
+    assert!(!machine.text(&state, 100, 20).contains("stack of the first"));
+    machine.press(
+        &mut state,
+        &[KeyCode::PageDown, KeyCode::PageDown, KeyCode::PageDown],
+    );
+    let text = machine.text(&state, 100, 20);
+    assert!(text.contains("take_lock+0x1 [db]"), "{text}");
+    machine.press(&mut state, &[KeyCode::Home]);
+    assert!(machine.text(&state, 100, 20).contains("of worker-"));
 }

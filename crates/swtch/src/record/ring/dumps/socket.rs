@@ -10,7 +10,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use swtch_core::Timestamp;
 use swtch_store::Directory;
+
+use super::super::DumpPart;
 
 /// Name of the socket in a trace.
 pub const SOCKET: &str = "dump.socket";
@@ -30,13 +33,27 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct DumpAsk {
     /// Only what was recorded in so many milliseconds; all that is kept if it is not given.
     pub last_ms: Option<u64>,
+    /// Only the segments that began at this moment of the trace's clock or later: the end of the dump
+    /// before, for who takes one part after the other. Such a dump is not among those that are kept
+    /// (`--keep-dumps`): who asks takes it away.
+    pub after_ns: Option<u64>,
     /// Why it is asked for, which the dump tells.
     pub because: Option<String>,
 }
 
 impl DumpAsk {
-    pub fn last(&self) -> Option<Duration> {
-        self.last_ms.map(Duration::from_millis)
+    /// What is asked for.
+    pub fn part(&self) -> DumpPart {
+        match (self.after_ns, self.last_ms) {
+            (Some(moment), _) => DumpPart::After(Timestamp::from_ns(moment)),
+            (None, Some(ms)) => DumpPart::Last(Duration::from_millis(ms)),
+            (None, None) => DumpPart::All,
+        }
+    }
+
+    /// Whether it is the part after another that was taken.
+    pub const fn is_for_next_part(&self) -> bool {
+        self.after_ns.is_some()
     }
 }
 
@@ -185,6 +202,7 @@ mod tests {
         let expected = DumpAsk {
             last_ms: Some(50),
             because: Some("slow".to_owned()),
+            ..DumpAsk::default()
         };
         assert_eq!(ask.read(), Some(Ok(expected)));
     }

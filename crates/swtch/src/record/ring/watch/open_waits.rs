@@ -9,42 +9,35 @@
 use std::time::Instant;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{CpuId, Nanos, Pid, Reason, Switch, SwitchEvent, TaskKey, Tid, Timestamp};
+use swtch_capture::SwitchPeek;
+use swtch_core::{Nanos, Pid, SwitchEvent, TaskKey, Tid, Timestamp};
 use swtch_host::thread::{read_counters, read_state};
 
-use super::SECOND;
+use super::{SECOND, decoded};
 
 /// The last switch-out of each thread.
 pub(super) struct OpenWaits {
-    last: FxHashMap<TaskKey, OpenWait>,
+    last: FxHashMap<TaskKey, LastSwitch>,
     looked: Instant,
 }
 
-/// A switch-out after which nothing was seen of the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OpenWait {
-    pub cpu: CpuId,
-    pub reason: Reason,
-    pub since: Timestamp,
-    /// The thread's switches until then, by the kernel's count.
-    kernel_count: u64,
+/// A switch-out after which nothing was seen of the thread. Few are ever looked at, so the record is only
+/// copied.
+struct LastSwitch {
+    since: Timestamp,
+    record: Box<[u8]>,
     /// Whether a condition has held for this wait.
-    pub is_told: bool,
+    is_told: bool,
 }
 
-impl OpenWait {
-    pub(super) fn lasted(&self, now: Timestamp) -> Option<Nanos> {
-        now.since(self.since)
-    }
-
-    /// Whether the thread is asleep in this wait still; false where the kernel does not tell.
-    pub(super) fn lasts(&self, pid: Pid, tid: Tid) -> bool {
-        // The state before the count: had it moved on since, the count would have grown.
-        let state = read_state(pid, tid).ok().flatten();
-        let is_asleep = state.is_some_and(|state| "SDTt".contains(state));
-        let counters = read_counters(pid, tid).ok().flatten();
-        is_asleep && counters.is_some_and(|(_, now)| now.switches() == self.kernel_count)
-    }
+/// Whether the thread is asleep still in the wait that began with this switch-out; false where the kernel
+/// does not tell.
+pub(super) fn lasts(left: &SwitchEvent, pid: Pid, tid: Tid) -> bool {
+    // The state before the count: had it moved on since, the count would have grown.
+    let state = read_state(pid, tid).ok().flatten();
+    let is_asleep = state.is_some_and(|state| "SDTt".contains(state));
+    let counters = read_counters(pid, tid).ok().flatten();
+    is_asleep && counters.is_some_and(|(_, now)| now.switches() == left.kernel_count)
 }
 
 impl OpenWaits {
@@ -56,33 +49,48 @@ impl OpenWaits {
     }
 
     /// Notes a switch-out. Those of different CPUs may come in any order.
-    pub(super) fn note(&mut self, event: &SwitchEvent, row: &Switch) {
-        let is_older = |known: &OpenWait| known.since > row.ts;
-        if self.last.get(&row.task).is_some_and(is_older) {
+    pub(super) fn note(&mut self, peek: &SwitchPeek<'_>) {
+        let Some(task) = peek.task else {
             return;
-        }
-        let departure = OpenWait {
-            cpu: row.cpu,
-            reason: row.rule.reason,
-            since: row.ts,
-            kernel_count: event.kernel_count,
-            is_told: false,
         };
-        self.last.insert(row.task, departure);
+        match self.last.get_mut(&task) {
+            Some(known) if known.since > peek.ts => {}
+            Some(known) => {
+                known.since = peek.ts;
+                known.record.copy_from_slice(peek.record);
+                known.is_told = false;
+            }
+            None => {
+                let first = LastSwitch {
+                    since: peek.ts,
+                    record: peek.record.into(),
+                    is_told: false,
+                };
+                self.last.insert(task, first);
+            }
+        }
     }
 
     pub(super) fn forget(&mut self, task: TaskKey) {
         self.last.remove(&task);
     }
 
-    /// The waits that were not told yet, if it is time to look at them.
-    pub(super) fn due(&mut self, now: Instant) -> Vec<(TaskKey, OpenWait)> {
+    /// The switch-outs of waits that were not told yet and are long enough, if it is time to look at them.
+    pub(super) fn due(
+        &mut self,
+        now: Instant,
+        at: Timestamp,
+        is_long_enough: impl Fn(Nanos) -> bool,
+    ) -> Vec<(TaskKey, SwitchEvent)> {
         if now - self.looked < SECOND {
             return Vec::new();
         }
         self.looked = now;
         let waits = self.last.iter().filter(|(_, one)| !one.is_told);
-        waits.map(|(task, one)| (*task, *one)).collect()
+        let waits = waits.filter(|(_, one)| at.since(one.since).is_some_and(&is_long_enough));
+        waits
+            .filter_map(|(task, one)| Some((*task, decoded(&one.record)?)))
+            .collect()
     }
 
     pub(super) fn is_told(&mut self, task: TaskKey) {

@@ -1,0 +1,211 @@
+//! The code that a process maps, and the files that it comes from.
+//!
+//! A path in `/proc/PID/maps` is one of that process's own world. In a container, another file or none
+//! may have this path here; and after an upgrade, the file that has the path now is not the one that
+//! runs. Names that were read from either would be wrong, so a file is opened through the process.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use swtch_core::Pid;
+
+/// What the kernel writes behind the path of a file that has been replaced or removed.
+const DELETED: &str = " (deleted)";
+
+/// The code that a process maps, by address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeMap(Vec<CodeMapping>);
+
+/// One mapping of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeMapping {
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// The place in the file at which they begin.
+    pub offset: u64,
+    /// The file; `None` for code that was made while the process ran, and for the kernel's vDSO.
+    pub file: Option<CodeFile>,
+}
+
+/// A file as `proc_pid_maps(5)` tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CodeFile {
+    device: u64,
+    inode: u64,
+    path: String,
+}
+
+impl CodeMap {
+    /// The mappings in the text of `/proc/PID/maps`, which are in order there.
+    pub fn parse(maps: &str) -> Self {
+        Self(maps.lines().filter_map(CodeMapping::parse).collect())
+    }
+
+    /// Reads what a process maps now.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended, or may not be looked into.
+    pub fn of(pid: Pid) -> io::Result<Self> {
+        let maps = fs::read(format!("/proc/{pid}/maps"))?;
+        Ok(Self::parse(&String::from_utf8_lossy(&maps)))
+    }
+
+    /// The mapping that an address is in; `None` if there is no code.
+    pub fn at(&self, address: u64) -> Option<&CodeMapping> {
+        let next = self.0.partition_point(|one| one.range.end <= address);
+        self.0.get(next).filter(|one| one.range.contains(&address))
+    }
+
+    /// All of them.
+    pub fn mappings(&self) -> impl Iterator<Item = &CodeMapping> {
+        self.0.iter()
+    }
+}
+
+impl CodeMapping {
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
+        is_code.then_some(())?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let offset = number(fields.next()?)?;
+        let (major, minor) = fields.next()?.split_once(':')?;
+        let device = libc::makedev(
+            u32::from_str_radix(major, 16).ok()?,
+            u32::from_str_radix(minor, 16).ok()?,
+        );
+        let inode = fields.next()?.parse().ok()?;
+        let path = fields.next().map_or("", str::trim_start);
+        let file = path.starts_with('/').then(|| CodeFile {
+            device,
+            inode,
+            path: path.to_owned(),
+        });
+        Some(Self {
+            range: number(start)?..number(end)?,
+            offset,
+            file,
+        })
+    }
+}
+
+impl CodeFile {
+    /// Its path in the process's world, which ends with ` (deleted)` if it has none any more.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Opens this very file, by a process that maps it.
+    ///
+    /// # Errors
+    ///
+    /// When the process has ended or may not be looked into, when the file may not be read, or when it
+    /// cannot be reached any more: a library that was replaced. A program itself still can be.
+    pub fn open(&self, pid: Pid) -> io::Result<File> {
+        let exe = format!("/proc/{pid}/exe");
+        if !self.path.ends_with(DELETED) {
+            return self.checked(&format!("/proc/{pid}/root{}", self.path));
+        }
+        if fs::read_link(&exe)? == Path::new(&self.path) {
+            return self.checked(&exe);
+        }
+        Err(ErrorKind::NotFound.into())
+    }
+
+    fn checked(&self, path: &str) -> io::Result<File> {
+        // Whoever owns the process chooses what is there. A pipe would wait for its writer, and a device
+        // may do anything when it is opened: look first (O_PATH), then open what was looked at.
+        let place = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(path)?;
+        let found = place.metadata()?;
+        // Layered file systems (overlayfs, btrfs) state another device than the mapping does, and
+        // then perhaps another inode, too.
+        let is_another = found.dev() == self.device && found.ino() != self.inode;
+        if !found.is_file() || is_another {
+            return Err(ErrorKind::NotFound.into());
+        }
+        File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
+    }
+}
+
+/// Whether a path leads to this file from here.
+pub(crate) fn is_at(open: &File, path: &Path) -> bool {
+    let identity = |of: &fs::Metadata| (of.dev(), of.ino());
+    let (Ok(ours), Ok(theirs)) = (fs::metadata(path), open.metadata()) else {
+        return false;
+    };
+    identity(&ours) == identity(&theirs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPS: &str = "\
+00400000-00401000 r--p 00000000 fe:00 7 /usr/bin/a b
+00401000-00403000 r-xp 00001000 fe:00 7                                  /usr/bin/a b
+00403000-00404000 rw-p 00003000 fe:00 7                                  /usr/bin/a b
+7f0000000000-7f0000002000 rwxp 00000000 00:00 0 
+7f0000002000-7f0000003000 r-xp 00002000 fe:00 31                         /lib/x.so (deleted)
+7fff00000000-7fff00001000 r-xp 00000000 00:00 0                          [vdso]
+";
+
+    #[test]
+    fn code_is_found_by_address_and_nothing_else_is() {
+        let map = CodeMap::parse(MAPS);
+        let file = |address| {
+            map.at(address)
+                .map(|one| one.file.as_ref().map(CodeFile::path))
+        };
+        assert_eq!(map.mappings().count(), 4);
+        assert_eq!(file(0x0040_0fff), None, "readable only");
+        assert_eq!(file(0x0040_1000), Some(Some("/usr/bin/a b")));
+        assert_eq!(file(0x0040_2fff), Some(Some("/usr/bin/a b")));
+        assert_eq!(file(0x0040_3000), None, "data");
+        assert_eq!(file(0x7f00_0000_0000), Some(None), "made while it ran");
+        assert_eq!(file(0x7f00_0000_2abc), Some(Some("/lib/x.so (deleted)")));
+        assert_eq!(file(0x7fff_0000_0000), Some(None), "the vDSO");
+        assert_eq!((file(0), file(u64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn lines_that_are_none_are_passed_over() {
+        for line in [
+            "",
+            "x",
+            "1-2",
+            "1-2 r-xp",
+            "g-2 r-xp 0 0:0 0 /a",
+            "1-2 r-xp 0 00 0 /a",
+        ] {
+            assert_eq!(CodeMap::parse(line), CodeMap::default(), "{line}");
+        }
+    }
+
+    #[test]
+    fn code_of_this_process_is_opened_by_it() {
+        let pid = Pid::new(std::process::id());
+        let map = CodeMap::of(pid).unwrap();
+        let here = code_of_this_process as fn() as usize as u64;
+        let file = map.at(here).and_then(|one| one.file.clone()).unwrap();
+        let open = file.open(pid).unwrap();
+        let exe = std::env::current_exe().unwrap();
+        assert!(is_at(&open, &exe));
+        assert!(!is_at(&open, Path::new("/proc/self/maps")));
+        let other = CodeFile {
+            inode: file.inode + 1,
+            ..file
+        };
+        assert!(other.open(pid).is_err() || open.metadata().unwrap().dev() != other.device);
+    }
+
+    fn code_of_this_process() {}
+}

@@ -1,0 +1,182 @@
+//! Switches of user-mode schedulers beside those of the kernel: how fast the counters of their pages grow.
+//!
+//! ```text
+//! task events ─▶ finder (a process with the right to look) ─Page─▶ counters ─▶ rates by thread, process
+//! ```
+
+use rustc_hash::FxHashMap;
+use swtch_core::{Nanos, Pid, TaskEvent, Tid};
+use swtch_observe::{Page, Snapshot, Tids};
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_report::report::live::UserLevelRates;
+
+use crate::record::user_level::{Finder, FinderReport, MOST_REFUSED};
+
+/// The schedulers of all processes, as far as they were found.
+#[derive(Debug, Default)]
+pub struct LiveSchedulers {
+    /// `None` in tests.
+    finder: Option<Finder>,
+    pages: Vec<LivePage>,
+    rates: UserLevelRates,
+    /// Why something is not shown.
+    refused: Vec<String>,
+}
+
+#[derive(Debug)]
+struct LivePage {
+    page: Page,
+    /// Switches of each scheduler, by its place and the number of its runtime.
+    counted: FxHashMap<(usize, u32), u64>,
+    /// When that was; `None` before the first time.
+    read_at_ns: Option<u64>,
+}
+
+impl LiveSchedulers {
+    /// Reads the schedulers that this finder finds.
+    pub fn new(finder: Finder) -> Self {
+        Self {
+            finder: Some(finder),
+            ..Self::default()
+        }
+    }
+
+    /// The rates of the last frame.
+    pub const fn rates(&self) -> &UserLevelRates {
+        &self.rates
+    }
+
+    /// CPU time of the process that looks for schedulers.
+    pub fn cpu_time(&self) -> Nanos {
+        self.finder.as_ref().map_or(Nanos::ZERO, Finder::cpu_time)
+    }
+
+    /// Notes an event of a task: its process may have a scheduler.
+    pub fn meet(&mut self, event: &TaskEvent) {
+        if let Some(finder) = &mut self.finder {
+            finder.meet(event);
+        }
+    }
+
+    /// Takes over what was found since the last call.
+    pub fn look(&mut self) {
+        let Some(finder) = &mut self.finder else {
+            return;
+        };
+        finder.pass_on();
+        for met in finder.found() {
+            match met {
+                FinderReport::Page(page) => self.pages.push(LivePage {
+                    page: *page,
+                    counted: FxHashMap::default(),
+                    read_at_ns: None,
+                }),
+                FinderReport::Refused(why) if self.refused.len() < MOST_REFUSED => {
+                    self.refused.push(why);
+                }
+                FinderReport::Refused(_) => {}
+            }
+        }
+    }
+
+    /// Says why schedulers are not shown, once nothing else is written on the terminal.
+    pub fn tell_refused(&self) {
+        for why in &self.refused {
+            message!("swtch: {}", escaped(why));
+        }
+    }
+
+    /// Ends a frame: the rates since the one before.
+    pub fn end_frame(&mut self) {
+        self.rates = UserLevelRates::default();
+        self.pages.retain(|page| !page.page.has_ended());
+        for page in &mut self.pages {
+            // A page that cannot be read at this moment is read in the next frame.
+            if let Ok(snapshot) = page.page.snapshot() {
+                page.add_rates(&snapshot, &mut self.rates);
+            }
+        }
+    }
+}
+
+impl LivePage {
+    /// Adds what its schedulers have switched since the last time, per second.
+    fn add_rates(&mut self, snapshot: &Snapshot, rates: &mut UserLevelRates) {
+        let before = self.read_at_ns.replace(snapshot.taken_monotonic_ns);
+        let passed = before.map(|before| snapshot.taken_monotonic_ns.saturating_sub(before));
+        let mut tids = Tids::default();
+        tids.look(self.page.pid());
+        for row in &snapshot.schedulers {
+            let known = self
+                .counted
+                .insert((row.scheduler, row.runtime), row.context_switches_count);
+            let (Some(passed @ 1..), Some(known)) = (passed, known) else {
+                continue;
+            };
+            let grown = row.context_switches_count.saturating_sub(known);
+            let rate = grown as f64 * 1e9 / passed as f64;
+            let pid = Pid::new(self.page.pid());
+            *rates.by_process.entry(pid).or_default() += rate;
+            if let Some(tid) =
+                only_thread(snapshot, row.scheduler).and_then(|own| tids.to_ours(own))
+            {
+                *rates.by_thread.entry(Tid::new(tid)).or_default() += rate;
+            }
+        }
+    }
+}
+
+/// The thread that all workers of a scheduler run on; `None` if each has its own.
+fn only_thread(snapshot: &Snapshot, scheduler: usize) -> Option<u32> {
+    let mut threads = snapshot
+        .threads
+        .iter()
+        .filter(|thread| thread.scheduler == Some(scheduler));
+    let first = threads.next()?;
+    threads.next().is_none().then_some(first.os_thread_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Two workers hand the scheduler to each other: the kernel sees none of that.
+    #[test]
+    fn the_switches_of_a_scheduler_are_those_of_its_thread_and_process() {
+        let runtime = swtch_fiber::Runtime::builder()
+            .schedulers(1)
+            .build()
+            .unwrap();
+        let pid = Pid::new(std::process::id());
+        let mut schedulers = LiveSchedulers::default();
+        schedulers.pages.push(LivePage {
+            page: Page::of_process(pid.get()).unwrap(),
+            counted: FxHashMap::default(),
+            read_at_ns: None,
+        });
+        schedulers.end_frame();
+        assert_eq!(
+            schedulers.rates().by_process.get(&pid),
+            None,
+            "no frame yet"
+        );
+        let spin = || {
+            let end = std::time::Instant::now() + Duration::from_millis(50);
+            while std::time::Instant::now() < end {
+                swtch_fiber::yield_now();
+            }
+        };
+        let tasks = [runtime.spawn(spin), runtime.spawn(spin)];
+        for task in tasks {
+            task.unwrap().join().unwrap();
+        }
+        schedulers.end_frame();
+        let rate = schedulers.rates().by_process[&pid];
+        assert!(rate > 10_000.0, "{rate}");
+        let by_thread: Vec<f64> = schedulers.rates().by_thread.values().copied().collect();
+        assert_eq!(by_thread, [rate]);
+        drop(runtime);
+    }
+}

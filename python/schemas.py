@@ -1,0 +1,949 @@
+"""The JSON schemas of everything that swtch prints as JSON: one table here, one file each there.
+
+    python schemas.py        writes docs/schemas/ anew
+
+A row of ANSWERS is an answer by its `schema` word, as a shape:
+
+    {"key": shape}       an object with these keys and no others; a key with `?` may be absent
+    [shape]              a list
+    "text"               a named kind of KINDS; `text?` is that or null
+    "@host"              a shape that several answers share, of SHARED
+
+A string of several words is an object whose keys are columns. What a column holds follows from its
+name: COLUMNS says it once for all answers, and names that end in a unit need no row there. Column
+names that end in `?` may be null, and columns that begin with `~` may be absent.
+
+`tests/test_schemas.py` compares real answers of all commands with the written files: a key that is
+renamed, added or left out in the program fails there.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from swtch.schema import REASONS
+
+Shape = str | dict[str, Any] | list[Any]
+
+PLACE = Path(__file__).resolve().parents[1] / "docs/schemas"
+
+# Columns of a line in the written files.
+WIDTH = 160
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+KINDS: dict[str, dict[str, Any]] = {
+    "text": {"type": "string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "count": {"type": "integer", "minimum": 0},
+    "number": {"type": "number"},
+    "share": {"type": "number", "minimum": 0},
+    "yes": {"type": "boolean"},
+    "address": {"type": "string", "pattern": "^0x[0-9a-f]+$"},
+    "reason": {"enum": [reason for reason, _ in REASONS]},
+    "category": {"enum": list(dict.fromkeys(category for _, category in REASONS))},
+    "any": {},
+}
+
+# A column that the end of its name does not tell, or that needs words: its kind, and what it means.
+COLUMNS: dict[str, tuple[str, str]] = {
+    # who
+    "thread": ("text", "name of the thread; a process may choose any name, so it is data"),
+    "process": ("text", "name of the process; a process may choose any name, so it is data"),
+    "comm": ("text", "name of the thread or process; a process may choose any name, so it is data"),
+    "command": ("text", "command line of the process"),
+    "earlier_names": ("texts", "names that it had before"),
+    "preemptor": ("text", "the task that took the CPU"),
+    "preempted": ("text", "the task that lost the CPU"),
+    "preemptor_process": ("text", ""),
+    "preempted_process": ("text", ""),
+    "waker": ("text", "who made a blocked thread runnable"),
+    "woken": ("text", "the thread that was made runnable"),
+    "next": ("text", "the thread that ran next on the CPU"),
+    "cgroup": ("text", "path of the cgroup"),
+    "cgroup_id": ("count", "the kernel's number of the cgroup"),
+    "processes": ("texts", ""),
+    "kind": ("text", "what kind of thing the row is about"),
+    "level": (
+        "text",
+        "os: the kernel switches threads; user: a user-mode scheduler switches workers",
+    ),
+    "cpu": ("count", "number of the CPU"),
+    "node": ("count", "its NUMA node, on a machine with several"),
+    "core_cpus": ("text", "the CPUs of its core, on a machine with SMT"),
+    "tid": ("count", "thread id"),
+    "pid": ("count", "process id"),
+    # why
+    "reason": ("reason", "why threads left their CPUs"),
+    "category": ("category", "kind of reason"),
+    "main_reason": ("reason", "the reason of most of these switches"),
+    "blocked_on": ("reason", "the reason of most blocked time"),
+    "waits_for": ("reason", "what it is blocked on at the end of the frame"),
+    "lock": ("text", "the futex word that threads wait for, as 0x…"),
+    "reasons": ("texts", ""),
+    "cause": ("text", "who asked for the reschedule"),
+    "relation": (
+        "text",
+        "whether both are of one process, of one cgroup, or foreign to each other",
+    ),
+    "syscall": ("text", "the system call"),
+    "number": ("count", "the kernel's number of the system call"),
+    "wait_key": ("address", "address of the futex word, or inode number of the file"),
+    "woken_from": ("text", "where wakers were when they ended the wait"),
+    "last_wakers": ("texts", ""),
+    "user_frames": ("texts", "functions of the process, innermost first"),
+    "kernel_frames": ("texts", "functions of the kernel, innermost first"),
+    "folded": ("text", "both stacks in one line, outermost first"),
+    # how many
+    "switches": ("count", "context switches: how often the threads left a CPU"),
+    "voluntary": ("count", "of these, those that the kernel counts as voluntary: left to sleep"),
+    "involuntary": ("count", "of these, those that left while they could run on"),
+    "waits": ("count", "waits that ended in a run"),
+    "open_waits": ("count", "waits that had not ended when the recording did"),
+    "waiters": ("count", "threads that waited for it"),
+    "ran_ns": ("count", "time on a CPU, in ns"),
+    "off_ns": ("count", "time off the CPU: blocked_ns and runq_ns together, in ns"),
+    "blocked_ns": ("count", "time until somebody woke them, in ns"),
+    "runq_ns": ("count", "time runnable without a CPU (run-queue wait, CPU wait), in ns"),
+    "open_ns": ("count", "how long the open waits had lasted, in ns"),
+    "direct_ns": ("count", "what the switches themselves took, in ns: the estimate"),
+    "direct_low_ns": ("count", "the same, lower end of the interval"),
+    "direct_high_ns": ("count", "the same, upper end of the interval"),
+    "indirect_high_ns": ("count", "the most that tasks lost afterwards in caches; the least is 0"),
+    "measured_pct": ("number", "percent of direct_ns whose price was measured; else estimated"),
+    "certain_pct": ("number", "percent of the switches whose reason the kernel said"),
+    "by_its_wakeup": ("count", "switches that its wakeup asked for"),
+    "unpriced": ("count", "switches for which the price list has no price; they are in no cost"),
+    "threads": ("count", ""),
+    "waiting_threads": ("count", "threads of it that are blocked at the end of the frame"),
+    "hops": ("count", ""),
+    # prices
+    "between": ("text", "threads or processes"),
+    "where": ("text", "on which CPUs"),
+    "policy": ("text", "scheduling policy"),
+    "change": ("text", ""),
+    "ratio": ("number", ""),
+    "ratio_low": ("number", ""),
+    "ratio_high": ("number", ""),
+    "quota_cpus": ("number", "how many CPUs the cgroup may use"),
+    # user-mode schedulers
+    "mode": ("text", "how the scheduler runs its workers"),
+    "state": ("text", ""),
+    "task": ("text", "name of the task; a program may choose any name, so it is data"),
+    "task_state": ("text", ""),
+    "io_driver": ("text", ""),
+    "wait_type": ("text", ""),
+    "last_wait_type": ("text", ""),
+    "wait_resource": ("address", ""),
+    "resource": ("address", ""),
+    "histogram": ("texts", "how many waits were that long or longer: 1024ns:7"),
+    "consistency": ("text", "whole, rows or torn: how the counters were read"),
+    "os_per_user_switch": ("number", ""),
+}
+
+# Numbers whose names say enough.
+NUMBERS = """waker_tid waker_pid woken_tid woken_pid next_tid next_pid preemptor_tid preempted_tid
+    scheduler runtime scheduler_id cpu_id is_idle accounting load_factor failed_to_create_worker
+    active_worker active_thread worker task_id parent_task_id signal_worker stack_bytes_used
+    os_thread_id run stack_bytes last_signal_task_id workers schedulers os_voluntary
+    os_involuntary"""
+COLUMNS |= dict.fromkeys(NUMBERS.split(), ("count", ""))
+
+# Ends of names that say what a column holds. The first that fits counts.
+ENDS = (
+    ("_pct", "number", "percent"),
+    ("_per_s", "number", "each second"),
+    ("_ns", "count", "nanoseconds"),
+    ("_count", "count", ""),
+)
+
+TALLY = """switches share_pct? voluntary involuntary main_reason? main_reason_pct?
+    ran_ns waits off_ns blocked_ns? runq_ns? open_waits open_ns"""
+LENGTHS = " ".join(
+    f"{length}_{point}_ns?"
+    for length in ("run", "runq", "off")
+    for point in ("p50", "p90", "p99", "p99_9", "max")
+)
+REASON_TALLY = """reason category switches share_pct? certain_pct? voluntary involuntary
+    ran_ns waits off_ns blocked_ns? runq_ns? open_waits open_ns"""
+BILLED = """switches direct_ns? direct_low_ns? direct_high_ns? indirect_high_ns?
+    share_of_wall_pct? share_of_cpu_pct? measured_pct? ran_ns unpriced"""
+LIVE_RUNQ = "runq_p50_below_ns? runq_p99_below_ns? runq_pct?"
+LIVE_COST = "cost_pct? cost_low_pct? cost_high_pct? cost_per_s_ns:number? switches switches_per_s"
+LIVE_SPENT = "on_cpu_pct? own_process_per_s own_cgroup_per_s foreign_per_s blocked_pct?"
+LIVE = f"""main_reason? {LIVE_COST} {LIVE_RUNQ} {LIVE_SPENT} blocked_on?
+    involuntary_per_s voluntary_per_s"""
+
+ROWS: dict[str, str] = {
+    "reason": f"{REASON_TALLY} {LENGTHS}",
+    "process": f"process pid? command? earlier_names {TALLY}",
+    "thread": f"thread tid? pid? process? earlier_names {TALLY}",
+    "preemptor": "preemptor kind tid? pid? switches? by_its_wakeup? waits runq_ns share_pct?",
+    "waker": """waker kind waker_tid? waker_pid? woken woken_tid? woken_pid?
+        switches share_pct? blocked_ns runq_ns""",
+    "syscall": f"syscall number? {TALLY}",
+    "wait": """wait_key kind process? pid? switches share_pct? waits off_ns blocked_ns runq_ns
+        waiters woken_by_waiters_pct? last_wakers woken_from?""",
+    "stack": """switches share_pct? off_ns blocked_ns runq_ns reasons processes
+        user_frames kernel_frames folded""",
+    "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
+    "cgroup": f"cgroup cgroup_id {TALLY}",
+    "level": """level switches per_s:number? voluntary involuntary main_reason? main_reason_pct?
+        ran_ns run_mean_ns? run_p50_ns? run_p99_ns? waits off_ns blocked_ns runq_ns""",
+    "bill.reason": f"reason category {BILLED}",
+    "bill.process": f"process pid? command? earlier_names {BILLED}",
+    "bill.thread": f"thread tid? pid? process? earlier_names {BILLED}",
+    "bill.stack": f"user_frames kernel_frames folded {BILLED}",
+    "bill.pair": f"thread tid? pid? next next_tid? next_pid? {BILLED}",
+}
+
+# Reports with a last line of sums.
+SUMMED = {*ROWS} - {"wait", "stack", "level"}
+
+VIEWS_OF_TOP: dict[str, str] = {
+    "processes": f"process pid? waiting_threads? user_switches_per_s? {LIVE}",
+    "threads": f"""thread tid? process? pid? waits_for? wait_lasts_ns? user_switches_per_s?
+        {LIVE}""",
+    "cgroups": f"cgroup quota_cpus? throttled_per_s? throttled_pct? {LIVE}",
+    "reasons": f"reason category {LIVE_COST} {LIVE_RUNQ} {LIVE_SPENT}",
+    "preemptions": f"""preemptor preemptor_tid? preempted preempted_tid? relation reason
+        preemptor_process? preempted_process? {LIVE_COST} {LIVE_RUNQ}""",
+    "locks": f"""lock process? pid? mean_blocked_ns? blocked_pct? on_cpu_pct?
+        {LIVE_COST} {LIVE_RUNQ}""",
+    "cpus": "cpu switches_per_s from_idle_per_s switches",
+}
+
+VIEWS_OF_FIBER: dict[str, str] = {
+    "processes": "pid comm mode:texts schedulers workers context_switches_count age_ns?",
+    "schedulers": """scheduler runtime scheduler_id mode cpu_id? is_idle accounting
+        context_switches_count yield_count self_reselect_count preemptive_switches_count
+        idle_switches_count total_scheduler_delay_ns runnable_tasks_count current_tasks_count
+        current_workers_count active_workers_count work_queue_count queued_preemptive_count
+        io_driver? pending_io_count load_factor failed_to_create_worker active_worker?
+        active_thread? quantum_ns current_run_ns? total_running_ns total_idle_ns
+        tasks_completed_count os_interrupted_quanta_count quantum_expired_count
+        stolen_tasks_count stalls_count consistency""",
+    "workers": """worker scheduler? thread:count? state state_ns task_id? task? parent_task_id?
+        task_age_ns running_ns runnable_ns suspended_ns preemptive_ns context_switch_count
+        yield_count last_wait_type? wait_resource signal_worker? boost_count stack_bytes_used?
+        tasks_processed_count os_interrupted_quanta_count age_ns consistency""",
+    "tasks": "task_id task? task_state scheduler? worker parent_task_id? age_ns",
+    "threads": """os_thread_id kind scheduler? task_id? run cpu_time_ns? run_queue_time_ns?
+        stack_bytes age_ns""",
+    "wait_stats": """scheduler wait_type waiting_tasks_count completed_count wait_time_ns
+        max_wait_time_ns signal_wait_time_ns histogram""",
+    "waiting_tasks": """task_id task? worker scheduler? wait_type? resource wait_duration_ns
+        last_signal_task_id?""",
+    "os_switches": """scheduler mode threads context_switches_count yield_count
+        self_reselect_count os_voluntary? os_involuntary? os_interrupted_quanta_count
+        cpu_time_ns? run_queue_time_ns?""",
+    "rates": """at_ns scheduler mode user_switches_per_s? yields_per_s? self_reselects_per_s?
+        user_switch_ns:number? user_switching_pct? os_voluntary_per_s? os_involuntary_per_s?
+        os_switch_ns:number? os_switching_pct? cpu_pct? runnable_tasks_count
+        scheduler_delay_ns_per_s? os_per_user_switch?""",
+}
+
+SHARED: dict[str, Shape] = {
+    # The machine that a trace was recorded on.
+    "traced_host": {
+        "hostname": "text",
+        "kernel_release": "text",
+        "machine": "text",
+        "cpus": "count",
+        "usable_cpus": "count?",
+        "topology": ["null", {"nodes": [{"node": "count", "cpus": "text"}], "cores": "texts"}],
+    },
+    # The machine that answers.
+    "host": {
+        "hostname": "text",
+        "kernel_release": "text",
+        "kernel_version": "text",
+        "machine": "text",
+        "cpus": "count",
+    },
+    "short_host": {
+        "hostname": "text",
+        "kernel_release": "text",
+        "machine": "text",
+        "cpus": "count",
+    },
+    # The machine that prices were measured on.
+    "origin": {
+        "hostname": "text",
+        "kernel_release": "text",
+        "kernel_version": "text",
+        "machine": "text",
+        "cpu_model": "text",
+        "cpus": "count",
+        "boot_id": "text",
+        "measured_at": "text",
+        "swtch_version": "text",
+    },
+    "trace": {
+        "path": "text",
+        "command": "texts?",
+        "scope": "text",
+        "imported": [
+            "null",
+            {
+                "format": "text",
+                "file": "text",
+                "events": "texts",
+                "runs_without_start": "count",
+                "unreadable_records": "count",
+            },
+        ],
+        "duration_ns": "count",
+        "switches": "count",
+        "rows": "count",
+        "rows_out_of_scope": "count",
+        "filter": "text?",
+        "lost": "count",
+        "gaps": [{"cpu": "count", "start_ns": "count", "end_ns": "count", "lost": "count"}],
+        "incomplete": "text?",
+        "stop_reason": "text?",
+        "rules_version": "count",
+        "missing_hooks": "texts",
+        "left_out_hooks": "texts",
+        "overhead": {
+            "recorder_cpu_ns": "count",
+            "recorder_peak_rss_bytes": "count",
+            "bytes": "count",
+            "kernel_ns_per_switch": "number?",
+            "kernel_cost_switches": "count",
+        },
+    },
+    "balance": {
+        "switches_seen": "count",
+        "stored": "count",
+        "filtered": "count",
+        "lost": "count",
+        "unnamed": "count",
+        "storage_failed": "count",
+        "storage_refused": "count",
+        "idle": "count",
+        "kernel_ctxt_before": "count?",
+        "kernel_ctxt_after": "count?",
+    },
+    "prices": {
+        "origin": "@origin",
+        "session": "text",
+        "effort": "text",
+        "warnings": "texts",
+        "tariffs": [
+            "either",
+            {
+                "reason": "reason",
+                "successor": "text",
+                "switches": "count",
+                "direct_ns": "share",
+                "direct_low_ns": "share",
+                "direct_high_ns": "share",
+                "source": "text",
+                "estimated_because": "texts?",
+            },
+            {
+                "reason": "reason",
+                "successor": "text",
+                "switches": "count",
+                "unpriced_because": "text",
+            },
+        ],
+        "indirect": {"most_ns": "count?", "source": "text"},
+    },
+    "estimate": {
+        "point": "number?",
+        "low": "number?",
+        "high": "number?",
+        "confidence": "number",
+        "trees": "count",
+        "rounds": "count",
+    },
+    "contrast": {
+        "name": "text",
+        "about": "text",
+        "difference_ns": "@estimate",
+        "ratio": "@estimate",
+        "p": "number",
+        "control_of": "text?",
+        "proof": "text?",
+        "verdict": "text",
+    },
+    "dropped": {"foreign_switch": "count", "too_long": "count"},
+    "target": {
+        "pid": "count",
+        "comm": "text",
+        "has_ended": "yes",
+        "taken_monotonic_ns": "count",
+        "counted_for_ns": "count",
+        "schedulers": "count",
+        "schedulers_ended": "count",
+    },
+    "fact": {
+        "name": "text",
+        "value?": "text",
+        "unknown?": "text",
+        "source": "text",
+        "note": "text",
+    },
+    "obstacle": {"why": "text", "remedies": "texts"},
+    "runs": {
+        "runs": [
+            {
+                "path": "text",
+                "hostname": "text",
+                "kernel_release": "text",
+                "preemption": "text?",
+                "cpus": "count",
+                "usable_cpus": "count?",
+                "cpu_model": "text?",
+                "command": "texts?",
+                "scope": "text",
+                "duration_ns": "count",
+                "lost": "count",
+                "cpu_pressure_ns": "count?",
+                "steal_ns": "count?",
+                "missing": "texts",
+            }
+        ]
+    },
+    "experiment": {
+        "schema": "text",
+        "host": "@origin",
+        "experiment": "text",
+        "title": "text",
+        "parameters": {"*": "any"},
+        # Each experiment has tables of its own, by name: rows of texts and numbers.
+        "tables": {"*": [{"*": "any"}]},
+        "sentences": "texts",
+        "answers": [{"claim": "text", "ours": "text", "verdict": "text", "why?": "text?"}],
+        "notes": "texts",
+        "was_interrupted": "yes",
+    },
+    # One sentence for what a finding would save.
+    "saving": {
+        "words": "text",
+        "what": "text",
+        "switches_per_s": "number",
+        "direct_share_of_wall_pct": "number",
+        "direct_low_share_of_wall_pct": "number",
+        "direct_high_share_of_wall_pct": "number",
+        "indirect_high_share_of_wall_pct": "number?",
+        "measured_pct": "number?",
+        "unpriced": "count",
+    },
+}
+
+
+def total_of(columns: str) -> str:
+    """The last line of a table: a word in its first column, and null where there is no sum."""
+    first, *others = columns.split()
+    name = first.partition(":")[0].removesuffix("?")
+    return " ".join([f"{name}:text", *(one if one.endswith("?") else f"{one}?" for one in others)])
+
+
+def report(name: str) -> Shape:
+    """An answer of `swtch report`."""
+    rows = ROWS[name]
+    # The sums of no rows, and of reports without sums, are null.
+    total: Shape = ["null", total_of(rows)] if name in SUMMED else "null"
+    answer: dict[str, Any] = {
+        "host": "@traced_host",
+        "trace": "@trace",
+        "rows": [rows],
+        "total": total,
+        "notes": "texts",
+    }
+    if name.startswith("bill."):
+        answer["prices"] = "@prices"
+    if name == "level":
+        answer |= {
+            "reasons": [
+                {"reason": "reason", "category": "category", "os": "count", "user": "count"}
+            ],
+            "attribution": {
+                "os_switches_of_scheduler_threads": "count",
+                "with_worker": "count",
+                "without_worker": "count",
+                "with_worker_pct": "share?",
+            },
+            # Further tables and facts of a trace with user-mode schedulers.
+            "user": "any",
+            "hand_overs?": "any",
+        }
+    return answer
+
+
+def table(columns: str, *, notes: bool = False) -> Shape:
+    """A table among others of an answer."""
+    shape: dict[str, Any] = {"rows": [columns], "total": ["null", total_of(columns)]}
+    return {**shape, "notes": "texts"} if notes else shape
+
+
+PREEMPTIONS = """preemptor tid? pid? preempted preempted_tid? reason cause switches share_pct?"""
+SUMMARY_REASONS = f"""{REASON_TALLY} irq_ns run_max_ns? off_p50_below_ns? off_p99_below_ns?
+    off_max_ns? runq_p50_below_ns? runq_p99_below_ns? runq_max_ns?"""
+
+ANSWERS: dict[str, Shape] = {
+    **{f"swtch.report.{name}/1": report(name) for name in ROWS},
+    "swtch.explain/1": {
+        "host": "@traced_host",
+        "trace": "@trace",
+        "balance": "@balance",
+        "reasons": [ROWS["reason"]],
+        "reasons_total": ["null", total_of(ROWS["reason"])],
+        "processes": [ROWS["process"]],
+        "threads": [ROWS["thread"]],
+        "preemptors": [ROWS["preemptor"]],
+        "preemptors_total": ["null", total_of(ROWS["preemptor"])],
+        "waits": [ROWS["wait"]],
+        "wakers": [ROWS["waker"]],
+        # Null in a trace without stacks.
+        "stacks": ["null", [ROWS["stack"]]],
+        # Null without prices.
+        "bill": ["null", [ROWS["bill.reason"]]],
+        "bill_total": ["null", total_of(ROWS["bill.reason"])],
+        "bill_notes": "texts?",
+        "prices": ["null", "@prices"],
+        "summary": {
+            "switches_by_reason": {"*": "count"},
+            "runq_ns_by_reason": {"*": "count"},
+            "blocked_ns_by_reason": {"*": "count"},
+        },
+        "findings": [
+            {
+                "name": "text",
+                "reason": "reason?",
+                "switches": "count",
+                "share_pct": "share?",
+                "time_ns": "count",
+                "seen": "text",
+                "places": "texts",
+                "advice": "text?",
+                "worth": ["null", "@saving"],
+                "longest": ["null", {"task": "count", "from_ns": "count", "to_ns": "count"}],
+            }
+        ],
+        "without_findings": "text?",
+    },
+    "swtch.summary/1": {
+        "host": "@traced_host",
+        "summary": "@trace",
+        "balance": "@balance",
+        "reasons": table(SUMMARY_REASONS, notes=True),
+        "threads": table(ROWS["thread"], notes=True),
+        "preemptions": table(PREEMPTIONS, notes=True),
+        "not_known": "texts",
+    },
+    "swtch.counters/1": {
+        "host": "@host",
+        "trace": {
+            "source": "text",
+            "command": "texts?",
+            "exit_code": "count?",
+            "left_running": "count?",
+            "pids": ["null", ["count"]],
+            "ended": "count?",
+            "duration_ns": "count",
+            "switches": "count",
+            "voluntary": "count",
+            "involuntary": "count",
+            "is_exact": "yes",
+            "user_ns": "count?",
+            "system_ns": "count?",
+            "sampled_switches": "count",
+            "sampled_ran_ns": "count?",
+            "sampled_runq_ns": "count?",
+            "samples": "count",
+            "longest_gap_ns": "count",
+            "threads_ended": "count",
+            "threads_unreadable": "count",
+            "overhead_cpu_ns": "count",
+        },
+        "rows": ["pid tid comm switches voluntary involuntary ran_ns? runq_ns? ended:yes"],
+        "waits": {
+            "looks": "count",
+            "longest_gap_ns": "count",
+            "looks_refused": "count",
+            "looks_moved_on": "count",
+            "blocked_ns": "count?",
+            "rows": [
+                {
+                    "comm": "text",
+                    "reason": "reason",
+                    "syscall": "text?",
+                    "looks": "count",
+                    "about_ns": "count",
+                    "on": [{"object": "text", "looks": "count", "about_ns": "count"}],
+                    "waited_in": [{"frames": "texts", "looks": "count", "about_ns": "count"}],
+                }
+            ],
+        },
+        "cannot_tell": "texts",
+        "obstacles": ["@obstacle"],
+    },
+    "swtch.diff/1": {
+        "a": "@runs",
+        "b": "@runs",
+        "per": "text",
+        "filter": "text?",
+        "differences": [{"what": "text", "a": "text", "b": "text", "why": "text"}],
+        "method": "text",
+        "judged_together": "count",
+        "confidence_of_all": "number",
+        "verdict": "text",
+        "hidden_in_half_pct": "number?",
+        "fail_over_pct": "number?",
+        "regressions": "texts",
+        "rows": [
+            {
+                "verdict": "text",
+                "figure": "text",
+                "kind": "text",
+                "reason": "reason?",
+                "taker": "text?",
+                "victim": "text?",
+                "stack": "text?",
+                "unit": "text",
+                "before": "number?",
+                "after": "number?",
+                "change_pct": "number?",
+                "low_pct": "number?",
+                "high_pct": "number?",
+                "adjusted_p": "number?",
+                "scale": "text?",
+                "worse_is": "text",
+                "is_regression": "text",
+                "not_judged_because": "text?",
+                "before_runs": ["number?"],
+                "after_runs": ["number?"],
+            }
+        ],
+        "notes": "texts",
+    },
+    "swtch.top/1": {
+        "host": "@short_host",
+        "scope": "text",
+        "frame": {
+            "at_ns": "count",
+            "interval_ns": "count",
+            "switches": "count",
+            "voluntary": "count",
+            "involuntary": "count",
+            "from_idle": "count",
+            "lost": "count",
+            "threads": "count",
+            "switches_per_s": "number",
+            "cost_pct": "number?",
+            "cost_low_pct": "number?",
+            "cost_high_pct": "number?",
+            "unpriced": "count?",
+            "own_cpu_pct": "number",
+            "kernel_ns_per_switch": "number?",
+            "groups": "count",
+            "groups_in_use": "count",
+        },
+        "absent_hooks": "texts",
+        **{name: table(columns) for name, columns in VIEWS_OF_TOP.items()},
+    },
+    "swtch.prices/1": {
+        "version": "count",
+        "origin": "@origin",
+        "facts": [{"name": "text", "value": "text?", "source": "text"}],
+        "session": {
+            "effort": "text",
+            "id": "text",
+            "seed": "count",
+            "took_s": "number",
+            "reference": "text",
+            "twins": ["@contrast"],
+            "contrast_policy": "text?",
+            "cpu": "count?",
+            "was_interrupted": "yes",
+            "noise": {
+                "trees": "count",
+                "blocks": "count",
+                "dropped": "@dropped",
+                "sentinel_iqr_pct": "number?",
+                "regimes": [
+                    "null",
+                    {
+                        "count": "count",
+                        "gap_pct": "number",
+                        "fast_share_pct": "number",
+                        "slow_share_pct": "number",
+                    },
+                ],
+                "lag1": "number?",
+                "effective_n": "number?",
+                "steal_pct": "number?",
+                "throttled": "count?",
+                "interrupts_per_s": "number?",
+                "foreign_switches": "count?",
+                "was_steady": "yes",
+                "a_a": [
+                    "null",
+                    {"difference": "@estimate", "ratio": "@estimate", "p": "number"},
+                ],
+            },
+            # Why it is not quiet: each reason with figures of its own.
+            "verdict": {"verdict": "text", "reasons?": [{"reason": "text", "*": "any"}]},
+            "is_resolved": "yes",
+        },
+        "prices": [
+            {
+                "kind": "text",
+                "section": "text",
+                "members": "text?",
+                "count": "count?",
+                "place": "text?",
+                "policy": "text?",
+                "hand_off_ns": "@estimate",
+                "baseline_ns": ["null", "@estimate"],
+                "net_ns": ["null", "@estimate"],
+                "voluntary_per_op": "number",
+                "involuntary_per_op": "number",
+                "per": {"per": "text", "because?": "text"},
+                "system_calls": "number",
+                "relative": ["null", "@estimate"],
+                "dropped_rounds": "count",
+            }
+        ],
+        "contrasts": ["@contrast"],
+        "curves": [
+            {
+                "name": "text",
+                "label": "text",
+                "figure": "text",
+                "size_is": "text",
+                "points": [
+                    {"size": "number", "net_ns": "@estimate", "hot_ns": ["null", "@estimate"]}
+                ],
+            }
+        ],
+        "cliff": [
+            "null",
+            {"last_before": "number", "first_behind": "number", "rise_ns": "number"},
+        ],
+        "kernel_share": [
+            {
+                "kind": "text",
+                "members": "text",
+                "policy": "text",
+                "switches": "count",
+                "share_ns": "@estimate",
+                "probe_ns": "@estimate",
+                "p50_ns": "number?",
+                "p99_ns": "number?",
+                "net_ns": "@estimate",
+                "hand_off_ns": "@estimate",
+            }
+        ],
+        "missing": [{"kind": "text", "why": "text"}],
+    },
+    "swtch.report.cost-compare/1": {
+        "rows": [
+            """kind between? where? policy? before_ns:number after_ns:number
+            ratio ratio_low ratio_high change"""
+        ],
+        "notes": "texts",
+    },
+    "swtch.report.cost-tails/1": {
+        "origin": "@origin",
+        "cpu": "count",
+        "took_s": "number",
+        "was_interrupted": "yes",
+        "rows": [
+            """kind between where policy p50_ns? p90_ns? p99_ns? p99_9_ns? longest_ns?
+            hops clock_ns?"""
+        ],
+        "notes": "texts",
+    },
+    "swtch.doctor/1": {
+        "host": "@host",
+        "can_record": "yes",
+        "abilities": [
+            {"name": "text", "what": "text", "possible": "yes", "why": "texts", "remedies": "texts"}
+        ],
+        "hooks": [
+            {
+                "hook": "text",
+                "need": "text",
+                "present": "yes?",
+                "can_crash": "yes",
+                "without": "text",
+            }
+        ],
+        "kernel": ["@fact"],
+        "facts": ["@fact"],
+    },
+    **{
+        f"swtch.fiber.{name}/1": {
+            "host": "@short_host",
+            "target": "null" if name == "processes" else "@target",
+            "rows": [columns],
+            "notes": "texts",
+        }
+        for name, columns in VIEWS_OF_FIBER.items()
+    },
+    "swtch.lab.claims/1": {
+        "host": "@origin",
+        "took_s": "number",
+        "was_interrupted": "yes",
+        "claims": [
+            {
+                "claim": "text",
+                "source": "text",
+                "machine": "text?",
+                "says": "text",
+                "theirs": "text?",
+                "doubt": "text?",
+                "holds_when": "text?",
+                "experiment": "text?",
+                "verdict": "text",
+                "why": "text?",
+                "answers": "any",
+            }
+        ],
+        "notes": "texts",
+        "experiments": ["either", "@experiment", {"experiment": "text", "error": "text"}],
+    },
+    # Of any experiment: swtch.lab.launch/1, swtch.lab.quantum/1, …
+    "swtch.lab.*/1": SHARED["experiment"],
+    # Of `python -m swtch query`.
+    "swtch.query/1": {"columns": "texts", "rows": [{"*": "any"}]},
+}
+
+
+def schema_of(word: str) -> dict[str, Any]:
+    """The JSON schema of the answers whose `schema` is this word."""
+    shape = ANSWERS[word]
+    assert isinstance(shape, dict)
+    used: set[str] = set()
+    body = _object({"schema": "text", **shape}, used)
+    if "*" in word:
+        body["properties"]["schema"] = {"type": "string", "pattern": _pattern(word)}
+    else:
+        body["properties"]["schema"] = {"const": word}
+    made: dict[str, Any] = {}
+    # A shared shape may name others.
+    while missing := sorted(used - made.keys()):
+        for name in missing:
+            made[name] = _schema(SHARED[name], used)
+    definitions = {"$defs": dict(sorted(made.items()))} if made else {}
+    return {"$schema": DIALECT, "title": word, **body, **definitions}
+
+
+def text_of(word: str) -> str:
+    """The contents of that file."""
+    return _text(schema_of(word), "") + "\n"
+
+
+def _text(value: Any, indent: str) -> str:
+    """JSON with as much on a line as fits: a column is one line."""
+    short = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict) or len(indent) + len(short) <= WIDTH:
+        return short
+    inner = indent + " "
+    parts = [f"{inner}{json.dumps(key)}: {_text(one, inner)}" for key, one in value.items()]
+    return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
+
+
+def file_of(word: str) -> str:
+    """The name of the file that holds the schema of this word."""
+    name = word.removeprefix("swtch.").removesuffix("/1").replace(".*", "")
+    return f"{name}.schema.json"
+
+
+def _pattern(word: str) -> str:
+    return "^" + word.replace(".", r"\.").replace("*", "[a-z0-9_-]+") + "$"
+
+
+def _schema(shape: Shape, used: set[str]) -> dict[str, Any]:
+    if isinstance(shape, dict):
+        return _object(shape, used)
+    if isinstance(shape, list):
+        return _list(shape, used)
+    words = shape.split()
+    if len(words) > 1:
+        return _columns(words, used)
+    if shape.startswith("@"):
+        used.add(shape[1:])
+        return {"$ref": f"#/$defs/{shape[1:]}"}
+    return _kind(shape)
+
+
+def _list(shape: list[Any], used: set[str]) -> dict[str, Any]:
+    """`[shape]` is a list, `["null", shape]` a choice, `["either", a, b]` a list of either."""
+    match shape:
+        case ["null", one]:
+            return {"anyOf": [{"type": "null"}, _schema(one, used)]}
+        case ["either", *choices]:
+            return {"type": "array", "items": {"anyOf": [_schema(one, used) for one in choices]}}
+        case [one]:
+            return {"type": "array", "items": _schema(one, used)}
+    raise ValueError(f"no shape: {shape}")
+
+
+def _object(shape: dict[str, Any], used: set[str]) -> dict[str, Any]:
+    others = shape.get("*")
+    known = {key: value for key, value in shape.items() if key != "*"}
+    return {
+        "type": "object",
+        "properties": {key.removesuffix("?"): _schema(one, used) for key, one in known.items()},
+        "required": [key for key in known if not key.endswith("?")],
+        "additionalProperties": False if others is None else _schema(others, used),
+    }
+
+
+def _columns(words: list[str], used: set[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": dict(_column(word) for word in words),
+        "required": [_column(word)[0] for word in words if not word.startswith("~")],
+        "additionalProperties": False,
+    }
+
+
+def _column(word: str) -> tuple[str, dict[str, Any]]:
+    """The name and schema of a column: `name`, `name?`, `name:kind` or `name:kind?`."""
+    nullable = word.endswith("?")
+    name, _, given = word.removeprefix("~").removesuffix("?").partition(":")
+    kind, meaning = COLUMNS[name] if name in COLUMNS else _by_end(name, given)
+    schema = _kind((given or kind) + "?" * nullable)
+    return name, {**schema, "description": meaning} if meaning else schema
+
+
+def _by_end(name: str, given: str) -> tuple[str, str]:
+    for end, kind, unit in ENDS:
+        if name.endswith(end):
+            return kind, unit
+    if given:
+        return given, ""
+    raise ValueError(f"COLUMNS does not say what {name} holds")
+
+
+def _kind(word: str) -> dict[str, Any]:
+    if word == "null":
+        return {"type": "null"}
+    kind = KINDS[word.removesuffix("?")]
+    if not word.endswith("?"):
+        return dict(kind)
+    if "enum" in kind:
+        return {"enum": [*kind["enum"], None]}
+    return {**kind, "type": [kind["type"], "null"]}
+
+
+def main() -> None:
+    """Writes a file for each answer, and removes files of answers that are no more."""
+    PLACE.mkdir(exist_ok=True)
+    for file in PLACE.glob("*.schema.json"):
+        file.unlink()
+    for word in ANSWERS:
+        (PLACE / file_of(word)).write_text(text_of(word), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
