@@ -27,7 +27,9 @@ use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, Summary
 use crate::top::TopRequest;
 use crate::view;
 
-use values::{by, interval, kept, length, live_view, per, percent, pid, reason, seconds, size, to};
+use values::{
+    by, duration, interval, kept, length, live_view, per, percent, pid, reason, size, to,
+};
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -111,8 +113,8 @@ pub struct RecordArgs {
     /// Where the trace goes (default: a name with the date in this directory).
     #[arg(short, long, value_name = "NAME.swtch")]
     pub output: Option<PathBuf>,
-    /// Stop after this many seconds; the command goes on.
-    #[arg(short = 'd', long, value_name = "SECS", value_parser = seconds)]
+    /// Stop after this time (10s, 5m; a number alone: seconds); the command goes on.
+    #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Record call stacks of waits of at least this length, and of the thread that ended them [default: 5us;
     /// 0: all of them; a wait's stacks cost 1 to 2 us].
@@ -645,8 +647,8 @@ pub struct FiberArgs {
     /// What to show; without it, switches per second of both levels, side by side.
     #[arg(value_name = "VIEW", requires = "pid")]
     pub view: Option<fiber::View>,
-    /// Seconds between two readings (0.01 or more).
-    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval,
+    /// Time between two readings (10ms or more; a number alone: seconds).
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval,
           conflicts_with = "view")]
     pub interval: Duration,
     /// Stop after N readings (default: when the process ends; json: after one).
@@ -686,8 +688,8 @@ pub struct Top {
     /// Count the switches of the tasks of this cgroup and of those below it. May be given more than once.
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<PathBuf>,
-    /// Seconds between two frames (0.01 or more).
-    #[arg(long, value_name = "SECS", default_value = "1", value_parser = interval)]
+    /// Time between two frames (10ms or more; a number alone: seconds).
+    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
     pub interval: Duration,
     /// Print N frames and stop.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

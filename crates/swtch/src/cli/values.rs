@@ -46,30 +46,34 @@ pub fn reason() -> impl TypedValueParser<Value = Reason> {
         .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))
 }
 
-/// Parses the duration of a recording in seconds; it must be above 0.
-pub fn seconds(words: &str) -> Result<Duration, String> {
-    let seconds: f64 = words
-        .parse()
-        .map_err(|_| format!("`{words}` is no number of seconds"))?;
-    Duration::try_from_secs_f64(seconds)
-        .ok()
+/// The duration of a recording, which must be above 0: `10` and `10s` are seconds, `5m` minutes.
+pub fn duration(words: &str) -> Result<Duration, String> {
+    seconds_or_length(words)
         .filter(|length| !length.is_zero())
-        .ok_or_else(|| format!("`{words}` is no length of time to record for"))
+        .ok_or_else(|| {
+            format!("`{words}` is no length of time to record for: give 10, 10s, 5m or 2h")
+        })
 }
 
 /// The shortest interval that is accepted: reading the counters of many threads takes a while.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Parses the time between two readings of the counters, in seconds.
+/// The time between two readings of the counters: `1` and `1s` are seconds, `200ms` milliseconds.
 pub fn interval(words: &str) -> Result<Duration, String> {
-    let interval = words.parse().ok().map(Duration::try_from_secs_f64);
-    interval
-        .and_then(Result::ok)
+    seconds_or_length(words)
         .filter(|interval| *interval >= SHORTEST_INTERVAL)
         .ok_or_else(|| {
             let least = SHORTEST_INTERVAL.as_secs_f64();
             format!("`{words}` is no time between two looks: {least} seconds or more")
         })
+}
+
+/// A number without a unit is one of seconds.
+fn seconds_or_length(words: &str) -> Option<Duration> {
+    match words.parse() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
+        Err(_) => Nanos::from_words(words).map(|length| Duration::from_nanos(length.as_ns())),
+    }
 }
 
 /// A length of time with a unit: `0`, `800ns`, `50us`, `1.5ms`, `2s`.
@@ -146,6 +150,17 @@ mod tests {
         assert_eq!(length("1m"), length("60s"));
         assert_eq!(length("0.5h"), length("30min"));
         assert!(length("5").is_err() && length("-1s").is_err() && length("ms").is_err());
+    }
+
+    #[test]
+    fn a_duration_without_a_unit_is_of_seconds() {
+        assert_eq!(duration("10"), duration("10s"));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(interval("200ms"), Ok(Duration::from_millis(200)));
+        for refused in ["0", "0s", "-1", "10x", "s", "inf", "NaN", "1e99"] {
+            assert!(duration(refused).is_err(), "{refused}");
+        }
+        assert!(interval("9ms").is_err() && interval("0").is_err());
     }
 
     #[test]
