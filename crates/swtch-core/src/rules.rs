@@ -17,7 +17,7 @@ mod user;
 pub(crate) use user::{UserRules, classify_user};
 
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
-pub const RULES_VERSION: u32 = 3;
+pub const RULES_VERSION: u32 = 4;
 
 // Task states, `include/linux/sched.h` (v5.15 to v6.18; the values below did not change).
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
@@ -564,15 +564,24 @@ const RUNNABLE: &[Rule] = &[
         |f| f.is_caused_by(&[Cause::NoHook]) && f.waits == Waits::Policy,
         "no hook on this kernel: it left inside a call that changes a policy or priority"
     ),
-    // Kernels before 6.17 do not say who asked. A request is obeyed within microseconds, so the
-    // last event on this CPU asked: a tick, or a task that was woken or moved here. Tasks that came
-    // before a tick are disregarded; tasks that the tick itself woke come after it.
+    // Kernels before 6.17 do not say who asked. From 6.6 on the recorder looks at the slice as the
+    // kernel does (`update_curr`): what it finds comes first, since who comes later has nothing to
+    // ask for any more. Otherwise: a request is obeyed within microseconds, so the last event on this
+    // CPU asked: a tick, or a task that was woken or moved here. Tasks that came before a tick are
+    // disregarded; tasks that the tick itself woke come after it.
     rule!(
         "guess_slice_just_ended",
         Slice,
         Inferred,
-        |f| f.is_caused_by(&[Cause::NoHook]) && f.has(Bits::SLICE_END),
-        "no hook on this kernel: when it left, its deadline had just been renewed (6.6 and later)"
+        |f| f.is_caused_by(&[Cause::NoHook]) && f.is_at_slice_end(),
+        "no hook on this kernel: a tick found its slice used up, or (6.6 and later) the queueing of a task, or its leaving"
+    ),
+    rule!(
+        "guess_protection_lapsed",
+        Slice,
+        Inferred,
+        |f| f.is_caused_by(&[Cause::NoHook]) && f.has(Bits::PROTECTION_LAPSED),
+        "no hook on this kernel: a tick, or a task being queued, found the protected part of its slice used up (6.17 and later)"
     ),
     rule!(
         "guess_woken_task_is_next",

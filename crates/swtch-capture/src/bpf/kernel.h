@@ -83,8 +83,12 @@ struct load_weight {
 	unsigned long weight;
 };
 
+struct sched_entity;
+
 struct cfs_rq {
 	int throttle_count;
+	struct sched_entity *curr; /* before 7.3 */
+	struct sched_entity *h_curr; /* 7.3 and later */
 	unsigned int nr_queued; /* 6.14 and later; counts the running one, too */
 };
 
@@ -103,6 +107,7 @@ struct sched_entity {
 	unsigned char on_rq; /* unsigned int before 6.12 */
 	struct sched_entity *parent;
 	struct cfs_rq *cfs_rq;
+	struct cfs_rq *my_q; /* of a group */
 };
 
 struct sched_dl_entity {

@@ -287,7 +287,7 @@ struct cpu_state {
 	__u64 run_charged; /* sum_exec_runtime at its start */
 	__u64 run_nvcsw;
 	__u64 run_count; /* nvcsw + nivcsw at its start */
-	__u64 run_deadline; /* se->deadline at its start; only without the hook that tells who asked */
+	__u64 run_deadline; /* se->deadline when last looked at; only without the hook that tells who asked */
 	__u64 run_cgroup;
 	__u64 out_ts;
 	__u64 wake_ts;
@@ -323,6 +323,7 @@ struct cpu_state {
 	/* keys of the tasks last woken and moved to this CPU during the run, since the last tick */
 	__u32 last_woken;
 	__u32 last_moved;
+	__u32 slice_asked; /* evidence that the slice has asked since; only without the hook */
 
 	/*
 	 * The window: what this CPU is doing to a task right now. Opened by the first half of a

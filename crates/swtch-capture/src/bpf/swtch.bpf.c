@@ -616,7 +616,237 @@ static __always_inline void leave_interrupt(struct cpu_state *c, __u32 interrupt
 	close_window(c);
 }
 
-#define INTERRUPT(name, interrupt, entry_hook, exit_hook, more)                                    \
+/* ---- slices ---- */
+
+/*
+ * Here everything is read through typed pointers: the hook exists since 6.17, bpf_rdonly_cast and
+ * se->deadline longer, and a probe_read costs 10 ns.
+ *
+ * update_deadline (kernel/sched/fair.c, 6.6 and later) renews the deadline to vruntime + slice,
+ * weighted, and asks for the reschedule at once: a deadline that far off is a slice just used up.
+ */
+static __always_inline bool is_renewed_within(__u64 left, __u64 slice, __u64 weight, int shift)
+{
+	if (!weight || (__s64)left < 0)
+		return false;
+	if (weight != NICE_0_LOAD)
+		slice = slice * NICE_0_LOAD / weight;
+	return left + (slice >> shift) + 1 >= slice;
+}
+
+/* __calc_delta rounds: allow 1/1024. */
+static __always_inline bool is_renewed(__u64 left, __u64 slice, __u64 weight)
+{
+	return is_renewed_within(left, slice, weight, 10);
+}
+
+#define MAX_GROUP_DEPTH 4
+
+/*
+ * From 7.3 on tasks of all groups stand in one queue (sched/fair.c, v7.3): a task's virtual time
+ * runs by h_load, and the deadlines of its groups are not kept any more.
+ */
+static __always_inline bool is_flat(struct sched_entity *se)
+{
+	return bpf_core_field_exists(se->h_load);
+}
+
+static __always_inline __u64 weight_of(struct sched_entity *se)
+{
+	return is_flat(se) ? se->h_load.weight : se->load.weight;
+}
+
+/*
+ * protect_slice (6.17 and later): past vprot any update_curr asks, whatever it was called for, such
+ * as the removal of another task. Equality does not count: cancel_protect_slice, for a woken task
+ * with a short slice, moves vprot to vruntime.
+ */
+static __always_inline bool is_unprotected(struct sched_entity *se)
+{
+	return (__s64)(se->vruntime - se->vprot) > 0;
+}
+
+static __always_inline __u32 protection_evidence(struct task_struct *p)
+{
+	struct sched_entity *se = &p->se;
+	int i;
+
+	if (!bpf_core_field_exists(se->vprot) || p->prio < MAX_RT_PRIO || p->__state)
+		return 0;
+	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
+		if (is_unprotected(se))
+			return EVIDENCE_PROTECTION_LAPSED;
+		if (is_flat(se))
+			return 0;
+		se = se->parent;
+	}
+	return 0;
+}
+
+static __always_inline __u32 slice_evidence(struct task_struct *p)
+{
+	struct sched_entity *se = p->se.parent;
+	int i;
+
+	if (is_renewed(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se)))
+		return EVIDENCE_SLICE_END;
+	if (is_flat(&p->se))
+		return 0;
+	for (i = 0; i < MAX_GROUP_DEPTH && se; i++) {
+		if (is_renewed(se->deadline - se->vruntime, se->slice, se->load.weight))
+			return EVIDENCE_GROUP_SLICE_END;
+		se = se->parent;
+	}
+	return 0;
+}
+
+/* Entities in the run queue of this one, itself included. The field was renamed in 6.14. */
+static __always_inline unsigned int queued_with(struct sched_entity *se)
+{
+	struct cfs_rq___before_6_14 *old = typed(se->cfs_rq, struct cfs_rq___before_6_14);
+
+	if (bpf_core_field_exists(old->nr_running))
+		return old->nr_running;
+	return typed(se->cfs_rq, struct cfs_rq)->nr_queued;
+}
+
+/* In slice_asked: not the slice, but a task that was woken has asked. */
+#define WOKEN_ASKED 1
+
+/*
+ * Without its protection a task loses the CPU to the first that comes: that one asks where nobody else is
+ * queued, and nothing is found in its slice by those that come next.
+ */
+static __always_inline void look_at_protection(struct cpu_state *t, struct sched_entity *runs,
+					       unsigned int least)
+{
+	if (!bpf_core_field_exists(runs->vprot) || !is_unprotected(runs) || t->slice_asked)
+		return;
+	t->slice_asked = queued_with(runs) >= least ? EVIDENCE_PROTECTION_LAPSED :
+			 least > 2		    ? WOKEN_ASKED :
+						      0;
+}
+
+/*
+ * Without the hook: looks at the slice of the task that runs on this CPU, right after the kernel did so
+ * (update_curr, v6.18: by the tick, or because a task is being queued). It asks for the CPU if the slice
+ * is used up, or its protected part (6.17 and later), and if so many entities were queued: itself and
+ * another one, and now the one for which the kernel looked. Who asks later changes nothing.
+ *
+ * A deadline also moves unasked, while the task is alone, so it must have moved since it was last seen.
+ */
+static __always_inline void look_at_task(struct cpu_state *t, struct task_struct *p,
+					 unsigned int least)
+{
+	__u64 seen = t->run_deadline;
+
+	if (!t->run_start || p->pid != t->pid || p->prio < MAX_RT_PRIO)
+		return;
+	t->run_deadline = p->se.deadline;
+	if (p->se.deadline != seen && queued_with(&p->se) >= least && !t->slice_asked &&
+	    is_renewed_within(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se), 8))
+		t->slice_asked = EVIDENCE_SLICE_END;
+	look_at_protection(t, &p->se, least);
+}
+
+/* The same of a group that runs: its deadline was not seen before, so it must be quite new. */
+static __always_inline void look_at_group(struct cpu_state *t, struct sched_entity *group,
+					  unsigned int least)
+{
+	if (queued_with(group) >= least && !t->slice_asked &&
+	    is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
+		t->slice_asked = EVIDENCE_GROUP_SLICE_END;
+	look_at_protection(t, group, least);
+}
+
+static __always_inline bool looks_at_slices(struct task_struct *p)
+{
+	return !has_need_resched && bpf_core_field_exists(p->se.deadline) &&
+	       bpf_ksym_exists(bpf_rdonly_cast);
+}
+
+/* What runs of those that are queued with this one: a task, or a group. */
+static __always_inline struct sched_entity *running_with(struct sched_entity *se)
+{
+	struct cfs_rq *queue = typed(se->cfs_rq, struct cfs_rq);
+	struct sched_entity *runs =
+		bpf_core_field_exists(queue->h_curr) ? queue->h_curr : queue->curr;
+
+	return runs ? typed(runs, struct sched_entity) : NULL;
+}
+
+static __always_inline struct task_struct *task_of(struct sched_entity *se)
+{
+	return typed((void *)se - bpf_core_field_offset(struct task_struct, se),
+		     struct task_struct);
+}
+
+/*
+ * After the kernel has queued a task on this CPU. A group in which nobody else is queued was queued with
+ * it; of one that was queued before, the weight is adjusted (reweight_entity), which is a look, too.
+ */
+static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
+							 struct task_struct *queued)
+{
+	struct sched_entity *se = &queued->se, *runs;
+	unsigned int least = 3;
+	int i;
+
+	if (!looks_at_slices(queued) || queued->prio < MAX_RT_PRIO || !t->pid || t->slice_asked)
+		return;
+	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
+		runs = running_with(se);
+		if (runs && !runs->my_q)
+			look_at_task(t, task_of(runs), least);
+		else if (runs)
+			look_at_group(t, runs, least);
+		if (is_flat(se))
+			return;
+		if (queued_with(se) > 1)
+			least = 2;
+		se = se->parent;
+	}
+}
+
+/* TIF_NEED_RESCHED before 6.6 (arch/x86 and arch/arm64, include/asm/thread_info.h). */
+#ifdef __TARGET_ARCH_arm64
+#define NEED_RESCHED_BEFORE_6_6 (1UL << 1)
+#else
+#define NEED_RESCHED_BEFORE_6_6 (1UL << 3)
+#endif
+
+/* Before 6.6 a slice has no end that could be read; but a tick that wakes nobody asks for its sake only. */
+static __always_inline void look_at_flag_after_tick(struct cpu_state *c,
+						    struct task_struct *current)
+{
+	if (!c->slice_asked && !c->last_woken && current->prio >= MAX_RT_PRIO &&
+	    (current->thread_info.flags & NEED_RESCHED_BEFORE_6_6))
+		c->slice_asked = EVIDENCE_SLICE_END;
+}
+
+/* When a timer's interrupt ends: tasks that it has woken were not yet there when it looked. */
+static __always_inline void look_at_slice_after_tick(struct cpu_state *c)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	unsigned int least = c->last_woken ? 3 : 2;
+	struct sched_entity *group;
+	int i;
+
+	if (!has_need_resched && !bpf_core_field_exists(current->se.deadline))
+		look_at_flag_after_tick(c, current);
+	if (!looks_at_slices(current))
+		return;
+	if (c->slice_asked == WOKEN_ASKED) /* it was not obeyed */
+		c->slice_asked = 0;
+	look_at_task(c, current, least);
+	group = is_flat(&current->se) ? NULL : current->se.parent;
+	for (i = 0; i < MAX_GROUP_DEPTH && group; i++) {
+		look_at_group(c, group, least);
+		group = group->parent;
+	}
+}
+
+#define INTERRUPT(name, interrupt, entry_hook, exit_hook, at_entry, at_exit)                       \
 	SEC("tp_btf/" #name "_entry")                                                              \
 	int name##_entry(void *ctx)                                                                \
 	{                                                                                          \
@@ -625,7 +855,7 @@ static __always_inline void leave_interrupt(struct cpu_state *c, __u32 interrupt
 		if (!c || is_missed(entry_hook))                                                   \
 			return 0;                                                                  \
 		enter_interrupt(c, interrupt);                                                     \
-		more;                                                                              \
+		at_entry;                                                                          \
 		return 0;                                                                          \
 	}                                                                                          \
 	SEC("tp_btf/" #name "_exit")                                                               \
@@ -636,6 +866,7 @@ static __always_inline void leave_interrupt(struct cpu_state *c, __u32 interrupt
 		if (!c || is_missed(exit_hook))                                                    \
 			return 0;                                                                  \
 		leave_interrupt(c, interrupt);                                                     \
+		at_exit;                                                                           \
 		return 0;                                                                          \
 	}
 
@@ -661,10 +892,12 @@ static __always_inline __u32 kind_of_irq(void *ctx)
 	return (__s32)arguments[0] == tick_irq ? IN_TICK : IN_HARDIRQ;
 }
 
-INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c))
+INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c),
+	  look_at_slice_after_tick(c))
 INTERRUPT(irq_handler, kind_of_irq(ctx), HOOK_IRQ_ENTRY, HOOK_IRQ_EXIT,
-	  if (kind_of_irq(ctx) == IN_TICK) note_tick(c))
-INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, )
+	  if (kind_of_irq(ctx) == IN_TICK) note_tick(c),
+	  if (kind_of_irq(ctx) == IN_TICK) look_at_slice_after_tick(c))
+INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, , )
 
 /* ---- waiters: tasks in scope that are runnable and do not run ---- */
 
@@ -835,6 +1068,7 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 	}
 	close_window(c);
 	note_woken(t, woken);
+	look_at_slice_after_queueing(t, p);
 	if (!names_waiters())
 		return 0;
 	/* One that still runs keeps its CPU, and waits for none; a stranger that preempts is named. */
@@ -870,6 +1104,7 @@ int BPF_PROG(sched_wakeup_new, struct task_struct *p)
 	open_window(c, WINDOW_STARTING, p, st->key, st->wake_ts);
 	credit_late(t, st->key, CAUSE_NEW_TASK, EVIDENCE_IN_ENQUEUE);
 	note_woken(t, st->key);
+	look_at_slice_after_queueing(t, p);
 	if (names_waiters() && st->in_scope)
 		count_waiter(st, st->wake_cpu);
 	return 0;
@@ -903,83 +1138,6 @@ int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 }
 
 /* ---- who asks for the reschedule ---- */
-
-/*
- * Here everything is read through typed pointers: the hook exists since 6.17, bpf_rdonly_cast and
- * se->deadline longer, and a probe_read costs 10 ns.
- *
- * update_deadline (kernel/sched/fair.c, 6.6 and later) renews the deadline to vruntime + slice,
- * weighted, and asks for the reschedule at once: a deadline that far off is a slice just used up.
- */
-static __always_inline bool is_renewed_within(__u64 left, __u64 slice, __u64 weight, int shift)
-{
-	if (!weight || (__s64)left < 0)
-		return false;
-	if (weight != NICE_0_LOAD)
-		slice = slice * NICE_0_LOAD / weight;
-	return left + (slice >> shift) + 1 >= slice;
-}
-
-/* __calc_delta rounds: allow 1/1024. */
-static __always_inline bool is_renewed(__u64 left, __u64 slice, __u64 weight)
-{
-	return is_renewed_within(left, slice, weight, 10);
-}
-
-#define MAX_GROUP_DEPTH 4
-
-/*
- * From 7.3 on tasks of all groups stand in one queue (sched/fair.c, v7.3): a task's virtual time
- * runs by h_load, and the deadlines of its groups are not kept any more.
- */
-static __always_inline bool is_flat(struct sched_entity *se)
-{
-	return bpf_core_field_exists(se->h_load);
-}
-
-static __always_inline __u64 weight_of(struct sched_entity *se)
-{
-	return is_flat(se) ? se->h_load.weight : se->load.weight;
-}
-
-/*
- * protect_slice (6.17 and later): past vprot any update_curr asks, whatever it was called for, such
- * as the removal of another task. Equality does not count: cancel_protect_slice, for a woken task
- * with a short slice, moves vprot to vruntime.
- */
-static __always_inline __u32 protection_evidence(struct task_struct *p)
-{
-	struct sched_entity *se = &p->se;
-	int i;
-
-	if (!bpf_core_field_exists(se->vprot) || p->prio < MAX_RT_PRIO || p->__state)
-		return 0;
-	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
-		if ((__s64)(se->vruntime - se->vprot) > 0)
-			return EVIDENCE_PROTECTION_LAPSED;
-		if (is_flat(se))
-			return 0;
-		se = se->parent;
-	}
-	return 0;
-}
-
-static __always_inline __u32 slice_evidence(struct task_struct *p)
-{
-	struct sched_entity *se = p->se.parent;
-	int i;
-
-	if (is_renewed(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se)))
-		return EVIDENCE_SLICE_END;
-	if (is_flat(&p->se))
-		return 0;
-	for (i = 0; i < MAX_GROUP_DEPTH && se; i++) {
-		if (is_renewed(se->deadline - se->vruntime, se->slice, se->load.weight))
-			return EVIDENCE_GROUP_SLICE_END;
-		se = se->parent;
-	}
-	return 0;
-}
 
 /*
  * activate_task sets on_rq after the task and all its groups are queued; until then update_curr has
@@ -1288,16 +1446,6 @@ static __always_inline __u32 last_comers(struct cpu_state *c, __u32 next_key)
 	return evidence;
 }
 
-/* Entities in the run queue of the task, itself included. The field was renamed in 6.14. */
-static __always_inline unsigned int queued_with(struct task_struct *p)
-{
-	struct cfs_rq___before_6_14 *old = (void *)p->se.cfs_rq;
-
-	if (bpf_core_field_exists(old->nr_running))
-		return BPF_CORE_READ(old, nr_running);
-	return BPF_CORE_READ(p, se.cfs_rq, nr_queued);
-}
-
 /*
  * Without the hook the slice is looked at when the task leaves, some microseconds after the request.
  * A deadline also moves when a task is placed on its run queue, so it must have moved in this run;
@@ -1308,7 +1456,7 @@ static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct tas
 {
 	__u64 left = p->se.deadline - p->se.vruntime;
 
-	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(p) < 3 ||
+	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(&p->se) < 3 ||
 	    p->se.deadline == c->run_deadline)
 		return 0;
 	return is_renewed_within(left, p->se.slice, weight_of(&p->se), 5) ? EVIDENCE_SLICE_END : 0;
@@ -1326,7 +1474,9 @@ static __always_inline void note_evidence(__u32 *evidence, struct cpu_state *c,
 	*evidence = evidence_of(c, prev, next, blocks, preempt);
 	if (!has_need_resched && !blocks) {
 		*evidence |= last_comers(c, next_key);
-		if (bpf_core_field_exists(prev->se.deadline))
+		if (c->slice_asked)
+			*evidence |= c->slice_asked & ~WOKEN_ASKED;
+		else if (bpf_core_field_exists(prev->se.deadline))
 			*evidence |= late_slice_evidence(c, prev);
 	}
 }
@@ -1455,6 +1605,7 @@ static __always_inline void forget_requests(struct cpu_state *c)
 	c->requests_unseen = 0;
 	c->last_woken = c->last_moved = KEY_IDLE;
 	c->tick_in_run = 0;
+	c->slice_asked = 0;
 }
 
 /* The run of `next` begins: load what its record will need. */

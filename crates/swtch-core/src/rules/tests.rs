@@ -238,6 +238,14 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
             told_by(NoHook, woken.with(Bits::SLICE_END)),
         ),
         (
+            "guess_slice_just_ended",
+            told_by(NoHook, woken.with(Bits::GROUP_SLICE_END)),
+        ),
+        (
+            "guess_protection_lapsed",
+            told_by(NoHook, lapsed.with(woken).with(Bits::WOKEN_IS_NEXT)),
+        ),
+        (
             "guess_woken_task_is_next",
             told_by(NoHook, woken.with(Bits::WOKEN_IS_NEXT)),
         ),
