@@ -20,6 +20,10 @@ copy_commit() {
     mkdir "$tree"
     git archive HEAD | tar -x -C "$tree" || die "git could not copy the commit"
     cp -r web/dist "$tree/crates/swtch/page" || die "there is no page in web/dist"
+    local crate
+    for crate in "$tree"/crates/*; do
+        cp LICENSE-* "$crate/" || die "there are no licences"
+    done
 }
 
 # The build script of swtch-capture, compiled: it makes the objects of any architecture, in any copy.
