@@ -26,6 +26,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser as _;
+use nix::sys::prctl::set_name;
 use swtch_capture::LaunchError;
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
 use swtch_lab::{cost, lab};
@@ -45,6 +46,8 @@ const CHECK_FAILED: u8 = 1;
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
+    // Processes that this program starts of itself, by /proc/self/exe, would be called "exe".
+    set_name(c"swtch").expect("a short name is taken");
     wait_for_children();
     ExitCode::from(run(Cli::parse()).unwrap_or_else(|error| tell(&error)))
 }

@@ -165,6 +165,36 @@ fn root_metrics_of_a_cgroup_are_those_of_a_recording_beside_them() {
     agent.end();
 }
 
+/// The processes of an agent are called by its name, though they are started from `/proc/self/exe`.
+#[test]
+#[ignore = "needs root"]
+fn root_all_processes_of_an_agent_have_its_name() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let sink = format!("--sink={}", place.dir().display());
+    let agent = TestAgent::start(&[&sink]);
+    let names = || {
+        let mut pids = vec![agent.process.pid()];
+        let mut names = Vec::new();
+        while let Some(pid) = pids.pop() {
+            pids.extend(children_of(pid));
+            names.push(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default());
+        }
+        names
+    };
+    wait_until("the flight recorder looks for schedulers", || {
+        let names = names();
+        let finders = names.iter().filter(|name| *name == "swtch-finder\n");
+        finders.count() == 2
+    });
+    let names = names();
+    assert!(
+        names.len() == 5 && names.iter().all(|name| name.starts_with("swtch")),
+        "{names:?}"
+    );
+    agent.end();
+}
+
 /// Where there is room for one name, the switches of all other cgroups have one sum.
 #[test]
 #[ignore = "needs root"]

@@ -287,6 +287,28 @@ fn root_the_finder_ends_with_its_recorder_however_that_ends() {
     }
 }
 
+/// `systemctl kill -s USR2` and Ctrl-C reach all processes of a recording; the finder leaves them to the
+/// recorder.
+#[test]
+#[ignore = "needs root"]
+fn root_the_finder_leaves_signals_to_its_recorder() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let mut recorder = start_recorder(&place, &["-d", "1", "--", "sleep", "10"]);
+    let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
+    wait_until("the finder is ready", || {
+        fs::read_to_string(format!("/proc/{finder}/comm")).unwrap() == "swtch-finder\n"
+    });
+    for signal in [libc::SIGUSR2, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        send(finder, signal);
+    }
+    let _command = Orphan(command_of(recorder.pid()));
+    assert!(recorder.ends_within(SOON).success());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    let refused = recorded.meta.user.map(|user| user.refused);
+    assert_eq!(refused.unwrap_or_default(), [""; 0]);
+}
+
 /// A recording goes on without the finder, and the trace says that no more schedulers were found.
 #[test]
 #[ignore = "needs root"]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::{set_name, set_pdeathsig};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use rustc_hash::FxHashMap;
 use swtch_capture::{
     KeptPrivileges, TargetProcess, drop_privileges, empty_bounding_set, forbid_new_privileges,
@@ -32,6 +32,7 @@ const LOOKS: u8 = 6;
 pub fn find_schedulers() -> Result<u8> {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.context("taking the recorder's socket")?;
+    leave_signals_to_recorder().context("blocking signals")?;
     // Drop rights before anything that other users made is inspected.
     empty_bounding_set();
     let caller = Caller::of_sudo()?;
@@ -54,6 +55,18 @@ pub fn find_schedulers() -> Result<u8> {
     set_name(c"swtch-finder").context("taking a name")?;
     Search::default().run(&socket)?;
     Ok(0)
+}
+
+/// A service manager and a terminal send signals to all processes of a recording: to end it, or for a dump.
+/// They are for the recorder, and this process ends with it.
+fn leave_signals_to_recorder() -> nix::Result<()> {
+    let signals = [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGUSR2,
+    ];
+    signals.into_iter().collect::<SigSet>().thread_block()
 }
 
 /// The result of one look at a process.
