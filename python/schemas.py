@@ -634,6 +634,7 @@ ANSWERS: dict[str, Shape] = {
             "involuntary": "count",
             "from_idle": "count",
             "lost": "count",
+            "lost_names": "count",
             "threads": "count",
             "switches_per_s": "number",
             "cost_pct": "number?",

@@ -42,17 +42,25 @@ impl MadeFrame {
         )
     }
 
-    /// What was not counted, and why; `None` if everything was.
+    /// What was not counted, or not named, and why; `None` if everything was.
     pub fn loss_in_words(&self) -> Option<String> {
         let (groups, _) = self.groups;
-        (self.frame.lost > 0).then(|| {
+        let switches = (self.frame.lost > 0).then(|| {
             format!(
                 "{} not counted: the {} groups that the kernel side counts were all taken (--groups N makes \
                  room for more)",
                 counted(self.frame.lost, "switch"),
                 grouped(groups.into()),
             )
-        })
+        });
+        let names = (self.lost_names > 0).then(|| {
+            format!(
+                "{} of tasks lost: some threads have no name, or an old one",
+                counted(self.lost_names, "record")
+            )
+        });
+        let all: Vec<_> = switches.into_iter().chain(names).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// What this process and its programs in the kernel use.
@@ -82,6 +90,7 @@ impl MadeFrame {
             "involuntary": total.switches().saturating_sub(total.voluntary),
             "from_idle": frame.from_idle,
             "lost": frame.lost,
+            "lost_names": self.lost_names,
             "threads": frame.threads,
             "switches_per_s": rounded(frame.per_second(total.switches())),
             "cost_pct": share(total.cost.point_ns),
@@ -98,4 +107,22 @@ impl MadeFrame {
 
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_of_a_frame_is_said_in_one_line() {
+        let mut made = MadeFrame::default();
+        assert_eq!(made.loss_in_words(), None);
+        made.lost_names = 2;
+        let names = "2 records of tasks lost: some threads have no name, or an old one";
+        assert_eq!(made.loss_in_words().as_deref(), Some(names));
+        assert_eq!(made.to_json()["lost_names"], 2);
+        made.frame.lost = 1;
+        let both = made.loss_in_words().unwrap();
+        assert!(both.starts_with("1 switch not counted") && both.ends_with(names));
+    }
 }

@@ -46,6 +46,7 @@ pub struct TopSession {
     began: Instant,
     frame_began: Instant,
     cpu_at_frame: u64,
+    lost_names_at_frame: u64,
     last_reading: Instant,
     /// The table is read at least this often.
     read_every: Duration,
@@ -62,6 +63,8 @@ pub struct MadeFrame {
     pub own_cpu_pct: f64,
     /// What a switch costs in the kernel side's programs; `None` while it is not known.
     pub kernel_ns_per_switch: Option<f64>,
+    /// Records of tasks that were lost since the last frame.
+    pub lost_names: u64,
     /// Groups that the kernel's table has room for, and how many of them are in use.
     pub groups: (u32, usize),
     /// Whether switches have a price.
@@ -125,6 +128,7 @@ impl TopSession {
             began: now,
             frame_began: now,
             cpu_at_frame: process_cpu_ns(),
+            lost_names_at_frame: 0,
             last_reading: now,
             read_every: READ_EVERY,
         })
@@ -220,8 +224,11 @@ impl TopSession {
         let cpu = process_cpu_ns() + self.schedulers.cpu_time().as_ns();
         let used = cpu.saturating_sub(self.cpu_at_frame);
         self.cpu_at_frame = cpu;
+        let lost_names = self.lost_names();
+        let lost_before = std::mem::replace(&mut self.lost_names_at_frame, lost_names);
         let kernel_cost = self.capture.kernel_cost().ok().flatten();
         Ok(MadeFrame {
+            lost_names: lost_names - lost_before,
             own_cpu_pct: frame.share_pct(used as f64),
             at: length(end - self.began),
             kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
