@@ -323,7 +323,9 @@ struct cpu_state {
 	/* keys of the tasks last woken and moved to this CPU during the run, since the last tick */
 	__u32 last_woken;
 	__u32 last_moved;
+	__u64 slice_asked_ts;
 	__u32 slice_asked; /* evidence that the slice has asked since; only without the hook */
+	__u32 company; /* who is not alone: written by each timer's entry, read by its exit */
 
 	/*
 	 * The window: what this CPU is doing to a task right now. Opened by the first half of a

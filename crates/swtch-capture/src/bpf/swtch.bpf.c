@@ -710,8 +710,32 @@ static __always_inline unsigned int queued_with(struct sched_entity *se)
 	return typed(se->cfs_rq, struct cfs_rq)->nr_queued;
 }
 
+/* Entities that must be queued for a request: by one that is queued already, and by the one that comes. */
+#define IN_COMPANY 2
+#define AFTER_QUEUEING 3
+#define NEVER_ENOUGH (~0U)
+
 /* In slice_asked: not the slice, but a task that was woken has asked. */
 #define WOKEN_ASKED 1
+
+/*
+ * A request of this age was obeyed, and the same task picked again, which no event tells: so it is where
+ * the others in the queue only seem to be there, because they are about to sleep (DELAY_DEQUEUE).
+ */
+#define OBEYED_NS 200000
+
+static __always_inline bool somebody_has_asked(struct cpu_state *t)
+{
+	if (t->slice_asked && bpf_ktime_get_ns() - t->slice_asked_ts > OBEYED_NS)
+		t->slice_asked = 0;
+	return t->slice_asked;
+}
+
+static __always_inline void note_asked(struct cpu_state *t, __u32 by)
+{
+	t->slice_asked = by;
+	t->slice_asked_ts = bpf_ktime_get_ns();
+}
 
 /*
  * Without its protection a task loses the CPU to the first that comes: that one asks where nobody else is
@@ -720,11 +744,12 @@ static __always_inline unsigned int queued_with(struct sched_entity *se)
 static __always_inline void look_at_protection(struct cpu_state *t, struct sched_entity *runs,
 					       unsigned int least)
 {
-	if (!bpf_core_field_exists(runs->vprot) || !is_unprotected(runs) || t->slice_asked)
+	if (!bpf_core_field_exists(runs->vprot) || t->slice_asked || !is_unprotected(runs))
 		return;
-	t->slice_asked = queued_with(runs) >= least ? EVIDENCE_PROTECTION_LAPSED :
-			 least > 2		    ? WOKEN_ASKED :
-						      0;
+	if (queued_with(runs) >= least)
+		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
+	else if (least == AFTER_QUEUEING)
+		note_asked(t, WOKEN_ASKED);
 }
 
 /*
@@ -745,7 +770,7 @@ static __always_inline void look_at_task(struct cpu_state *t, struct task_struct
 	t->run_deadline = p->se.deadline;
 	if (p->se.deadline != seen && queued_with(&p->se) >= least && !t->slice_asked &&
 	    is_renewed_within(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se), 8))
-		t->slice_asked = EVIDENCE_SLICE_END;
+		note_asked(t, EVIDENCE_SLICE_END);
 	look_at_protection(t, &p->se, least);
 }
 
@@ -755,7 +780,7 @@ static __always_inline void look_at_group(struct cpu_state *t, struct sched_enti
 {
 	if (queued_with(group) >= least && !t->slice_asked &&
 	    is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
-		t->slice_asked = EVIDENCE_GROUP_SLICE_END;
+		note_asked(t, EVIDENCE_GROUP_SLICE_END);
 	look_at_protection(t, group, least);
 }
 
@@ -789,10 +814,11 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 							 struct task_struct *queued)
 {
 	struct sched_entity *se = &queued->se, *runs;
-	unsigned int least = 3;
+	unsigned int least = AFTER_QUEUEING;
 	int i;
 
-	if (!looks_at_slices(queued) || queued->prio < MAX_RT_PRIO || !t->pid || t->slice_asked)
+	if (!looks_at_slices(queued) || queued->prio < MAX_RT_PRIO || !t->in_scope ||
+	    somebody_has_asked(t))
 		return;
 	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
 		runs = running_with(se);
@@ -803,7 +829,7 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 		if (is_flat(se))
 			return;
 		if (queued_with(se) > 1)
-			least = 2;
+			least = IN_COMPANY;
 		se = se->parent;
 	}
 }
@@ -819,29 +845,51 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 static __always_inline void look_at_flag_after_tick(struct cpu_state *c,
 						    struct task_struct *current)
 {
-	if (!c->slice_asked && !c->last_woken && current->prio >= MAX_RT_PRIO &&
+	if (!c->last_woken && current->prio >= MAX_RT_PRIO &&
 	    (current->thread_info.flags & NEED_RESCHED_BEFORE_6_6))
-		c->slice_asked = EVIDENCE_SLICE_END;
+		note_asked(c, EVIDENCE_SLICE_END);
 }
 
-/* When a timer's interrupt ends: tasks that it has woken were not yet there when it looked. */
+/*
+ * When a timer's interrupt begins: a bit for the task, and for each group above it, that is not alone.
+ * Those that this interrupt, or another CPU, queues meanwhile have not been there when the tick looked.
+ */
+static __always_inline void note_company(struct cpu_state *c)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct sched_entity *se = &current->se;
+	int i;
+
+	c->company = 0;
+	if (!looks_at_slices(current) || !c->in_scope)
+		return;
+	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
+		if (queued_with(se) > 1)
+			c->company |= 1 << i;
+		if (is_flat(se))
+			return;
+		se = se->parent;
+	}
+}
+
+/* When it ends. */
 static __always_inline void look_at_slice_after_tick(struct cpu_state *c)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	unsigned int least = c->last_woken ? 3 : 2;
 	struct sched_entity *group;
 	int i;
 
-	if (!has_need_resched && !bpf_core_field_exists(current->se.deadline))
+	if (has_need_resched || !c->in_scope || somebody_has_asked(c))
+		return;
+	if (!bpf_core_field_exists(current->se.deadline))
 		look_at_flag_after_tick(c, current);
 	if (!looks_at_slices(current))
 		return;
-	if (c->slice_asked == WOKEN_ASKED) /* it was not obeyed */
-		c->slice_asked = 0;
-	look_at_task(c, current, least);
+	look_at_task(c, current, c->company & 1 ? IN_COMPANY : NEVER_ENOUGH);
 	group = is_flat(&current->se) ? NULL : current->se.parent;
-	for (i = 0; i < MAX_GROUP_DEPTH && group; i++) {
-		look_at_group(c, group, least);
+	for (i = 1; i <= MAX_GROUP_DEPTH && group; i++) {
+		if (c->company >> i & 1)
+			look_at_group(c, group, IN_COMPANY);
 		group = group->parent;
 	}
 }
@@ -875,6 +923,7 @@ static __always_inline void note_tick(struct cpu_state *c)
 {
 	c->tick_in_run = 1;
 	c->last_woken = c->last_moved = KEY_IDLE;
+	note_company(c);
 }
 
 static __always_inline void note_woken(struct cpu_state *t, __u32 woken)
@@ -1474,7 +1523,8 @@ static __always_inline void note_evidence(__u32 *evidence, struct cpu_state *c,
 	*evidence = evidence_of(c, prev, next, blocks, preempt);
 	if (!has_need_resched && !blocks) {
 		*evidence |= last_comers(c, next_key);
-		if (c->slice_asked)
+		/* Of a run whose start was missed it may be the one's before. */
+		if (c->slice_asked && c->run_start)
 			*evidence |= c->slice_asked & ~WOKEN_ASKED;
 		else if (bpf_core_field_exists(prev->se.deadline))
 			*evidence |= late_slice_evidence(c, prev);

@@ -73,8 +73,9 @@ fn rules_of(counts: &BTreeMap<(Ids, String), u64>, of: Ids) -> BTreeMap<&str, u6
 /// Rules of requests that are judged by the time since the event that they are thought to belong to
 /// (`WINDOW_NS` and `SAME_WAKEUP_NS` in `bpf/swtch.bpf.c`). Each recorder reads the clock for itself: when
 /// the hypervisor takes the CPU away between the two readings, they may come to different ends. Seen so
-/// on a busy host: at a wakeup for one, elsewhere for the other, in 2 of 10,000 switches.
-const RULED_BY_AGE: [&str; 8] = [
+/// on a busy host: at a wakeup for one, elsewhere for the other, in 2 of 10,000 switches. Without the hook each
+/// looks at the slice for itself, too, and another CPU may queue a task between the two looks: seen in 2 of 16 runs.
+const RULED_BY_AGE: [&str; 13] = [
     "new_task",
     "balanced_task",
     "woken_task",
@@ -83,6 +84,11 @@ const RULED_BY_AGE: [&str; 8] = [
     "protection_lapsed_at_wakeup",
     "protection_lapsed_elsewhere",
     "foreign_context",
+    "guess_slice_just_ended",
+    "guess_protection_lapsed",
+    "guess_woken_task_is_next",
+    "guess_woken_since_tick",
+    "guess_ran_a_slice",
 ];
 
 /// Whether this thread's counts are the same but for which of those rules it was.
