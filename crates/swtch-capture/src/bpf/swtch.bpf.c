@@ -700,14 +700,18 @@ static __always_inline __u32 slice_evidence(struct task_struct *p)
 	return 0;
 }
 
-/* Entities in the run queue of this one, itself included. The field was renamed in 6.14. */
+/*
+ * Entities in the run queue of this one, itself included. The field was renamed in 6.14; where it has a
+ * third name nobody seems to be there, and nothing is found.
+ */
 static __always_inline unsigned int queued_with(struct sched_entity *se)
 {
 	struct cfs_rq___before_6_14 *old = typed(se->cfs_rq, struct cfs_rq___before_6_14);
+	struct cfs_rq *queue = typed(se->cfs_rq, struct cfs_rq);
 
 	if (bpf_core_field_exists(old->nr_running))
 		return old->nr_running;
-	return typed(se->cfs_rq, struct cfs_rq)->nr_queued;
+	return bpf_core_field_exists(queue->nr_queued) ? queue->nr_queued : 0;
 }
 
 /* Entities that must be queued for a request: by one that is queued already, and by the one that comes. */
@@ -787,15 +791,16 @@ static __always_inline void look_at_group(struct cpu_state *t, struct sched_enti
 static __always_inline bool looks_at_slices(struct task_struct *p)
 {
 	return !has_need_resched && bpf_core_field_exists(p->se.deadline) &&
-	       bpf_ksym_exists(bpf_rdonly_cast);
+	       bpf_core_field_exists(p->se.my_q) && bpf_ksym_exists(bpf_rdonly_cast);
 }
 
 /* What runs of those that are queued with this one: a task, or a group. */
 static __always_inline struct sched_entity *running_with(struct sched_entity *se)
 {
 	struct cfs_rq *queue = typed(se->cfs_rq, struct cfs_rq);
-	struct sched_entity *runs =
-		bpf_core_field_exists(queue->h_curr) ? queue->h_curr : queue->curr;
+	struct sched_entity *runs = bpf_core_field_exists(queue->h_curr) ? queue->h_curr :
+				    bpf_core_field_exists(queue->curr)	 ? queue->curr :
+									   NULL;
 
 	return runs ? typed(runs, struct sched_entity) : NULL;
 }
