@@ -741,19 +741,16 @@ static __always_inline void note_asked(struct cpu_state *t, __u32 by)
 	t->slice_asked_ts = bpf_ktime_get_ns();
 }
 
-/*
- * Without its protection a task loses the CPU to the first that comes: that one asks where nobody else is
- * queued, and nothing is found in its slice by those that come next.
- */
+static __always_inline bool has_lost_protection(struct sched_entity *se)
+{
+	return bpf_core_field_exists(se->vprot) && is_unprotected(se);
+}
+
 static __always_inline void look_at_protection(struct cpu_state *t, struct sched_entity *runs,
 					       unsigned int least)
 {
-	if (!bpf_core_field_exists(runs->vprot) || t->slice_asked || !is_unprotected(runs))
-		return;
-	if (queued_with(runs) >= least)
+	if (!t->slice_asked && has_lost_protection(runs) && queued_with(runs) >= least)
 		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
-	else if (least == AFTER_QUEUEING)
-		note_asked(t, WOKEN_ASKED);
 }
 
 /*
@@ -814,11 +811,14 @@ static __always_inline struct task_struct *task_of(struct sched_entity *se)
 /*
  * After the kernel has queued a task on this CPU. A group in which nobody else is queued was queued with
  * it; of one that was queued before, the weight is adjusted (reweight_entity), which is a look, too.
+ *
+ * Then the kernel compares both: without its protection a task loses the CPU to the first that comes, and
+ * nothing is found in its slice by those that come next.
  */
 static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 							 struct task_struct *queued)
 {
-	struct sched_entity *se = &queued->se, *runs;
+	struct sched_entity *se = &queued->se, *runs, *compared = NULL;
 	unsigned int least = AFTER_QUEUEING;
 	int i;
 
@@ -831,12 +831,15 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 			look_at_task(t, task_of(runs), least);
 		else if (runs)
 			look_at_group(t, runs, least);
+		compared = compared ?: runs;
 		if (is_flat(se))
-			return;
+			break;
 		if (queued_with(se) > 1)
 			least = IN_COMPANY;
 		se = se->parent;
 	}
+	if (!t->slice_asked && compared && has_lost_protection(compared))
+		note_asked(t, WOKEN_ASKED);
 }
 
 /* TIF_NEED_RESCHED before 6.6 (arch/x86 and arch/arm64, include/asm/thread_info.h). */
