@@ -104,6 +104,7 @@ struct sched_entity {
 	__u64 vprot; /* 6.17 and later */
 	__u64 slice; /* 6.6 and later */
 	__u64 sum_exec_runtime;
+	__u64 exec_start; /* the clock when it was last charged */
 	unsigned char on_rq; /* unsigned int before 6.12 */
 	struct sched_entity *parent;
 	struct cfs_rq *cfs_rq;

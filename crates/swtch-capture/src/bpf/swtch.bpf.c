@@ -810,7 +810,8 @@ static __always_inline struct task_struct *task_of(struct sched_entity *se)
 
 /*
  * After the kernel has queued a task on this CPU. A group in which nobody else is queued was queued with
- * it; of one that was queued before, the weight is adjusted (reweight_entity), which is a look, too.
+ * it; of one that was queued before, the weight may be adjusted (reweight_entity), which is a look, too:
+ * then it has been charged at the same moment.
  *
  * Then the kernel compares both: without its protection a task loses the CPU to the first that comes, and
  * nothing is found in its slice by those that come next.
@@ -827,6 +828,8 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 		return;
 	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
 		runs = running_with(se);
+		if (runs && compared && runs->exec_start != compared->exec_start)
+			break;
 		if (runs && !runs->my_q)
 			look_at_task(t, task_of(runs), least);
 		else if (runs)
