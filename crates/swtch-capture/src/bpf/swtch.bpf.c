@@ -619,8 +619,8 @@ static __always_inline void leave_interrupt(struct cpu_state *c, __u32 interrupt
 /* ---- slices ---- */
 
 /*
- * Here everything is read through typed pointers: the hook exists since 6.17, bpf_rdonly_cast and
- * se->deadline longer, and a probe_read costs 10 ns.
+ * Here everything is read through typed pointers: bpf_rdonly_cast exists longer than se->deadline, and a
+ * probe_read costs 10 ns.
  *
  * update_deadline (kernel/sched/fair.c, 6.6 and later) renews the deadline to vruntime + slice,
  * weighted, and asks for the reschedule at once: a deadline that far off is a slice just used up.
@@ -746,11 +746,10 @@ static __always_inline bool has_lost_protection(struct sched_entity *se)
 	return bpf_core_field_exists(se->vprot) && is_unprotected(se);
 }
 
-static __always_inline void look_at_protection(struct cpu_state *t, struct sched_entity *runs,
-					       unsigned int least)
+static __always_inline bool may_ask(struct cpu_state *t, struct sched_entity *runs,
+				    unsigned int least)
 {
-	if (!t->slice_asked && has_lost_protection(runs) && queued_with(runs) >= least)
-		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
+	return !t->slice_asked && queued_with(runs) >= least;
 }
 
 /*
@@ -769,20 +768,25 @@ static __always_inline void look_at_task(struct cpu_state *t, struct task_struct
 	if (!t->run_start || p->pid != t->pid || p->prio < MAX_RT_PRIO)
 		return;
 	t->run_deadline = p->se.deadline;
-	if (p->se.deadline != seen && queued_with(&p->se) >= least && !t->slice_asked &&
+	if (!may_ask(t, &p->se, least))
+		return;
+	if (p->se.deadline != seen &&
 	    is_renewed_within(p->se.deadline - p->se.vruntime, p->se.slice, weight_of(&p->se), 8))
 		note_asked(t, EVIDENCE_SLICE_END);
-	look_at_protection(t, &p->se, least);
+	else if (has_lost_protection(&p->se))
+		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
 }
 
 /* The same of a group that runs: its deadline was not seen before, so it must be quite new. */
 static __always_inline void look_at_group(struct cpu_state *t, struct sched_entity *group,
 					  unsigned int least)
 {
-	if (queued_with(group) >= least && !t->slice_asked &&
-	    is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
+	if (!may_ask(t, group, least))
+		return;
+	if (is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
 		note_asked(t, EVIDENCE_GROUP_SLICE_END);
-	look_at_protection(t, group, least);
+	else if (has_lost_protection(group))
+		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
 }
 
 static __always_inline bool looks_at_slices(struct task_struct *p)
@@ -1516,7 +1520,7 @@ static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct tas
 {
 	__u64 left = p->se.deadline - p->se.vruntime;
 
-	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(&p->se) < 3 ||
+	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(&p->se) < AFTER_QUEUEING ||
 	    p->se.deadline == c->run_deadline)
 		return 0;
 	return is_renewed_within(left, p->se.slice, weight_of(&p->se), 5) ? EVIDENCE_SLICE_END : 0;
