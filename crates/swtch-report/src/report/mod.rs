@@ -84,7 +84,7 @@ pub use group::RowSyscall;
 pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
-pub use stack::{Symbols, frame_words};
+pub use stack::{Symbols, frame_words, is_of_tracing};
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
 pub use worth::own_functions;

@@ -4,7 +4,7 @@ use ratatui::text::{Line, Span};
 use swtch_core::{Nanos, Reason, TaskKey};
 use swtch_output::text::{cut, escaped, rate, width};
 use swtch_report::report::live::{LiveColumn, LiveRow, LiveSums, LiveView, RowKey};
-use swtch_report::report::{Cell, own_functions};
+use swtch_report::report::{Cell, is_of_tracing, own_functions};
 
 use super::Shown;
 use super::page::{curve, lock_in_words};
@@ -305,7 +305,8 @@ fn whole_stack(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec
         Line::default(),
         Line::styled(cut(words, wide), look.strong()),
     ];
-    let frames = place.kernel.iter().chain(place.user.iter());
+    let kernel = place.kernel.iter().filter(|frame| !is_of_tracing(frame));
+    let frames = kernel.chain(place.user.iter());
     lines.extend(frames.map(|frame| Line::raw(cut(&format!("  {}", escaped(frame)), wide))));
     lines
 }

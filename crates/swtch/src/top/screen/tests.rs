@@ -428,7 +428,11 @@ fn rates_of(reason: Reason, switches: u64, blocked_ms: u64, place: &ThreadPlace)
 
 /// In ten seconds it waited for a lock at two call sites of one function, and read a pipe.
 fn places(now: Option<ThreadPlace>) -> ThreadPlaces {
-    let futex = ["__schedule+0x1 [kernel]", "futex_wait+0x2 [kernel]"];
+    let futex = [
+        "__traceiter_sched_switch+0x3d [kernel]",
+        "__schedule+0x1 [kernel]",
+        "futex_wait+0x2 [kernel]",
+    ];
     let lock = |offset: &str| {
         let user = [
             "syscall+0x1d [libc.so.6]".to_owned(),
@@ -454,7 +458,8 @@ fn places(now: Option<ThreadPlace>) -> ThreadPlaces {
     }
 }
 
-/// Places that differ in addresses only are one; the frames of the scheduler, which all have, say nothing.
+/// Places that differ in addresses only are one; the frames of the scheduler, which all have, say
+/// nothing; the function of the tracepoint is of the recorder, not of the thread.
 #[test]
 fn the_page_of_a_thread_says_where_it_left_its_cpu() {
     let mut machine = BusyMachine::new(3, 2);
