@@ -47,10 +47,17 @@ pub struct StackPairWaits {
 /// Numbers of a user and a kernel stack; either may be missing.
 pub type Stacks = (Option<u32>, Option<u32>);
 
+/// Where waits began: the frames in user mode and those in the kernel, the innermost first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct StackFrames {
+    user: Vec<String>,
+    kernel: Vec<String>,
+}
+
 /// Counts by pair of stacks.
 #[derive(Debug, Default)]
 pub struct StackCounts {
-    places: FxHashMap<Stacks, StackPairWaits>,
+    pairs: FxHashMap<Stacks, StackPairWaits>,
     waits: u64,
     without: u64,
 }
@@ -67,78 +74,121 @@ impl StackCounts {
             return;
         }
         self.waits += 1;
-        let place = self.places.entry(stacks).or_default();
-        place.waits += 1;
-        place.off += off;
-        place.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
-        place.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
+        let pair = self.pairs.entry(stacks).or_default();
+        pair.waits += 1;
+        pair.off += off;
+        pair.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        pair.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-        *place.reasons.entry(reason).or_default() += 1;
-        let process = names.thread(task).process;
-        if place.processes.len() < PROCESSES_NAMED && !place.processes.contains(&process) {
-            place.processes.push(process);
-        }
+        *pair.reasons.entry(reason).or_default() += 1;
+        pair.name_process(names.thread(task).process);
     }
 
-    /// Pairs of stacks, longest off-CPU time first.
-    pub fn ranked(&self) -> Vec<(Stacks, &StackPairWaits)> {
-        let mut ranked: Vec<_> = self
-            .places
-            .iter()
-            .map(|(stacks, place)| (*stacks, place))
-            .collect();
-        ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then(a.0.cmp(&b.0)));
+    /// Places, longest off-CPU time first. Stacks with the same frames are one place: the kernel tells
+    /// stacks apart by addresses, which differ between processes that run the same program, and it
+    /// numbers what it takes for a caller, too, which the recorder cuts off when it is no code.
+    fn ranked(&self, symbols: &Symbols) -> Vec<(StackFrames, StackPairWaits)> {
+        let mut merged: FxHashMap<StackFrames, StackPairWaits> = FxHashMap::default();
+        for ((user, kernel), waits) in self.sorted() {
+            let place = StackFrames {
+                user: symbols.frames(StackKind::User, user),
+                kernel: symbols.frames(StackKind::Kernel, kernel),
+            };
+            merged.entry(place).or_default().merge(waits);
+        }
+        let mut ranked: Vec<_> = merged.into_iter().collect();
+        ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then_with(|| a.0.cmp(&b.0)));
         ranked
+    }
+
+    /// By number, so that the processes that are named beside a place are the same in each report.
+    fn sorted(&self) -> Vec<(Stacks, &StackPairWaits)> {
+        let pairs = self.pairs.iter().map(|(stacks, waits)| (*stacks, waits));
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort_by_key(|(stacks, _)| *stacks);
+        pairs
     }
 
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
         let mut sheet = empty_sheet("stack", &COLUMNS);
-        for (stacks, place) in self.ranked() {
-            sheet.rows.push(self.cells(stacks, place, symbols, names));
-        }
         if !asked {
             sheet.notes.push(NO_STACKS.to_owned());
-        } else if self.without > 0 {
+            return sheet;
+        }
+        let ranked = self.ranked(symbols);
+        for (place, waits) in &ranked {
+            sheet.rows.push(self.cells(place, waits, names));
+        }
+        if self.without > 0 {
             sheet.notes.push(format!(
                 "{} had no stack: shorter than asked for, or the task stayed runnable",
                 text::counted(self.without, "wait")
             ));
         }
+        sheet.notes.extend(self.cut_short(&ranked));
         sheet
     }
 
-    fn cells(
-        &self,
-        stacks: Stacks,
-        place: &StackPairWaits,
-        symbols: &Symbols,
-        names: &Names,
-    ) -> Vec<Cell> {
-        let user = symbols.frames(StackKind::User, stacks.0);
-        let kernel = symbols.frames(StackKind::Kernel, stacks.1);
-        let processes = place
-            .processes
-            .iter()
-            .map(|p| names.process(*p).comm.clone());
-        let processes: Vec<_> = processes.collect();
-        let folded = folded(&processes, &user, &kernel);
+    /// What to do where callers are missing.
+    fn cut_short(&self, ranked: &[(StackFrames, StackPairWaits)]) -> Option<String> {
+        let short = ranked.iter().filter(|(place, _)| place.user.len() == 1);
+        let waits: u64 = short.map(|(_, waits)| waits.waits).sum();
+        (waits > 0).then(|| {
+            format!(
+                "{} of {} have one frame in user mode: that code keeps no frame pointers, by which the \
+                 kernel finds callers. swtch explain --backend proc -p PID finds them without, by looking \
+                 at waits now and then",
+                text::counted(waits, "wait"),
+                text::grouped(self.waits),
+            )
+        })
+    }
+
+    fn cells(&self, place: &StackFrames, waits: &StackPairWaits, names: &Names) -> Vec<Cell> {
+        let mut processes = Vec::new();
+        for process in &waits.processes {
+            let comm = &names.process(*process).comm;
+            if !processes.contains(comm) {
+                processes.push(comm.clone());
+            }
+        }
+        let folded = folded(&processes, &place.user, &place.kernel);
         vec![
-            Cell::Count(place.waits),
-            Cell::share(place.waits, self.waits),
-            Cell::Time(place.off),
-            Cell::Time(place.blocked),
-            Cell::Time(place.runq),
-            Cell::List(place.reasons()),
+            Cell::Count(waits.waits),
+            Cell::share(waits.waits, self.waits),
+            Cell::Time(waits.off),
+            Cell::Time(waits.blocked),
+            Cell::Time(waits.runq),
+            Cell::List(waits.reasons()),
             Cell::List(processes),
-            Cell::List(user),
-            Cell::List(kernel),
+            Cell::List(place.user.clone()),
+            Cell::List(place.kernel.clone()),
             Cell::Text(folded),
         ]
     }
 }
 
 impl StackPairWaits {
+    fn merge(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.off += other.off;
+        self.blocked += other.blocked;
+        self.runq += other.runq;
+        for (reason, waits) in &other.reasons {
+            *self.reasons.entry(*reason).or_default() += waits;
+        }
+        for process in &other.processes {
+            self.name_process(*process);
+        }
+    }
+
+    fn name_process(&mut self, process: usize) {
+        if self.processes.len() < PROCESSES_NAMED && !self.processes.contains(&process) {
+            self.processes.push(process);
+        }
+    }
+
     /// Reasons of the waits, most frequent first.
     fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<_> = self.reasons.iter().collect();
@@ -334,6 +384,40 @@ mod tests {
             places.add(&row, names.index(row.task), &names);
         }
         places.sheet(&symbols(), &names, true)
+    }
+
+    /// Where their addresses differ, but not their frames.
+    #[test]
+    fn stacks_that_look_the_same_are_one_place() {
+        let names = names();
+        let stacks = [7, 8, 9].map(|id| Stack {
+            id,
+            kind: StackKind::User,
+            pid: None,
+            frames: if id == 9 { vec![1, 1] } else { vec![1] },
+        });
+        let frame = Frame {
+            id: 1,
+            symbol: Some("read".to_owned()),
+            ..Frame::default()
+        };
+        let symbols = Symbols::new(stacks.to_vec(), &[frame]);
+        let mut counts = StackCounts::default();
+        for (stack, off) in [(7, 100), (8, 200), (9, 250)] {
+            let mut row = after(row(1, Reason::Pipe), Reason::Pipe, off, 10);
+            row.wait.stacks.user = Some(stack);
+            counts.add(&row, names.index(row.task), &names);
+        }
+        let sheet = counts.sheet(&symbols, &names, true);
+        assert_eq!(sheet.rows.len(), 2);
+        assert_eq!(sheet.rows[0][0], Cell::Count(2));
+        assert_eq!(sheet.rows[0][2], Cell::Time(Nanos::from_ns(320)));
+        assert_eq!(sheet.rows[1][0], Cell::Count(1));
+        assert!(
+            sheet.notes[0].starts_with("2 waits of 3 have one frame"),
+            "{:?}",
+            sheet.notes
+        );
     }
 
     #[test]
