@@ -90,12 +90,12 @@ impl BillBy {
         }
     }
 
-    fn key(self, departure: &Departure, names: &Names) -> BillKey {
+    fn key(self, departure: &Departure, names: &Names, symbols: &Symbols) -> BillKey {
         match self {
             Self::Reason => BillKey::Reason(departure.case.reason),
             Self::Process => BillKey::Process(names.thread(departure.task).process),
             Self::Thread => BillKey::Thread(departure.task),
-            Self::Stack => BillKey::Stacks(departure.stacks),
+            Self::Stack => BillKey::Stacks(symbols.first_alike(departure.stacks)),
             Self::Pair => BillKey::Pair(departure.task, departure.next),
         }
     }
@@ -141,9 +141,13 @@ pub fn bill(
 ) -> Result<()> {
     let mut filtered = FilteredTrace::open(trace, &request.filter)?;
     let prices = Prices::new(list, trace.meta());
-    let (accounts, rows) = accounts(&mut filtered, by, &prices)?;
+    let symbols = match by {
+        BillBy::Stack if filtered.head().meta.stacks.is_some() => filtered.symbols()?,
+        _ => Symbols::default(),
+    };
+    let (accounts, rows) = accounts(&mut filtered, by, &prices, &symbols)?;
     let bill = BillContext::new(&prices, filtered.head(), &filtered.selection());
-    let sheet = sheet(&accounts, by, &bill, &filtered)?;
+    let sheet = sheet(&accounts, by, &bill, &filtered, &symbols);
     let table = match by {
         BillBy::Stack => table_of_stacks,
         _ => Sheet::to_table,
@@ -164,6 +168,7 @@ fn accounts(
     filtered: &mut FilteredTrace<'_>,
     by: BillBy,
     prices: &Prices<'_>,
+    symbols: &Symbols,
 ) -> Result<(Accounts<BillKey>, ReportedSwitches)> {
     let names = filtered.names();
     let columns = match by {
@@ -172,7 +177,7 @@ fn accounts(
     };
     let mut accounts = Accounts::default();
     let mut departures = Departures::new(&names, is_complete(filtered), prices.billing());
-    let mut add = |one: &Departure| accounts.add(by.key(one, &names), one);
+    let mut add = |one: &Departure| accounts.add(by.key(one, &names, symbols), one);
     // What a task's caches lost before the span may still slow it down inside the span.
     let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
         departures.add(row, task, counted, &names, &mut add);
@@ -186,20 +191,16 @@ fn sheet(
     by: BillBy,
     bill: &BillContext<'_>,
     filtered: &FilteredTrace<'_>,
-) -> Result<Sheet> {
-    let has_stacks = filtered.head().meta.stacks.is_some();
-    let symbols = match by {
-        BillBy::Stack if has_stacks => filtered.symbols()?,
-        _ => Symbols::default(),
-    };
+    symbols: &Symbols,
+) -> Sheet {
     let names = filtered.names();
     let mut sheet = accounts.sheet(by.name(), by.labels(), bill, |key| {
-        label(key, &names, &symbols)
+        label(key, &names, symbols)
     });
-    if by == BillBy::Stack && !has_stacks {
+    if by == BillBy::Stack && filtered.head().meta.stacks.is_none() {
         sheet.notes.push(stack::NO_STACKS.to_owned());
     }
-    Ok(sheet)
+    sheet
 }
 
 /// The cells that name a group, for the columns of [`BillBy::labels`].

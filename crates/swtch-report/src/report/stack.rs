@@ -47,13 +47,6 @@ pub struct StackPairWaits {
 /// Numbers of a user and a kernel stack; either may be missing.
 pub type Stacks = (Option<u32>, Option<u32>);
 
-/// Where waits began: the frames in user mode and those in the kernel, the innermost first.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct StackFrames {
-    user: Vec<String>,
-    kernel: Vec<String>,
-}
-
 /// Counts by pair of stacks.
 #[derive(Debug, Default)]
 pub struct StackCounts {
@@ -84,24 +77,19 @@ impl StackCounts {
         pair.name_process(names.thread(task).process);
     }
 
-    /// Places, longest off-CPU time first. Stacks with the same frames are one place: the kernel tells
-    /// stacks apart by addresses, which differ between processes that run the same program, and it
-    /// numbers what it takes for a caller, too, which the recorder cuts off when it is no code.
-    fn ranked(&self, symbols: &Symbols) -> Vec<(StackFrames, StackPairWaits)> {
-        let mut merged: FxHashMap<StackFrames, StackPairWaits> = FxHashMap::default();
-        for ((user, kernel), waits) in self.sorted() {
-            let place = StackFrames {
-                user: symbols.frames(StackKind::User, user),
-                kernel: symbols.frames(StackKind::Kernel, kernel),
-            };
-            merged.entry(place).or_default().merge(waits);
+    /// Pairs of stacks, longest off-CPU time first; those that look alike are one.
+    fn ranked(&self, symbols: &Symbols) -> Vec<(Stacks, StackPairWaits)> {
+        let mut merged: FxHashMap<Stacks, StackPairWaits> = FxHashMap::default();
+        for (stacks, waits) in self.sorted() {
+            let alike = symbols.first_alike(stacks);
+            merged.entry(alike).or_default().merge(waits);
         }
         let mut ranked: Vec<_> = merged.into_iter().collect();
-        ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then_with(|| a.0.cmp(&b.0)));
+        ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then(a.0.cmp(&b.0)));
         ranked
     }
 
-    /// By number, so that the processes that are named beside a place are the same in each report.
+    /// By number, so that the processes that are named beside a pair are the same in each report.
     fn sorted(&self) -> Vec<(Stacks, &StackPairWaits)> {
         let pairs = self.pairs.iter().map(|(stacks, waits)| (*stacks, waits));
         let mut pairs: Vec<_> = pairs.collect();
@@ -117,8 +105,8 @@ impl StackCounts {
             return sheet;
         }
         let ranked = self.ranked(symbols);
-        for (place, waits) in &ranked {
-            sheet.rows.push(self.cells(place, waits, names));
+        for (stacks, waits) in &ranked {
+            sheet.rows.push(self.cells(*stacks, waits, symbols, names));
         }
         if self.without > 0 {
             sheet.notes.push(format!(
@@ -126,13 +114,14 @@ impl StackCounts {
                 text::counted(self.without, "wait")
             ));
         }
-        sheet.notes.extend(self.cut_short(&ranked));
+        sheet.notes.extend(self.cut_short(&ranked, symbols));
         sheet
     }
 
     /// What to do where callers are missing.
-    fn cut_short(&self, ranked: &[(StackFrames, StackPairWaits)]) -> Option<String> {
-        let short = ranked.iter().filter(|(place, _)| place.user.len() == 1);
+    fn cut_short(&self, ranked: &[(Stacks, StackPairWaits)], symbols: &Symbols) -> Option<String> {
+        let is_short = |user| symbols.depth(StackKind::User, user) == 1;
+        let short = ranked.iter().filter(|((user, _), _)| is_short(*user));
         let waits: u64 = short.map(|(_, waits)| waits.waits).sum();
         (waits > 0).then(|| {
             format!(
@@ -145,7 +134,15 @@ impl StackCounts {
         })
     }
 
-    fn cells(&self, place: &StackFrames, waits: &StackPairWaits, names: &Names) -> Vec<Cell> {
+    fn cells(
+        &self,
+        stacks: Stacks,
+        waits: &StackPairWaits,
+        symbols: &Symbols,
+        names: &Names,
+    ) -> Vec<Cell> {
+        let user = symbols.frames(StackKind::User, stacks.0);
+        let kernel = symbols.frames(StackKind::Kernel, stacks.1);
         let mut processes = Vec::new();
         for process in &waits.processes {
             let comm = &names.process(*process).comm;
@@ -153,7 +150,7 @@ impl StackCounts {
                 processes.push(comm.clone());
             }
         }
-        let folded = folded(&processes, &place.user, &place.kernel);
+        let folded = folded(&processes, &user, &kernel);
         vec![
             Cell::Count(waits.waits),
             Cell::share(waits.waits, self.waits),
@@ -162,8 +159,8 @@ impl StackCounts {
             Cell::Time(waits.runq),
             Cell::List(waits.reasons()),
             Cell::List(processes),
-            Cell::List(place.user.clone()),
-            Cell::List(place.kernel.clone()),
+            Cell::List(user),
+            Cell::List(kernel),
             Cell::Text(folded),
         ]
     }
@@ -205,21 +202,46 @@ impl StackPairWaits {
 pub struct Symbols {
     stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
     frames: FxHashMap<u32, String>,
+    /// The first stack that looks like this one.
+    first_alike: FxHashMap<(StackKind, u32), u32>,
 }
 
 impl Symbols {
     /// The stacks and frames of a trace.
-    pub fn new(stacks: Vec<Stack>, frames: &[Frame]) -> Self {
-        let stacks = stacks
-            .into_iter()
-            .map(|row| ((row.kind, row.id), row.frames));
+    pub fn new(mut stacks: Vec<Stack>, frames: &[Frame]) -> Self {
+        let words = frames.iter().map(|row| (row.id, frame_words(row)));
+        let frames = words.collect();
+        stacks.sort_unstable_by_key(|row| row.id);
         Self {
-            stacks: stacks.collect(),
-            frames: frames
-                .iter()
-                .map(|row| (row.id, frame_words(row)))
+            first_alike: first_alike(&stacks, &frames),
+            stacks: stacks
+                .into_iter()
+                .map(|row| ((row.kind, row.id), row.frames))
                 .collect(),
+            frames,
         }
+    }
+
+    /// The stacks that stand for all that look like these. The kernel tells stacks apart by addresses,
+    /// which differ between processes that run the same program; and it numbers what it takes for a
+    /// caller, too, which the recorder cuts off when it is no code.
+    pub fn first_alike(&self, (user, kernel): Stacks) -> Stacks {
+        let first = |kind, stack| {
+            self.first_alike
+                .get(&(kind, stack))
+                .copied()
+                .unwrap_or(stack)
+        };
+        (
+            user.map(|stack| first(StackKind::User, stack)),
+            kernel.map(|stack| first(StackKind::Kernel, stack)),
+        )
+    }
+
+    /// Number of frames of a stack; 0 if it was lost.
+    fn depth(&self, kind: StackKind, stack: Option<u32>) -> usize {
+        let frames = stack.and_then(|stack| self.stacks.get(&(kind, stack)));
+        frames.map_or(0, Vec::len)
     }
 
     /// Frames of a stack, the innermost first.
@@ -237,6 +259,23 @@ impl Symbols {
         };
         frames.iter().map(|frame| words(frame).to_owned()).collect()
     }
+}
+
+/// For each of these stacks, in the order of their numbers, the first with the same words.
+fn first_alike(
+    stacks: &[Stack],
+    frames: &FxHashMap<u32, String>,
+) -> FxHashMap<(StackKind, u32), u32> {
+    let mut firsts: FxHashMap<(StackKind, Vec<&str>), u32> = FxHashMap::default();
+    let first = |row: &Stack| {
+        let words = row.frames.iter().map(|frame| frames.get(frame));
+        let words = words
+            .map(|words| words.map_or("", String::as_str))
+            .collect();
+        let first = *firsts.entry((row.kind, words)).or_insert(row.id);
+        ((row.kind, row.id), first)
+    };
+    stacks.iter().map(first).collect()
 }
 
 /// A frame as `symbol+0x12 [module]`, or its address where nothing more is known.
