@@ -20,10 +20,30 @@ struct Naps {
 
 const NAP: Duration = Duration::from_micros(200);
 
+/// What a sleeper has done.
+#[derive(Clone, Copy)]
+struct Napped {
+    tid: u32,
+    /// Switches of its sleeps and of its polls, by the kernel's own count. Now and then there is one less
+    /// than there were calls: a timer that ends before the thread has left the CPU ends the call.
+    sleeps: u64,
+    polls: u64,
+}
+
 /// A thread that sleeps where it is told to, so often.
 struct Sleeper {
     orders: Sender<Naps>,
-    done: Receiver<u32>,
+    done: Receiver<Napped>,
+}
+
+/// Voluntary switches of the calling thread.
+fn own_switches() -> u64 {
+    // SAFETY: a plain structure, for which zeros are valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a value of this frame.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(answer, 0);
+    usage.ru_nvcsw.unsigned_abs()
 }
 
 impl Sleeper {
@@ -34,12 +54,19 @@ impl Sleeper {
             // SAFETY: gettid has no memory effects.
             let tid = unsafe { libc::gettid() }.unsigned_abs();
             for naps in taken {
+                let before = own_switches();
                 (0..naps.sleeps).for_each(|_| thread::sleep(NAP));
+                let between = own_switches();
                 // SAFETY: poll of no file only waits.
                 (0..naps.polls).for_each(|_| unsafe {
                     libc::poll(std::ptr::null_mut(), 0, 1);
                 });
-                done.send(tid).expect("somebody waits");
+                let napped = Napped {
+                    tid,
+                    sleeps: between - before,
+                    polls: own_switches() - between,
+                };
+                done.send(napped).expect("somebody waits");
             }
         });
         Self {
@@ -48,12 +75,13 @@ impl Sleeper {
         }
     }
 
-    /// Returns its tid when it has slept so often, and waits for orders again.
-    fn nap(&self, sleeps: u64, polls: u64) -> u32 {
+    /// Returns when it has slept so often, and waits for orders again.
+    fn nap(&self, sleeps: u64, polls: u64) -> Napped {
         self.orders.send(Naps { sleeps, polls }).expect("it lives");
-        let tid = self.done.recv().expect("it lives");
+        let napped = self.done.recv().expect("it lives");
+        assert!(napped.sleeps >= sleeps * 9 / 10 && napped.polls >= polls * 9 / 10);
         thread::sleep(Duration::from_millis(20));
-        tid
+        napped
     }
 }
 
@@ -103,8 +131,7 @@ fn root_a_watched_thread_has_all_its_switches_by_place() {
     let arch = Arch::from_machine(std::env::consts::ARCH).expect("a known architecture");
     let mut capture = Capture::start(&settings, arch).expect("a capture");
     let [sleeper, other] = [Sleeper::start(), Sleeper::start()];
-    let tid = sleeper.nap(20, 0);
-    let task = key_of(&mut capture, tid);
+    let task = key_of(&mut capture, sleeper.nap(20, 0).tid);
     assert!(
         capture.stack_sums().expect("the sums").is_empty(),
         "nobody is watched"
@@ -112,13 +139,13 @@ fn root_a_watched_thread_has_all_its_switches_by_place() {
 
     capture.watch_stacks(Some(task)).expect("watching");
     other.nap(50, 50);
-    sleeper.nap(200, 100);
+    let napped = sleeper.nap(200, 100);
     let (sleeps, slept) = blocked_in(&capture, "do_nanosleep");
-    assert_eq!(sleeps, 200);
-    assert!(slept >= Nanos::from_ns(200 * 200_000), "{slept}");
+    assert_eq!(sleeps, napped.sleeps);
+    assert!(slept >= Nanos::from_ns(sleeps * 200_000), "{slept}");
     let (polls, polled) = blocked_in(&capture, "do_sys_poll");
-    assert_eq!(polls, 100);
-    assert!(polled >= Nanos::from_ns(100 * 1_000_000), "{polled}");
+    assert_eq!(polls, napped.polls);
+    assert!(polled >= Nanos::from_ns(polls * 1_000_000), "{polled}");
     // The wait for the first order began before the thread was watched, that for the next one lasts.
     let sums = capture.stack_sums().expect("the sums");
     assert!(sums.iter().all(|one| one.group.task == task));
@@ -130,7 +157,7 @@ fn root_a_watched_thread_has_all_its_switches_by_place() {
     assert!(capture.stack_sums().expect("the sums").is_empty());
 
     capture.watch_stacks(Some(task)).expect("watching");
-    sleeper.nap(30, 0);
-    assert_eq!(blocked_in(&capture, "do_nanosleep").0, 30);
+    let napped = sleeper.nap(30, 0);
+    assert_eq!(blocked_in(&capture, "do_nanosleep").0, napped.sleeps);
     assert_eq!(capture.counters().stack_failed, 0);
 }

@@ -100,15 +100,13 @@ impl StackCounts {
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
         let mut sheet = empty_sheet("stack", &COLUMNS);
-        if !asked {
-            sheet.notes.push(NO_STACKS.to_owned());
-            return sheet;
-        }
         let ranked = self.ranked(symbols);
         for (stacks, waits) in &ranked {
             sheet.rows.push(self.cells(*stacks, waits, symbols, names));
         }
-        if self.without > 0 {
+        if !asked {
+            sheet.notes.push(NO_STACKS.to_owned());
+        } else if self.without > 0 {
             sheet.notes.push(format!(
                 "{} had no stack: shorter than asked for, or the task stayed runnable",
                 text::counted(self.without, "wait")
