@@ -98,6 +98,17 @@ fn key_of(capture: &mut Capture, tid: u32) -> TaskKey {
     found.expect("the thread has switched, so it was announced")
 }
 
+/// All waits that the kernel counted are in the sums, but those whose end the tracepoint did not report:
+/// how long they were is not known. Virtual machines have such switches now and then
+/// (`resume_untraced`, src/bpf/swtch.bpf.c), and their number is told.
+fn assert_all(waits: u64, counted: u64, capture: &Capture) {
+    let untraced = capture.counters().untraced;
+    assert!(
+        waits <= counted && waits + untraced >= counted,
+        "{waits} of {counted} waits; {untraced} switches were not traced"
+    );
+}
+
 /// Switches in which the thread blocked in this function, and the time of these waits.
 fn blocked_in(capture: &Capture, function: &str) -> (u64, Nanos) {
     let names = Stacks::new();
@@ -141,10 +152,10 @@ fn root_a_watched_thread_has_all_its_switches_by_place() {
     other.nap(50, 50);
     let napped = sleeper.nap(200, 100);
     let (sleeps, slept) = blocked_in(&capture, "do_nanosleep");
-    assert_eq!(sleeps, napped.sleeps);
+    assert_all(sleeps, napped.sleeps, &capture);
     assert!(slept >= Nanos::from_ns(sleeps * 200_000), "{slept}");
     let (polls, polled) = blocked_in(&capture, "do_sys_poll");
-    assert_eq!(polls, napped.polls);
+    assert_all(polls, napped.polls, &capture);
     assert!(polled >= Nanos::from_ns(polls * 1_000_000), "{polled}");
     // The wait for the first order began before the thread was watched, that for the next one lasts.
     let sums = capture.stack_sums().expect("the sums");
@@ -158,6 +169,7 @@ fn root_a_watched_thread_has_all_its_switches_by_place() {
 
     capture.watch_stacks(Some(task)).expect("watching");
     let napped = sleeper.nap(30, 0);
-    assert_eq!(blocked_in(&capture, "do_nanosleep").0, napped.sleeps);
+    let (sleeps, _) = blocked_in(&capture, "do_nanosleep");
+    assert_all(sleeps, napped.sleeps, &capture);
     assert_eq!(capture.counters().stack_failed, 0);
 }
