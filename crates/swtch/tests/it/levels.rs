@@ -276,7 +276,7 @@ fn root_a_switch_in_a_worker_s_own_code_carries_that_worker_always() {
 #[ignore = "needs root"]
 fn root_each_scheduler_has_its_own_rows() {
     let _others = others();
-    let (run, own_code) = with_own_code("2", "8", "1000");
+    let (run, own_code) = with_own_code("2", "8", "2000");
     run.assert_balanced();
     run.assert_counts();
     run.assert_attribution();
