@@ -421,6 +421,16 @@ const RUNNABLE: &[Rule] = &[
         |f| f.is_caused_by(&[Cause::Own]) && f.waits == Waits::Policy,
         "its own sched_setscheduler, sched_setparam, sched_setattr or setpriority asked for the reschedule"
     ),
+    // The call takes microseconds, so a switch inside it is taken as its own doing, whoever comes
+    // next. Other signs may be present as well, since a task that changes its policy is queued anew
+    // and gets a new deadline.
+    rule!(
+        "guess_own_policy_call",
+        Policy,
+        Inferred,
+        |f| f.is_caused_by(&[Cause::NoHook]) && f.waits == Waits::Policy,
+        "no hook on this kernel: it left inside a call that changes a policy or priority"
+    ),
     rule!(
         "higher_class",
         Class,
@@ -553,16 +563,6 @@ const RUNNABLE: &[Rule] = &[
         Inferred,
         |f| f.is_caused_by(&[Cause::Foreign]),
         "another context asked: priority change, cgroup move, expedited RCU"
-    ),
-    // The call takes microseconds, so a switch inside it is taken as its own doing. Other signs may
-    // be present as well, since a task that changes its policy is queued anew and gets a new
-    // deadline.
-    rule!(
-        "guess_own_policy_call",
-        Policy,
-        Inferred,
-        |f| f.is_caused_by(&[Cause::NoHook]) && f.waits == Waits::Policy,
-        "no hook on this kernel: it left inside a call that changes a policy or priority"
     ),
     // Kernels before 6.17 do not say who asked. From 6.6 on the recorder looks at the slice as the
     // kernel does (`update_curr`): what it finds comes first, since who comes later has nothing to

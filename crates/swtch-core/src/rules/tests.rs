@@ -229,6 +229,10 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
             "guess_own_policy_call",
             own_call("sched_setscheduler", NoHook).bits(Bits::SLICE_END),
         ),
+        (
+            "guess_own_policy_call",
+            own_call("sched_setscheduler", NoHook).classes(Class::Fair, Class::RealTime),
+        ),
         // Imports hold neither calls nor who asked.
         ("preempted_or_yielded", told_by(NoHook, Bits::NO_CALL)),
         ("own_context", told_by(Own, none)),
