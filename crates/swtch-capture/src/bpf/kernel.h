@@ -106,6 +106,7 @@ struct sched_entity {
 	__u64 sum_exec_runtime;
 	__u64 exec_start; /* the clock when it was last charged */
 	unsigned char on_rq; /* unsigned int before 6.12 */
+	int depth; /* 0: queued at the root */
 	struct sched_entity *parent;
 	struct cfs_rq *cfs_rq;
 	struct cfs_rq *my_q; /* of a group */

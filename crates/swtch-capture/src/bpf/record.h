@@ -269,6 +269,14 @@ enum hook {
 /* Places in the table of a summary that a CPU remembers to have taken: a power of two. */
 #define CLAIMS_KEPT 256
 
+/* How a group of tasks stood in its queue (struct sched_entity). */
+struct group_seen {
+	__u64 vruntime;
+	__u64 vprot;
+	__u64 exec_start;
+	__u64 weight;
+};
+
 /*
  * State of one CPU, in an array that user space maps: the run in progress, the markers that tell
  * who asks for a reschedule, and the counters.
@@ -288,6 +296,9 @@ struct cpu_state {
 	__u64 run_nvcsw;
 	__u64 run_count; /* nvcsw + nivcsw at its start */
 	__u64 run_deadline; /* se->deadline when last looked at; only without the hook that tells who asked */
+	__u64 run_task; /* address of who runs; as run_deadline */
+	/* the groups of who runs, from the root on, when last looked at; as run_deadline */
+	struct group_seen groups[4];
 	__u64 run_cgroup;
 	__u64 out_ts;
 	__u64 wake_ts;

@@ -777,22 +777,80 @@ static __always_inline void look_at_task(struct cpu_state *t, struct task_struct
 		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
 }
 
-/* The same of a group that runs: its deadline was not seen before, so it must be quite new. */
-static __always_inline void look_at_group(struct cpu_state *t, struct sched_entity *group,
-					  unsigned int least)
-{
-	if (!may_ask(t, group, least))
-		return;
-	if (is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
-		note_asked(t, EVIDENCE_GROUP_SLICE_END);
-	else if (has_lost_protection(group))
-		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
-}
-
 static __always_inline bool looks_at_slices(struct task_struct *p)
 {
 	return !has_need_resched && bpf_core_field_exists(p->se.deadline) &&
 	       bpf_core_field_exists(p->se.my_q) && bpf_ksym_exists(bpf_rdonly_cast);
+}
+
+/*
+ * Where a task is queued or leaves, the weight of its group is adjusted, and with it the place of the group
+ * in its own queue (reweight_entity, kernel/sched/fair.c): after the kernel has looked, and so that what was
+ * protected seems not to be. So it is kept how the groups stood before.
+ */
+static __always_inline void note_group(struct cpu_state *t, struct sched_entity *group)
+{
+	struct group_seen *seen = &t->groups[group->depth & (MAX_GROUP_DEPTH - 1)];
+
+	seen->vruntime = group->vruntime;
+	seen->vprot = group->vprot;
+	seen->exec_start = group->exec_start;
+	seen->weight = group->load.weight;
+}
+
+static __always_inline bool has_protected_groups(struct sched_entity *se)
+{
+	return bpf_core_field_exists(se->vprot) && bpf_core_field_exists(se->depth) && !is_flat(se);
+}
+
+/* Before a task is queued on this CPU, and before a tick. */
+static __always_inline void note_groups(struct cpu_state *t)
+{
+	struct task_struct *runs;
+	struct sched_entity *se;
+	int i;
+
+	if (has_need_resched || !t->in_scope || !t->run_start || !bpf_ksym_exists(bpf_rdonly_cast))
+		return;
+	runs = typed((void *)t->run_task, struct task_struct);
+	if (!looks_at_slices(runs) || !has_protected_groups(&runs->se))
+		return;
+	se = runs->se.parent;
+	for (i = 0; i < MAX_GROUP_DEPTH && se; i++) {
+		note_group(t, se);
+		se = se->parent;
+	}
+}
+
+/* Whether update_curr found a group without its protection when it charged it last. */
+static __always_inline bool had_lost_protection(struct cpu_state *t, struct sched_entity *group)
+{
+	struct group_seen *seen;
+	__u64 charged;
+
+	if (!has_protected_groups(group))
+		return false;
+	seen = &t->groups[group->depth & (MAX_GROUP_DEPTH - 1)];
+	if (!seen->weight) /* not looked at before */
+		return false;
+	charged = group->exec_start - seen->exec_start;
+	return (__s64)(seen->vruntime + charged * NICE_0_LOAD / seen->weight - seen->vprot) > 0;
+}
+
+/* The same of a group that runs: its deadline was not seen before, so it must be quite new. */
+static __always_inline void look_at_group(struct cpu_state *t, struct sched_entity *group,
+					  unsigned int least)
+{
+	bool had_lost = had_lost_protection(t, group);
+
+	if (has_protected_groups(group))
+		note_group(t, group);
+	if (!may_ask(t, group, least))
+		return;
+	if (is_renewed(group->deadline - group->vruntime, group->slice, group->load.weight))
+		note_asked(t, EVIDENCE_GROUP_SLICE_END);
+	else if (had_lost)
+		note_asked(t, EVIDENCE_PROTECTION_LAPSED);
 }
 
 /* What runs of those that are queued with this one: a task, or a group. */
@@ -876,6 +934,7 @@ static __always_inline void note_company(struct cpu_state *c)
 	int i;
 
 	c->company = 0;
+	note_groups(c);
 	if (!looks_at_slices(current) || !c->in_scope)
 		return;
 	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
@@ -1057,7 +1116,7 @@ static __always_inline __u8 waker_kind_here(struct cpu_state *c)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
-	struct cpu_state *c = this_cpu();
+	struct cpu_state *c = this_cpu(), *to;
 	struct task_state *st, *waker;
 	struct task_struct *current;
 
@@ -1066,6 +1125,9 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	st = task_state_of(p, c);
 	open_window(c, WINDOW_WAKING, p, st ? st->key : KEY_UNKNOWN, bpf_ktime_get_ns());
 	c->waking_in_scope = st ? st->in_scope : 0;
+	to = state_of(cpu_of(p));
+	if (to)
+		note_groups(to);
 	if (!st || !st->in_scope)
 		return 0;
 	st->wake_ts = c->window_ts;
@@ -1187,6 +1249,9 @@ int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 	if (st && st->waits_on)
 		count_waiter(st, dest_cpu);
 	if (is_window(c, WINDOW_WAKING, p)) { /* where the wakeup puts it */
+		to = state_of(dest_cpu);
+		if (to)
+			note_groups(to);
 		if (st)
 			st->wake_cpu = dest_cpu;
 		return 0;
@@ -1678,6 +1743,7 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 				      struct task_state *st)
 {
 	c->pid = next->pid;
+	c->run_task = (__u64)next;
 	c->run_start = now;
 	c->run_charged = next->se.sum_exec_runtime;
 	c->run_nvcsw = next->nvcsw;
