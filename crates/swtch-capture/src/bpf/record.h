@@ -269,8 +269,12 @@ enum hook {
 /* Places in the table of a summary that a CPU remembers to have taken: a power of two. */
 #define CLAIMS_KEPT 256
 
+/* Groups of tasks above a task that are looked at: a power of two. */
+#define MAX_GROUP_DEPTH 4
+
 /* How a group of tasks stood in its queue (struct sched_entity). */
 struct group_seen {
+	__u64 group; /* its address */
 	__u64 vruntime;
 	__u64 vprot;
 	__u64 exec_start;
@@ -297,8 +301,8 @@ struct cpu_state {
 	__u64 run_count; /* nvcsw + nivcsw at its start */
 	__u64 run_deadline; /* se->deadline when last looked at; only without the hook that tells who asked */
 	__u64 run_task; /* address of who runs; as run_deadline */
-	/* the groups of who runs, from the root on, when last looked at; as run_deadline */
-	struct group_seen groups[4];
+	/* the groups of who runs, by their depth, when last looked at; as run_deadline */
+	struct group_seen groups[MAX_GROUP_DEPTH];
 	__u64 run_cgroup;
 	__u64 out_ts;
 	__u64 wake_ts;

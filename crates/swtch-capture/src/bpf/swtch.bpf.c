@@ -640,8 +640,6 @@ static __always_inline bool is_renewed(__u64 left, __u64 slice, __u64 weight)
 	return is_renewed_within(left, slice, weight, 10);
 }
 
-#define MAX_GROUP_DEPTH 4
-
 /*
  * From 7.3 on tasks of all groups stand in one queue (sched/fair.c, v7.3): a task's virtual time
  * runs by h_load, and the deadlines of its groups are not kept any more.
@@ -792,6 +790,7 @@ static __always_inline void note_group(struct cpu_state *t, struct sched_entity 
 {
 	struct group_seen *seen = &t->groups[group->depth & (MAX_GROUP_DEPTH - 1)];
 
+	seen->group = (__u64)group;
 	seen->vruntime = group->vruntime;
 	seen->vprot = group->vprot;
 	seen->exec_start = group->exec_start;
@@ -810,16 +809,28 @@ static __always_inline void note_groups(struct cpu_state *t)
 	struct sched_entity *se;
 	int i;
 
-	if (has_need_resched || !t->in_scope || !t->run_start || !bpf_ksym_exists(bpf_rdonly_cast))
+	if (!t->in_scope || !t->run_start)
 		return;
 	runs = typed((void *)t->run_task, struct task_struct);
-	if (!looks_at_slices(runs) || !has_protected_groups(&runs->se))
+	if (!has_protected_groups(&runs->se))
 		return;
 	se = runs->se.parent;
 	for (i = 0; i < MAX_GROUP_DEPTH && se; i++) {
 		note_group(t, se);
 		se = se->parent;
 	}
+}
+
+/* Of the CPU that a wakeup is about to put its task on. */
+static __always_inline void note_groups_on(struct task_struct *woken, __u32 cpu)
+{
+	struct cpu_state *t;
+
+	if (!looks_at_slices(woken))
+		return;
+	t = state_of(cpu);
+	if (t)
+		note_groups(t);
 }
 
 /* Whether update_curr found a group without its protection when it charged it last. */
@@ -831,7 +842,7 @@ static __always_inline bool had_lost_protection(struct cpu_state *t, struct sche
 	if (!has_protected_groups(group))
 		return false;
 	seen = &t->groups[group->depth & (MAX_GROUP_DEPTH - 1)];
-	if (!seen->weight) /* not looked at before */
+	if (seen->group != (__u64)group || !seen->weight) /* how it stood is not known */
 		return false;
 	charged = group->exec_start - seen->exec_start;
 	return (__s64)(seen->vruntime + charged * NICE_0_LOAD / seen->weight - seen->vprot) > 0;
@@ -934,9 +945,9 @@ static __always_inline void note_company(struct cpu_state *c)
 	int i;
 
 	c->company = 0;
-	note_groups(c);
 	if (!looks_at_slices(current) || !c->in_scope)
 		return;
+	note_groups(c);
 	for (i = 0; i <= MAX_GROUP_DEPTH && se; i++) {
 		if (queued_with(se) > 1)
 			c->company |= 1 << i;
@@ -1116,7 +1127,7 @@ static __always_inline __u8 waker_kind_here(struct cpu_state *c)
 SEC("tp_btf/sched_waking")
 int BPF_PROG(sched_waking, struct task_struct *p)
 {
-	struct cpu_state *c = this_cpu(), *to;
+	struct cpu_state *c = this_cpu();
 	struct task_state *st, *waker;
 	struct task_struct *current;
 
@@ -1125,9 +1136,7 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	st = task_state_of(p, c);
 	open_window(c, WINDOW_WAKING, p, st ? st->key : KEY_UNKNOWN, bpf_ktime_get_ns());
 	c->waking_in_scope = st ? st->in_scope : 0;
-	to = state_of(cpu_of(p));
-	if (to)
-		note_groups(to);
+	note_groups_on(p, cpu_of(p));
 	if (!st || !st->in_scope)
 		return 0;
 	st->wake_ts = c->window_ts;
@@ -1249,9 +1258,7 @@ int BPF_PROG(sched_migrate_task, struct task_struct *p, int dest_cpu)
 	if (st && st->waits_on)
 		count_waiter(st, dest_cpu);
 	if (is_window(c, WINDOW_WAKING, p)) { /* where the wakeup puts it */
-		to = state_of(dest_cpu);
-		if (to)
-			note_groups(to);
+		note_groups_on(p, dest_cpu);
 		if (st)
 			st->wake_cpu = dest_cpu;
 		return 0;

@@ -184,7 +184,7 @@ fn misses_of_a_recording(name: &str) -> Vec<String> {
 fn inferred_is_near_the_truth(name: &str) {
     let _machine = alone();
     if can_play(name) {
-        infer_near_the_truth(name);
+        assert_near_the_truth(name);
     }
 }
 
@@ -196,10 +196,10 @@ fn root_without_the_hook_a_wakeup_beside_a_busy_session_is_one() {
     let _machine = alone();
     let busy = ["sh", "-c", "while :; do :; done"];
     let _busy = TestProcess::start(Command::new("setsid").args(busy));
-    infer_near_the_truth("crowd");
+    assert_near_the_truth("crowd");
 }
 
-fn infer_near_the_truth(name: &str) {
+fn assert_near_the_truth(name: &str) {
     let mut seen = Vec::new();
     for _ in 0..TRIES {
         let agreement = agreement_on(name);
