@@ -53,8 +53,8 @@ install_packages() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# Spark and a server for S3. Apart from the rest, because they are large (pyspark: 450 MB) and the other tests
-# need none of them: without them, or without Java, tests that do say so and are passed over.
+# Spark, a server for S3, and other engines. Apart from the rest, because they are large (pyspark 450 MB, chdb 530) and
+# the other tests need none of them: without them, or without Java, tests that do say so and are passed over.
 install_engines() {
     command -v java >/dev/null || install_quietly default-jre-headless
     local stamp=$venv/engines-installed
@@ -64,7 +64,7 @@ install_engines() {
         -r "$requirements" -r "$engines" >&2; then
         cp "$engines" "$stamp"
     else
-        say "passed over: the lake on Spark and S3: its packages could not be installed (see above)"
+        say "passed over: the lake on Spark, S3 and other engines: its packages could not be installed (see above)"
     fi
 }
 

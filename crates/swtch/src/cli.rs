@@ -791,6 +791,10 @@ pub struct Agent {
     /// DIR/segments.
     #[arg(long, value_name = "TIME", requires = "sink", value_parser = length)]
     pub segments: Option<Nanos>,
+    /// Begin a segment only so often: --segments 60s --segments-every 1h keeps a minute of each hour
+    /// [default: each begins where the one before ends].
+    #[arg(long, value_name = "TIME", requires = "segments", value_parser = length)]
+    pub segments_every: Option<Nanos>,
     /// Most disk for DIR/segments; the oldest go.
     #[arg(long, value_name = "SIZE", requires = "segments", default_value = "1GB", value_parser = size)]
     pub segments_size: u64,
@@ -812,10 +816,23 @@ pub struct Agent {
 }
 
 impl Agent {
+    fn segments_of(&self, length: Nanos) -> anyhow::Result<SegmentsRequest> {
+        let every = self.segments_every.unwrap_or(length);
+        anyhow::ensure!(
+            every >= length,
+            "--segments-every is shorter than --segments: a segment has to end before the next one begins"
+        );
+        Ok(SegmentsRequest {
+            length: Duration::from_nanos(length.as_ns()),
+            every: Duration::from_nanos(every.as_ns()),
+            most_bytes: self.segments_size,
+        })
+    }
+
     /// What is asked for.
     ///
     /// # Errors
-    /// When a hook is not known.
+    /// When a hook is not known, or segments are to begin before the one before has ended.
     pub fn to_request(&self) -> anyhow::Result<AgentRequest> {
         let top = Top {
             pid: Vec::new(),
@@ -834,6 +851,8 @@ impl Agent {
             without_hook: Vec::new(),
             with_hook: self.with_hook.clone(),
         };
+        let segments = self.segments.map(|length| self.segments_of(length));
+        let segments = segments.transpose()?;
         Ok(AgentRequest {
             top: top.to_request()?,
             listen: self.listen,
@@ -843,10 +862,7 @@ impl Agent {
                 directory: directory.clone(),
                 ring: self.ring,
                 when: self.when.clone(),
-                segments: self.segments.map(|every| SegmentsRequest {
-                    every: Duration::from_nanos(every.as_ns()),
-                    most_bytes: self.segments_size,
-                }),
+                segments,
             }),
             otlp: self.otlp.clone().map(|collector| OtlpRequest {
                 collector,

@@ -453,7 +453,7 @@ impl<'a> MetricsPage<'a> {
         );
         self.counters(
             "swtch_sink_missed_seconds",
-            "Time that was recorded and is in no segment",
+            "Time that should be in a segment and is in none",
             [(Vec::new(), sink.missed_s)],
         );
         self.gauge(

@@ -8,6 +8,13 @@
 //!
 //! So whatever is in `segments` is whole. Two parts that follow each other have no switch in common and
 //! leave none out, as long as a part is taken before it leaves the ring; what was missed is counted.
+//!
+//! Where only a part of the time is asked for, the parts between are dumps, too, that nobody reads:
+//!
+//! ```text
+//! ├─length─┤               ├─length─┤
+//! ├────────── every ───────┼────────── every ───────┤
+//! ```
 
 use std::fs;
 use std::io;
@@ -32,13 +39,15 @@ pub const SEGMENTS: &str = "segments";
 /// Where a segment is while it is written.
 pub const UNFINISHED: &str = ".unfinished";
 
-/// How often dumps are counted, where no segments are written.
+/// How often dumps are counted.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// How often segments are written, and how much disk they may take.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentsRequest {
     /// The time that a segment holds.
+    pub length: Duration,
+    /// From the begin of one to that of the next: the same time, or more.
     pub every: Duration,
     /// The most that all of them may take on disk.
     pub most_bytes: u64,
@@ -74,30 +83,37 @@ struct SegmentTaker {
 impl SegmentTaker {
     fn run(&mut self) {
         loop {
-            let every = self.sink.segments.map_or(LOOK_EVERY, |asked| asked.every);
-            thread::sleep(every);
-            if let Some(asked) = self.sink.segments {
-                self.round(asked);
+            let Some(asked) = self.sink.segments else {
+                self.wait(LOOK_EVERY);
+                continue;
+            };
+            self.wait(asked.length);
+            self.round(asked);
+            let between = asked.every.saturating_sub(asked.length);
+            if between > Duration::ZERO {
+                self.wait(between);
+                while !self.tell(Self::pass_over) {
+                    self.wait(LOOK_EVERY);
+                }
             }
+        }
+    }
+
+    /// Waits, and counts dumps meanwhile.
+    fn wait(&self, time: Duration) {
+        let mut left = time;
+        while left > Duration::ZERO {
+            let step = left.min(LOOK_EVERY);
+            thread::sleep(step);
+            left -= step;
             let dumps = number_in(&self.sink.ring().join("dumps"));
             self.count(|counts| counts.dumps = dumps);
         }
     }
 
     fn round(&mut self, asked: SegmentsRequest) {
-        match self.take_part() {
-            Ok(()) => {
-                self.told = None;
-                self.count(|counts| counts.written += 1);
-            }
-            Err(error) => {
-                self.count(|counts| counts.failed += 1);
-                let why = format!("{error:#}");
-                if self.told.as_ref() != Some(&why) {
-                    message!("swtch: no segment: {}; metrics go on", escaped(&why));
-                    self.told = Some(why);
-                }
-            }
+        if self.tell(Self::take_part) {
+            self.count(|counts| counts.written += 1);
         }
         let removed = self.remove_down_to(asked.most_bytes);
         let bytes = size_of(&self.segments());
@@ -107,8 +123,43 @@ impl SegmentTaker {
         });
     }
 
+    /// Whether this went well. What went wrong is counted, and told once.
+    fn tell(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> bool {
+        let Err(error) = act(self) else {
+            self.told = None;
+            return true;
+        };
+        self.count(|counts| counts.failed += 1);
+        let why = format!("{error:#}");
+        if self.told.as_ref() != Some(&why) {
+            message!("swtch: no segment: {}; metrics go on", escaped(&why));
+            self.told = Some(why);
+        }
+        false
+    }
+
+    /// Lets go of what came after the last part: the next one begins now.
+    fn pass_over(&mut self) -> Result<()> {
+        let dump = self.dump_of_next()?;
+        let end_ns = Trace::open_recorded(&dump).map(|trace| trace.meta().end_ns);
+        fs::remove_dir_all(&dump).with_context(|| format!("removing {}", dump.display()))?;
+        self.after_ns = end_ns.context("reading the dump")?;
+        Ok(())
+    }
+
     /// Takes what came after the last part.
     fn take_part(&mut self) -> Result<()> {
+        let dump = self.dump_of_next()?;
+        let written = self.write(&dump);
+        if written.is_err() {
+            // It is not among the dumps that the recorder removes. The first error is the one to report.
+            let _ = fs::remove_dir_all(&dump);
+        }
+        written
+    }
+
+    /// A dump of what came after the last part.
+    fn dump_of_next(&self) -> Result<PathBuf> {
         let ask = DumpAsk {
             after_ns: Some(self.after_ns),
             because: Some("the next segment".to_owned()),
@@ -116,17 +167,10 @@ impl SegmentTaker {
         };
         let ring = self.sink.ring();
         let answer = dump::request(&ring, &ask).context("asking the flight recorder")?;
-        let name = match answer {
-            DumpAnswer::Dump(name) => name,
+        match answer {
+            DumpAnswer::Dump(name) => Ok(ring.join(name)),
             DumpAnswer::Error(why) => bail!("the flight recorder made no dump: {why}"),
-        };
-        let dump = ring.join(name);
-        let written = self.write(&dump);
-        if written.is_err() {
-            // It is not among the dumps that the recorder removes. The first error is the one to report.
-            let _ = fs::remove_dir_all(&dump);
         }
-        written
     }
 
     fn write(&mut self, dump: &Path) -> Result<()> {

@@ -431,6 +431,73 @@ fn root_segments_leave_no_switch_out_and_count_none_twice() {
     agent.end();
 }
 
+/// ```text
+/// the load  ├───────────────────────────────┤
+/// segments  ├─1 s─┤         ├─1 s─┤         ├─1 s─┤    every 3 s
+/// ```
+#[test]
+#[ignore = "needs root"]
+fn root_segments_of_a_part_of_the_time_say_which() {
+    let _alone = alone();
+    let place = TraceDir::new();
+    let sink = place.dir().join("sink");
+    let words = [
+        "--ring",
+        "20s",
+        "--segments",
+        "1s",
+        "--segments-every",
+        "3s",
+    ];
+    let mut command = swtch(["agent", "--sink"]);
+    command.arg(&sink);
+    let agent = TestAgent::start_by(command, &words);
+    let mut load = swtch(["workload", "sampler", "--count", "1000", "--quiet"]);
+    let mut load = load.spawn().unwrap();
+    wait_until("three segments", || segments_of(&sink).len() >= 3);
+    let metrics = agent.metrics();
+    agent.end();
+    let _ = load.kill();
+    load.wait().unwrap();
+    // What lies between was not asked for, so it was not missed.
+    assert!(metrics.sum("swtch_sink_missed_seconds_total", &[]) < 0.001);
+    assert!(metrics.sum("swtch_sink_segments_failed_total", &[]) < 0.5);
+    let mut last_end = None;
+    // The first one begins with the flight recorder, which may have begun earlier than the wait for it.
+    for segment in segments_of(&sink).iter().skip(1) {
+        let contents = TraceContents::new(opening::open(segment).unwrap());
+        let (start_ns, end_ns) = (contents.meta.start_ns, contents.meta.end_ns);
+        let length = (end_ns - start_ns) as f64 / 1e9;
+        assert!((0.9..2.5).contains(&length), "{segment:?} holds {length} s");
+        let pause = last_end.map(|last: u64| start_ns.saturating_sub(last) as f64 / 1e9);
+        assert!(
+            pause.is_none_or(|pause| pause > 1.5),
+            "{pause:?} s before {segment:?}"
+        );
+        last_end = Some(end_ns);
+    }
+}
+
+#[test]
+fn segments_that_overlap_are_refused() {
+    let words = [
+        "--segments",
+        "60s",
+        "--segments-every",
+        "30s",
+        "--sink",
+        "nowhere",
+    ];
+    let output = swtch(["agent"]).args(words).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("--segments-every is shorter than --segments"),
+        "{told}"
+    );
+    assert!(!Path::new("nowhere").exists());
+}
+
 /// The disk of the sink is a few megabytes: the oldest segments go, and metrics go on.
 #[test]
 #[ignore = "needs root"]

@@ -36,7 +36,7 @@ pairs AS (
 )
 
 SELECT
-    pairs.host,
+    pairs.host AS host,
     pairs.neighbour,
     pairs.victim,
     CAST(pairs.taken AS BIGINT) AS taken,
