@@ -35,8 +35,9 @@ fmt: ## format Rust and, with clang-format, the eBPF C
 	@command -v clang-format >/dev/null || { echo "clang-format is not installed: C left as it is"; exit 0; }; \
 	find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \) -exec clang-format -i {} +
 
-schema: ## write docs/SCHEMA.md anew from the code
+schema: ## write docs/SCHEMA.md and docs/schemas/ anew from the code
 	SWTCH_BLESS=1 cargo test --locked -p swtch-store --test schema_page
+	@scripts/python.sh schemas
 
 check: ## rooms, names in the docs, licences (part of lint)
 	cargo run --locked --quiet -p xtask -- check

@@ -2,6 +2,7 @@
 # The Python package (python/): checked and tested.
 #
 #   scripts/python.sh check    style and formatting
+#   scripts/python.sh schemas  docs/schemas/ written anew
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
 #
 # What python/requirements-test.txt pins is installed into target/python-venv. On a machine without Python, or where
@@ -133,6 +134,7 @@ command=${1:-test}
 [ $# -gt 0 ] && shift
 case $command in
 check) check ;;
+schemas) prepare && "$venv/bin/python" python/schemas.py ;;
 test) run_tests "$@" ;;
-*) die "scripts/python.sh check or test" ;;
+*) die "scripts/python.sh check, schemas or test" ;;
 esac

@@ -88,13 +88,13 @@ impl SegmentTaker {
                 continue;
             };
             self.wait(asked.length);
-            self.round(asked);
-            let between = asked.every.saturating_sub(asked.length);
-            if between > Duration::ZERO {
-                self.wait(between);
-                while !self.tell(Self::pass_over) {
-                    self.wait(LOOK_EVERY);
-                }
+            // One that could not be made is made again before the pause, of what there is by then.
+            if !self.round(asked) || asked.every == asked.length {
+                continue;
+            }
+            self.wait(asked.every.saturating_sub(asked.length));
+            while !self.tell(Self::pass_over) {
+                self.wait(LOOK_EVERY);
             }
         }
     }
@@ -111,16 +111,17 @@ impl SegmentTaker {
         }
     }
 
-    fn round(&mut self, asked: SegmentsRequest) {
-        if self.tell(Self::take_part) {
-            self.count(|counts| counts.written += 1);
-        }
+    /// Whether a segment was written. The oldest go beyond the bound on all of them.
+    fn round(&mut self, asked: SegmentsRequest) -> bool {
+        let is_written = self.tell(Self::take_part);
         let removed = self.remove_down_to(asked.most_bytes);
         let bytes = size_of(&self.segments());
         self.count(|counts| {
+            counts.written += u64::from(is_written);
             counts.removed_for_size += removed;
             counts.bytes = bytes;
         });
+        is_written
     }
 
     /// Whether this went well. What went wrong is counted, and told once.
