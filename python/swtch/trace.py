@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from . import bill, tables
+from .database import new_database
 from .errors import Error
 from .result import Asked, Result, engine_errors
 from .text import escaped
@@ -42,12 +41,7 @@ class Trace:
             if names.count(name) > 1:
                 raise Error(f"{escaped(str(name))} is given twice: its rows would count twice")
         self._files: list[TraceFiles] = [open_files(path, verify) for path in paths]
-        # No extension is fetched from the network because a question names one of its functions.
-        quiet: dict[str, Any] = {
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        self._connection: DuckDBPyConnection = duckdb.connect(config=quiet)
+        self._connection: DuckDBPyConnection = new_database()
         with self._or_close():
             tables.create_all(self._connection, self._files)
 

@@ -16,6 +16,8 @@ from conftest import LIMIT_S, OLDEST, REPOSITORY
 
 import swtch
 from swtch import text
+from swtch.fleet import generator
+from swtch.lake.store import Directory
 from swtch.program import path_of_program
 from swtch.query import main
 
@@ -131,6 +133,16 @@ def test_a_path_without_a_trace_ends_with_2(query: Query, tmp_path: Path) -> Non
     answer = query("SELECT 1", tmp_path / "none.swtch")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == f"error: there is no trace at {tmp_path}/none.swtch\n"
+
+
+def test_a_long_question_draws_no_bar_into_its_answer(
+    query: Query, trace_path: Callable[[str], Path], tmp_path: Path
+) -> None:
+    # DuckDB draws one after two seconds, and only in a process that it takes for a person's.
+    generator.fill(Directory(str(tmp_path)), generator.Fleet(hosts=1, days=1, switches=1000))
+    for path in (trace_path("sampler"), tmp_path):
+        answer = query("SELECT current_setting('enable_progress_bar') AS drawn", path)
+        assert answer.stdout.split()[-1] == "False", answer
 
 
 def test_a_reader_that_goes_away_is_no_error(trace_path: Callable[[str], Path]) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 
 import duckdb
 
+from ..database import new_database
 from ..lake.columns import SEGMENT_COLUMNS, SWITCH_COLUMNS
 from ..lake.manifest import Change, Segments, commit
 from ..lake.segment import NS_PER_S, facts_of_file, name_for
@@ -91,7 +92,7 @@ def name_of(host: int) -> str:
 
 def fill(store: Store, fleet: Fleet) -> None:
     """Writes a fleet into a lake. A second run adds nothing, and one that was killed goes on."""
-    database = duckdb.connect()
+    database = new_database()
     waiting: list[dict[str, Any]] = []
     with store.scratch() as place:
         for day in range(fleet.days):

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import duckdb
 
+from ..database import new_database
 from ..errors import Error
 from ..result import Result, engine_errors
 from ..tables import literal
@@ -24,11 +25,6 @@ from .columns import SEGMENT_COLUMNS, SWITCH_COLUMNS
 from .store import Bucket, Store, without_wildcards
 
 _QUESTION = "the question cannot be answered"
-# No extension is fetched from the network because a question names one of its functions.
-_QUIET: dict[str, Any] = {
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-}
 _SPARK_TYPES = {
     "VARCHAR": "STRING",
     "BIGINT": "BIGINT",
@@ -82,7 +78,7 @@ class Embedded:
 
     def __init__(self) -> None:
         self._spill = tempfile.TemporaryDirectory(prefix="swtch-duckdb-")
-        self.connection = duckdb.connect(config={**_QUIET, "temp_directory": self._spill.name})
+        self.connection = new_database(temp_directory=self._spill.name)
         self._reads_by_python = False
         self._answers = itertools.count()
 

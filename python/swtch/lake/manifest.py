@@ -25,8 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import duckdb
-
+from ..database import new_database
 from ..errors import Error
 from ..tables import literal
 from ..text import escaped
@@ -127,7 +126,7 @@ class Segments:
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self._store = store
         self.manifest = manifest
-        self.connection = duckdb.connect()
+        self.connection = new_database()
         columns = ", ".join(f"{name} {kind}" for name, kind in SEGMENT_COLUMNS.items())
         self.connection.execute(f"CREATE TABLE empty ({columns})")
         self.connection.execute(f"CREATE VIEW segments AS {select_of_lists(store, manifest.lists)}")

@@ -18,6 +18,7 @@ from typing import Any
 
 import duckdb
 
+from ..database import new_database
 from ..errors import Error
 from ..tables import literal
 from ..text import escaped
@@ -283,7 +284,7 @@ def _segment_rows(now: Segments, where: str, params: Sequence[Any]) -> list[dict
 
 def _write_merged(sources: Sequence[str], target: Path) -> dict[str, int]:
     """Writes all rows of several files into one; returns the rows of each segment in it."""
-    database = duckdb.connect()
+    database = new_database()
     kinds = ", ".join(f'"{name}" {kind}' for name, kind in SWITCH_COLUMNS.items())
     names = ", ".join(f'"{name}"' for name in SWITCH_COLUMNS)
     try:

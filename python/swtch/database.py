@@ -1,0 +1,21 @@
+"""Databases of DuckDB within this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+from duckdb import DuckDBPyConnection
+
+
+def new_database(**settings: Any) -> DuckDBPyConnection:
+    """An empty database in memory.
+
+    No extension is fetched from the network because a question names one of its functions. Nothing
+    but answers is written to stdout: DuckDB takes a process that was started by `python -m` for
+    one that a person types into, and draws how far it has come there.
+    """
+    quiet = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    database = duckdb.connect(config={**quiet, **settings})
+    database.execute("SET enable_progress_bar = false")
+    return database
