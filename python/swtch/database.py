@@ -17,5 +17,8 @@ def new_database(**settings: Any) -> DuckDBPyConnection:
     """
     quiet = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
     database = duckdb.connect(config={**quiet, **settings})
-    database.execute("SET enable_progress_bar = false")
+    # In a notebook without ipywidgets it draws none, and refuses to be told so.
+    draws = database.execute("SELECT current_setting('enable_progress_bar')").fetchone()
+    if draws == (True,):
+        database.execute("SET enable_progress_bar = false")
     return database
