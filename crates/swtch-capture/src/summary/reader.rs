@@ -20,9 +20,11 @@
 //! - Those that say that a task which has ended took the CPU from one that goes on. Such a switch-out
 //!   may still be pending (`summary.h` adds it when its task leaves again), so they are freed when
 //!   that task has been counted twice more since.
-//! - Those of futex words for which nobody has waited for a while, when half of the places for such are
-//!   in use: programs make and drop locks all the time. Their tasks live and may wait again, so such a
-//!   place is closed first, and freed when no program runs any more that may have found it before.
+//! - Those to which nothing was added for a while, of two kinds that go on growing in number while their
+//!   tasks live: futex words, when half of the places for such are in use (programs make and drop locks
+//!   all the time), and who took the CPU from whom, when half of the table is in use (a thousand threads
+//!   are a million pairs). Their tasks may add to them again, so such a place is closed first, and freed
+//!   when no program runs any more that may have found it before. Who comes later takes a new place.
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -98,13 +100,18 @@ impl KnownPlace {
             spared_for: None,
         }
     }
+
+    /// Whether it tells who took the CPU.
+    fn is_of_pair(&self) -> bool {
+        self.next_task != TaskKey::IDLE
+    }
 }
 
 /// Futex words may have one in so many places (`find_or_claim` of `bpf/summary.h`).
 const FUTEX_SHARE: usize = 4;
 
-/// For so many readings nobody has waited for a futex word whose place is freed.
-const FUTEX_IDLE_FOR: u64 = 10;
+/// Nothing was added for so many readings to a place that is freed though its tasks live.
+const IDLE_FOR: u64 = 10;
 
 /// One fewer than a CPU remembers: the slot that it writes next may be half-way to be written.
 const CLAIMS_REMEMBERED: u64 = CLAIMS_KEPT as u64 - 1;
@@ -129,8 +136,12 @@ impl SummaryReader {
         let grown = self.read_known(table, &mut sink);
         self.spare_less(&grown);
         let mut freed = self.free(table, &mut sink);
-        if usize::try_from(futexes).unwrap_or(usize::MAX) > table.len() / FUTEX_SHARE / 2 {
-            freed += self.free_idle_futexes(table, &mut sink);
+        let futexes = usize::try_from(futexes).unwrap_or(usize::MAX);
+        if futexes > table.len() / FUTEX_SHARE / 2 {
+            freed += self.free_idle(table, &mut sink, |known| known.has_futex);
+        }
+        if self.known.len() > table.len() / 2 {
+            self.free_idle(table, &mut sink, KnownPlace::is_of_pair);
         }
         capture.futex_groups().fetch_sub(freed, Ordering::Relaxed);
         let now = self.readings;
@@ -264,17 +275,18 @@ impl SummaryReader {
         futexes
     }
 
-    /// Frees the places of futex words that have not grown for a while; returns how many.
-    fn free_idle_futexes(
+    /// Frees the places of a kind that have not grown for a while; returns how many.
+    fn free_idle(
         &mut self,
         table: &SummaryGroups,
         sink: &mut impl FnMut(u32, PlaceReading<'_>),
+        is_of_kind: impl Fn(&KnownPlace) -> bool,
     ) -> u32 {
         let now = self.readings;
         let (idle, others): (Vec<_>, Vec<_>) = self
             .known
             .drain(..)
-            .partition(|known| known.has_futex && now - known.grown_at >= FUTEX_IDLE_FOR);
+            .partition(|known| is_of_kind(known) && now - known.grown_at >= IDLE_FOR);
         self.known = others;
         if idle.is_empty() {
             return 0;

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -465,6 +465,42 @@ fn root_locks_that_nobody_waits_for_make_room() {
         .as_u64()
         .unwrap();
     assert!(in_use < 200, "{in_use}");
+}
+
+/// Threads that live on and take the CPU from each other, in pairs that are others all the time, lose no
+/// switch either: the room of pairs that are not seen any more is used again.
+#[test]
+#[ignore = "needs root"]
+fn root_pairs_that_do_not_come_again_make_room() {
+    let _alone = alone();
+    let own = std::process::id().to_string();
+    let top = TopBeside::start(&["--interval", "0.03", "--groups", "2048", "-p", &own]);
+    std::thread::scope(|scope| {
+        for number in 0..80u64 {
+            scope.spawn(move || {
+                let until = Instant::now() + Duration::from_secs(8);
+                let mut length = number;
+                while Instant::now() < until {
+                    length = length * 37 % 101;
+                    sleep(Duration::from_micros(2_000 + 60 * length));
+                    spin(Duration::from_micros(20 + length));
+                }
+            });
+        }
+    });
+    let frames = top.end();
+    let made = || frames.iter().map(|frame| &frame["frame"]);
+    let in_use = made().map(|made| made["groups_in_use"].as_u64().unwrap());
+    let in_use: Vec<_> = in_use.collect();
+    let pairs = in_use.windows(2);
+    let taken: u64 = pairs.map(|two| two[1].saturating_sub(two[0])).sum();
+    assert!(taken > 2_048, "the table had room for all: {in_use:?}");
+    assert_eq!(sum(made(), "lost"), 0, "{in_use:?}");
+}
+
+fn spin(time: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < time {}
 }
 
 /// A hang switches no more: it is in no counter, and yet it is what one looks for.
