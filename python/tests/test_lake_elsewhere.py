@@ -116,4 +116,4 @@ def test_ducklake_registers_the_files_as_they_are(files: list[str], tmp_path: Pa
         counted = connection.sql("SELECT host, count(*) FROM fleet.switches GROUP BY host")
         by_host = dict(counted.fetchall())
     by_day = FLEET.days * FLEET.switches
-    assert by_host == {f"h{host:04}": by_day for host in range(FLEET.hosts)}
+    assert by_host == {generator.name_of(host): by_day for host in range(FLEET.hosts)}

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use swtch_capture::Children;
 use swtch_capture::probe::HOOKS;
@@ -818,13 +819,13 @@ pub struct Agent {
 impl Agent {
     fn segments_of(&self, length: Nanos) -> anyhow::Result<SegmentsRequest> {
         let every = self.segments_every.unwrap_or(length);
-        anyhow::ensure!(
-            every >= length,
-            "--segments-every is shorter than --segments: a segment has to end before the next one begins"
-        );
+        let pause = every.as_ns().checked_sub(length.as_ns());
+        let pause = pause.context(
+            "--segments-every is shorter than --segments: a segment has to end before the next one begins",
+        )?;
         Ok(SegmentsRequest {
             length: Duration::from_nanos(length.as_ns()),
-            every: Duration::from_nanos(every.as_ns()),
+            pause: Duration::from_nanos(pause),
             most_bytes: self.segments_size,
         })
     }

@@ -137,11 +137,12 @@ impl SummaryReader {
         self.spare_less(&grown);
         let mut freed = self.free(table, &mut sink);
         let futexes = usize::try_from(futexes).unwrap_or(usize::MAX);
-        if futexes > table.len() / FUTEX_SHARE / 2 {
-            freed += self.free_idle(table, &mut sink, |known| known.has_futex);
-        }
-        if self.known.len() > table.len() / 2 {
-            self.free_idle(table, &mut sink, KnownPlace::is_of_pair);
+        let many_futexes = futexes > table.len() / FUTEX_SHARE / 2;
+        let is_half_full = self.known.len() > table.len() / 2;
+        if many_futexes || is_half_full {
+            freed += self.free_idle(table, &mut sink, |known| {
+                (many_futexes && known.has_futex) || (is_half_full && known.is_of_pair())
+            });
         }
         capture.futex_groups().fetch_sub(freed, Ordering::Relaxed);
         let now = self.readings;
@@ -275,7 +276,7 @@ impl SummaryReader {
         futexes
     }
 
-    /// Frees the places of a kind that have not grown for a while; returns how many.
+    /// Frees the places of a kind that have not grown for a while; returns how many had a futex word.
     fn free_idle(
         &mut self,
         table: &SummaryGroups,
@@ -309,7 +310,7 @@ impl SummaryReader {
             }
             free_place(table, &mut self.is_known, known.place, sink);
         }
-        u32::try_from(idle.len()).unwrap_or(u32::MAX)
+        idle.iter().map(|known| u32::from(known.has_futex)).sum()
     }
 }
 

@@ -12,8 +12,7 @@
 //! Where only a part of the time is asked for, the parts between are dumps, too, that nobody reads:
 //!
 //! ```text
-//! ├─length─┤               ├─length─┤
-//! ├────────── every ───────┼────────── every ───────┤
+//! ├─length─┼──── pause ────┼─length─┼──── pause ────┤
 //! ```
 
 use std::fs;
@@ -47,8 +46,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub struct SegmentsRequest {
     /// The time that a segment holds.
     pub length: Duration,
-    /// From the begin of one to that of the next: the same time, or more.
-    pub every: Duration,
+    /// From the end of one to the begin of the next; zero if all is written.
+    pub pause: Duration,
     /// The most that all of them may take on disk.
     pub most_bytes: u64,
 }
@@ -89,11 +88,11 @@ impl SegmentTaker {
             };
             self.wait(asked.length);
             // One that could not be made is made again before the pause, of what there is by then.
-            if !self.round(asked) || asked.every == asked.length {
+            if !self.round(asked) || asked.pause.is_zero() {
                 continue;
             }
-            self.wait(asked.every.saturating_sub(asked.length));
-            while !self.tell(Self::pass_over) {
+            self.wait(asked.pause);
+            while !self.went_well(Self::pass_over) {
                 self.wait(LOOK_EVERY);
             }
         }
@@ -113,7 +112,7 @@ impl SegmentTaker {
 
     /// Whether a segment was written. The oldest go beyond the bound on all of them.
     fn round(&mut self, asked: SegmentsRequest) -> bool {
-        let is_written = self.tell(Self::take_part);
+        let is_written = self.went_well(Self::take_part);
         let removed = self.remove_down_to(asked.most_bytes);
         let bytes = size_of(&self.segments());
         self.count(|counts| {
@@ -125,7 +124,7 @@ impl SegmentTaker {
     }
 
     /// Whether this went well. What went wrong is counted, and told once.
-    fn tell(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> bool {
+    fn went_well(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> bool {
         let Err(error) = act(self) else {
             self.told = None;
             return true;

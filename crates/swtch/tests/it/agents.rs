@@ -55,6 +55,13 @@ impl TestAgent {
         Self::start_by(swtch(["agent"]), words)
     }
 
+    /// One that records into this directory.
+    fn with_sink(sink: &Path, words: &[&str]) -> Self {
+        let mut command = swtch(["agent", "--sink"]);
+        command.arg(sink);
+        Self::start_by(command, words)
+    }
+
     /// The command is followed by the options.
     fn start_by(mut command: Command, words: &[&str]) -> Self {
         let port = free_port();
@@ -383,11 +390,7 @@ fn root_segments_leave_no_switch_out_and_count_none_twice() {
         "--when",
         "comm = nobody-is-called-so",
     ];
-    let start = || {
-        let mut command = swtch(["agent", "--sink"]);
-        command.arg(&sink);
-        TestAgent::start_by(command, &words)
-    };
+    let start = || TestAgent::with_sink(&sink, &words);
     let agent = start();
     wait_until("the first segment", || !segments_of(&sink).is_empty());
     let mut load = swtch(["workload", "pipe", "--count", "30000", "--quiet"]);
@@ -449,9 +452,7 @@ fn root_segments_of_a_part_of_the_time_say_which() {
         "--segments-every",
         "3s",
     ];
-    let mut command = swtch(["agent", "--sink"]);
-    command.arg(&sink);
-    let agent = TestAgent::start_by(command, &words);
+    let agent = TestAgent::with_sink(&sink, &words);
     let mut load = swtch(["workload", "sampler", "--count", "1000", "--quiet"]);
     let mut load = load.spawn().unwrap();
     wait_until("three segments", || segments_of(&sink).len() >= 3);
