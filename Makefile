@@ -10,7 +10,7 @@ demo: ## install what is missing, build, and explain a sample program that makes
 	@scripts/demo.sh
 
 test: ## install what is missing and run every test, the privileged ones too when it may
-	@scripts/test.sh
+	@scripts/test.sh $(ARGS)
 
 test-peers: ## exports, read back by the peers' own readers (needs node, pip, npm, git, perl; some root)
 	@scripts/test-peers.sh

@@ -64,6 +64,8 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "next": ("text", "the thread that ran next on the CPU"),
     "cgroup": ("text", "path of the cgroup"),
     "cgroup_id": ("count", "the kernel's number of the cgroup"),
+    "neighbour": ("text", "path of the cgroup that had the CPU, or what else had it"),
+    "neighbour_id": ("count", "the kernel's number of that cgroup"),
     "processes": ("texts", ""),
     "kind": ("text", "what kind of thing the row is about"),
     "level": (
@@ -89,6 +91,11 @@ COLUMNS: dict[str, tuple[str, str]] = {
         "whether both are of one process, of one cgroup, or foreign to each other",
     ),
     "syscall": ("text", "the system call"),
+    "program": ("text", "name of the process; a process may choose any name, so it is data"),
+    "kernel_function": ("text", "the function of the kernel that waits"),
+    "process_count": ("count", "number of processes"),
+    "pids": ("texts", "ids of the first 16 processes"),
+    "tids": ("texts", "ids of the first 16 threads"),
     "number": ("count", "the kernel's number of the system call"),
     "wait_key": ("address", "address of the futex word, or inode number of the file"),
     "woken_from": ("text", "where wakers were when they ended the wait"),
@@ -128,6 +135,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "ratio_low": ("number", ""),
     "ratio_high": ("number", ""),
     "quota_cpus": ("number", "how many CPUs the cgroup may use"),
+    "quota_of": ("text", "the cgroup that has this quota: it, or one above it"),
     # user-mode schedulers
     "mode": ("text", "how the scheduler runs its workers"),
     "state": ("text", ""),
@@ -190,6 +198,7 @@ ROWS: dict[str, str] = {
         user_frames kernel_frames folded""",
     "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
     "cgroup": f"cgroup cgroup_id {TALLY}",
+    "neighbour": "neighbour kind neighbour_id? cgroup? cgroup_id? waits? runq_ns share_pct?",
     "level": """level switches per_s:number? voluntary involuntary main_reason? main_reason_pct?
         ran_ns run_mean_ns? run_p50_ns? run_p99_ns? waits off_ns blocked_ns runq_ns""",
     "bill.reason": f"reason category {BILLED}",
@@ -206,7 +215,7 @@ VIEWS_OF_TOP: dict[str, str] = {
     "processes": f"process pid? waiting_threads? user_switches_per_s? {LIVE}",
     "threads": f"""thread tid? process? pid? waits_for? wait_lasts_ns? user_switches_per_s?
         {LIVE}""",
-    "cgroups": f"cgroup quota_cpus? throttled_per_s? throttled_pct? {LIVE}",
+    "cgroups": f"cgroup quota_cpus? quota_of? throttled_per_s? throttled_pct? {LIVE}",
     "reasons": f"reason category {LIVE_COST} {LIVE_RUNQ} {LIVE_SPENT}",
     "preemptions": f"""preemptor preemptor_tid? preempted preempted_tid? relation reason
         preemptor_process? preempted_process? {LIVE_COST} {LIVE_RUNQ}""",
@@ -301,6 +310,9 @@ SHARED: dict[str, Shape] = {
         "rows_out_of_scope": "count",
         "filter": "text?",
         "lost": "count",
+        "untraced": "count",
+        "untraced_in_scope": "count?",
+        "complete": "yes",
         "gaps": [{"cpu": "count", "start_ns": "count", "end_ns": "count", "lost": "count"}],
         "incomplete": "text?",
         "stop_reason": "text?",
@@ -486,6 +498,10 @@ PREEMPTIONS = """preemptor tid? pid? preempted preempted_tid? reason cause switc
 SUMMARY_REASONS = f"""{REASON_TALLY} irq_ns run_max_ns? off_p50_below_ns? off_p99_below_ns?
     off_max_ns? runq_p50_below_ns? runq_p99_below_ns? runq_max_ns?"""
 
+# Threads of a program that were blocked alike from before the recording until its end.
+LASTING = """program threads process_count state syscall? kernel_function? last_ran_before_ns?
+    first_ran_before_ns? pids tids"""
+
 ANSWERS: dict[str, Shape] = {
     **{f"swtch.report.{name}/1": report(name) for name in ROWS},
     "swtch.explain/1": {
@@ -502,6 +518,8 @@ ANSWERS: dict[str, Shape] = {
         "wakers": [ROWS["waker"]],
         # Null in a trace without stacks.
         "stacks": ["null", [ROWS["stack"]]],
+        # Null where the recorder did not look for them.
+        "lasting": ["null", [LASTING]],
         # Null without prices.
         "bill": ["null", [ROWS["bill.reason"]]],
         "bill_total": ["null", total_of(ROWS["bill.reason"])],
@@ -634,6 +652,7 @@ ANSWERS: dict[str, Shape] = {
             "involuntary": "count",
             "from_idle": "count",
             "lost": "count",
+            "untraced": "count",
             "lost_names": "count",
             "threads": "count",
             "switches_per_s": "number",

@@ -5,15 +5,17 @@
 #   scripts/python.sh schemas  docs/schemas/ written anew
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
 #
-# What python/requirements-test.txt pins is installed into target/python-venv. On a machine without Python, or where
-# that cannot be had, this says so and ends with 3.
+# What python/requirements-test.txt pins is installed into an environment in the user's cache, which all clones with
+# these pins share. On a machine without Python, or where that cannot be had, this says so and ends with 3.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 min_python=3.10
 passed_over=3
 suite="the Python package"
-venv=$root_dir/target/python-venv
+cache=${XDG_CACHE_HOME:-${HOME:-$root_dir/target}/.cache}/swtch
+# The environment that is used; `prepare` and `prepare_engines` choose it.
+venv=
 requirements=$root_dir/python/requirements-test.txt
 engines=$root_dir/python/requirements-engines.txt
 
@@ -41,38 +43,39 @@ need_python() {
     return "$passed_over"
 }
 
-# Again only when the pins have changed, or another Python has made the environment. Nothing is compiled.
-install_packages() {
-    local stamp=$venv/installed
-    local wanted
-    wanted=$(python3 -V && cat "$requirements") || return
-    [ -e "$stamp" ] && [ "$wanted" = "$(cat "$stamp")" ] && return
-    say "python: installing what python/requirements-test.txt pins"
-    rm -rf "$venv"
-    python3 -m venv "$venv" >&2 || return
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements" >&2 || return
-    printf '%s\n' "$wanted" >"$stamp"
+# make_environment FILE…: makes `venv` an environment with what these files pin. One that is there is whole, and never
+# changed: its name is made of the pins and of Python, and the mark in it is made last. Nothing is compiled.
+make_environment() {
+    local hash place file files=()
+    hash=$({ python3 -VV && command -v python3 && cat "$@"; } | sha256sum | cut -c 1-16) || return
+    place=$cache/python-$hash
+    for file in "$@"; do files+=(-r "$file"); done
+    mkdir -p "$cache" || return
+    (
+        flock 9 || exit
+        [ -e "$place/whole" ] && exit
+        say "python: installing what $(basename -a "$@" | paste -sd ' ') pin into $place"
+        rm -rf "$place"
+        python3 -m venv "$place" >&2 &&
+            "$place/bin/pip" install --quiet --disable-pip-version-check \
+                --only-binary :all: --no-binary pyspark "${files[@]}" >&2 &&
+            touch "$place/whole"
+    ) 9>"$place.lock" || return
+    venv=$place
 }
 
 # Spark, a server for S3, and other engines. Apart from the rest, because they are large (pyspark 450 MB, chdb 530) and
 # the other tests need none of them: without them, or without Java, tests that do say so and are passed over.
-install_engines() {
+prepare_engines() {
     command -v java >/dev/null || install_quietly default-jre-headless
-    local stamp=$venv/engines-installed
-    cmp -s "$engines" "$stamp" && return
-    say "python: installing what python/requirements-engines.txt pins"
-    if "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark \
-        -r "$requirements" -r "$engines" >&2; then
-        cp "$engines" "$stamp"
-    else
+    make_environment "$requirements" "$engines" ||
         say "passed over: the lake on Spark, S3 and other engines: its packages could not be installed (see above)"
-    fi
 }
 
 # Packages that cannot be had, as without a network, are a reason to pass over, as a missing Python is.
 prepare() {
     need_python || return
-    install_packages && return
+    make_environment "$requirements" && return
     say "passed over: $suite: its packages could not be installed (see above)"
     return "$passed_over"
 }
@@ -115,7 +118,7 @@ run_tests() {
         result ok 0 0 1
         return "$passed_over"
     fi
-    install_engines
+    prepare_engines
     # A program that is named already (SWTCH) is not built.
     if [ -z "${SWTCH:-}" ]; then
         if ! build_program; then

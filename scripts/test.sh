@@ -6,16 +6,13 @@
 # Python package, where there is Python with pip; and with SWTCH_VM=1 recordings on other kernels, where there is an emulator and their packages can be had.
 #
 # The last line is "N passed, N failed", and ", N skipped" when tests were passed over. Before it stand
-# the names of those, with the reason.
+# the names of those, with the reason. What is run how, and what is counted: xtask/src/test.rs.
 #
 # A test that finds out while it runs that it cannot run here prints a line of the form
 # "test NAME ... skipped: WHY": Rust tests by the crate swtch-test, the page's by scripts/web.sh, those
 # of the Python package by python/tests/conftest.py.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
-
-log=$(mktemp) || die "no room for a temporary file"
-trap 'rm -f "$log"' EXIT
 
 # Capabilities of root that the privileged tests use: CAP_SYS_ADMIN, CAP_SYS_NICE. A container's
 # root often has not got them. Bit numbers: include/uapi/linux/capability.h.
@@ -38,64 +35,6 @@ why_not_privileged() {
     fi
 }
 
-# Runs cargo test and appends what it said to the log.
-run_tests() {
-    cargo test --workspace --locked --no-fail-fast "$@" 2>&1 | tee -a "$log"
-    return "${PIPESTATUS[0]}"
-}
-
-# Runs the page's tests against the program that cargo test has just built, and appends what they said.
-run_page_tests() {
-    SWTCH_BUILT=1 scripts/web.sh test 2>&1 | tee -a "$log"
-    local status="${PIPESTATUS[0]}"
-    # 3: without Node.js they are passed over, and counted as such.
-    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
-}
-
-# Runs the tests of the Python package against the same program, and appends what they said.
-run_python_tests() {
-    SWTCH_BUILT=1 scripts/python.sh test 2>&1 | tee -a "$log"
-    local status="${PIPESTATUS[0]}"
-    # 3: without Python they are passed over, and counted as such.
-    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
-}
-
-# Kernels on which a recording is tried, emulated: the oldest that Debian still ships, the last that does not say
-# who asked for a reschedule (its verifier is another than that of 6.1), the first that does, and the newest.
-vm_kernels=(6.1 6.16 6.17 7.3)
-
-# Where asked for by SWTCH_VM=1 (as .ci/run does), records on other kernels, with the program that cargo
-# test has just built, and appends what came of it.
-run_vm_tests() {
-    [ "${SWTCH_VM:-}" = 1 ] || return 0
-    scripts/vm-test --tests "${vm_kernels[@]}" 2>&1 | tee -a "$log"
-    local status="${PIPESTATUS[0]}"
-    # 3: without an emulator or packages they are passed over, and counted as such.
-    [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
-}
-
-# Sum of a column ("passed", "failed", "ignored", "skipped") over all "test result:" lines.
-sum_of() {
-    sed 's/\x1b\[[0-9;]*m//g' "$log" | awk -v word="$1" '
-        /^test result:/ {
-            for (i = 2; i <= NF; i++) if ($i == word ";") sum += $(i - 1)
-        }
-        END { print sum + 0 }'
-}
-
-# What could not run here, "NAME: WHY" a line.
-list_not_run_here() {
-    sed -n 's/^test \(.*\) \.\.\. skipped/\1/p' "$log" | sort
-}
-
-# A test binary that does not build, or dies, prints no result line: at least one failed then.
-count_failed() {
-    local failed
-    failed=$(sum_of failed)
-    [ "$status" -ne 0 ] && [ "$failed" -eq 0 ] && failed=1
-    echo "$failed"
-}
-
 scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
 
@@ -103,44 +42,9 @@ find_cargo || die "no cargo after setup"
 scripts/web.sh build
 
 reason=$(why_not_privileged)
-status=0
-skipped=0
 if [ -n "$reason" ]; then
-    run_tests || status=$?
-    skipped=$(sum_of ignored)
-elif [ "$(id -u)" -eq 0 ]; then
-    run_tests -- --include-ignored || status=$?
-else
-    host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
-    run_tests || status=$?
-    export "CARGO_TARGET_${host}_RUNNER=sudo -n -E"
-    run_tests --lib --bins --tests -- --ignored || status=$?
+    set -- --no-root "$reason" "$@"
+elif [ "$(id -u)" -ne 0 ]; then
+    set -- --sudo "$@"
 fi
-
-run_page_tests || status=1
-run_python_tests || status=1
-run_vm_tests || status=1
-
-not_run_here=$(list_not_run_here | grep -c .)
-# The standard harness counts a test that returned early as passed. Other harnesses count it as skipped.
-passed=$(($(sum_of passed) - (not_run_here - $(sum_of skipped))))
-failed=$(count_failed)
-if [ "$passed" -eq 0 ] && [ "$failed" -eq 0 ]; then
-    say "no test ran"
-    status=1
-fi
-summary="$passed passed, $failed failed"
-if [ "$not_run_here" -gt 0 ]; then
-    echo
-    echo "passed over, $not_run_here tests that could not run here:"
-    list_not_run_here | sed 's/^/  /'
-fi
-if [ -n "$reason" ] && [ "$skipped" -gt 0 ]; then
-    echo
-    echo "passed over, $skipped tests that need root ($reason):"
-    sed -n 's/^test \(.*\) \.\.\. ignored.*/  \1/p' "$log" | sort
-fi
-skipped=$((skipped + not_run_here))
-[ "$skipped" -gt 0 ] && summary+=", $skipped skipped"
-echo "$summary"
-exit "$status"
+exec cargo run --locked --quiet -p xtask -- test "$@"

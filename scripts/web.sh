@@ -35,7 +35,8 @@ install_modules() {
     local installed=web/node_modules/.package-lock.json
     [ "$installed" -nt web/package-lock.json ] && [ "$installed" -nt web/package.json ] && return
     say "web: npm ci"
-    (cd web && npm ci --no-audit --no-fund --loglevel=error >&2) && touch "$installed"
+    # What another clone has fetched is in npm's cache.
+    (cd web && npm ci --prefer-offline --no-audit --no-fund --loglevel=error >&2) && touch "$installed"
 }
 
 prepare() { need_node && install_modules; }

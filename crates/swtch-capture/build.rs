@@ -17,6 +17,7 @@ const PROGRAMS: [&str; 2] = ["swtch", "share"];
 fn main() {
     for header in [
         "kernel.h",
+        "lasting.h",
         "record.h",
         "share.h",
         "summary.h",

@@ -7,6 +7,16 @@ from typing import Any
 import duckdb
 from duckdb import DuckDBPyConnection
 
+_settings: dict[str, Any] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+
+def use_threads(most: int) -> None:
+    """Gives so many threads to each database that is opened in this process from now on."""
+    _settings["threads"] = most
+
 
 def new_database(**settings: Any) -> DuckDBPyConnection:
     """An empty database in memory.
@@ -15,8 +25,7 @@ def new_database(**settings: Any) -> DuckDBPyConnection:
     but answers is written to stdout: DuckDB takes a process that was started by `python -m` for
     one that a person types into, and draws how far it has come there.
     """
-    quiet = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    database = duckdb.connect(config={**quiet, **settings})
+    database = duckdb.connect(config={**_settings, **settings})
     # In a notebook without ipywidgets it draws none, and refuses to be told so.
     draws = database.execute("SELECT current_setting('enable_progress_bar')").fetchone()
     if draws == (True,):

@@ -42,12 +42,31 @@ def answer_of_program(
 
     Raises `Error` with what the program said when it refuses.
     """
-    command = [path_of_program(program), *words, "--format", "json"]
+    return json.loads(run_program([*words, "--format", "json"], program, limit_s))
+
+
+def run_program(
+    words: Sequence[str | os.PathLike[str]],
+    program: str | os.PathLike[str] | None = None,
+    limit_s: float | None = None,
+    as_caller: bool = True,
+) -> bytes:
+    """What the program prints for these words; `Error` with what it said when it refuses.
+
+    Under sudo the program writes as the caller (docs/SUDO.md); not `as_caller`, as who runs this,
+    which it must to write into our own temporary directory.
+    """
+    environment = os.environ.copy()
+    if not as_caller:
+        for name in ("SUDO_UID", "SUDO_GID"):
+            environment.pop(name, None)
+    command = [path_of_program(program), *words]
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            env=environment,
             timeout=limit_s,
             check=False,
         )
@@ -59,4 +78,4 @@ def answer_of_program(
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         said = "\n".join(escaped(line) for line in lines).removeprefix("error: ")
         raise Error(f"swtch {words[0]}: {said or f'exit code {done.returncode}'}")
-    return json.loads(done.stdout)
+    return done.stdout

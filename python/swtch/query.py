@@ -38,7 +38,8 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m swtch
         sys.stdout.flush()
         return code
     except Error as why:
-        print(f"error: {why}", file=sys.stderr)
+        # What an engine or a server says may quote what others wrote.
+        print("\n".join(escaped(line) for line in f"error: {why}".split("\n")), file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader has seen enough. Python would complain when it flushes at the end.

@@ -137,4 +137,5 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("policy", "preemption"),
     ("blocked", "wait"),
     ("preempted", "preemption"),
+    ("lock", "synchronization"),
 )

@@ -50,13 +50,14 @@ _FACTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("start_ns", "BIGINT", ("start_ns",)),
     ("end_ns", "BIGINT", ("end_ns",)),
     ("counted_lost", "BIGINT", ("counts", "lost")),
+    ("untraced", "BIGINT", ("counts", "untraced")),
     ("unnamed", "BIGINT", ("counts", "unnamed")),
     ("storage_failed", "BIGINT", ("counts", "storage_failed")),
     ("format_version", "BIGINT", ("format_version",)),
     ("rules_version", "BIGINT", ("rules_version",)),
     ("swtch_version", "VARCHAR", ("swtch_version",)),
 )
-_COUNTS = ("counted_lost", "unnamed", "storage_failed")
+_COUNTS = ("counted_lost", "untraced", "unnamed", "storage_failed")
 
 
 def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> None:
@@ -100,23 +101,30 @@ def _create_meta(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -
     connection.execute(f"CREATE TABLE stored.meta (trace VARCHAR, {columns})")
     marks = ", ".join("?" for _ in range(len(_FACTS) + 1))
     for trace in traces:
-        facts = [_fact(trace, *fact) for fact in _FACTS]
+        facts = [_column(trace, *fact) for fact in _FACTS]
         connection.execute(f"INSERT INTO stored.meta VALUES ({marks})", [trace.name, *facts])
 
 
-def _fact(trace: TraceFiles, name: str, kind: str, way: Iterable[str]) -> Any:
-    """A fact of `meta.json`; null where an older trace lacks it, but 0 for a count."""
+def _column(trace: TraceFiles, name: str, kind: str, way: Sequence[str]) -> Any:
+    """A fact as a column: the command as one text, and 0 for a count that is not told."""
+    if name == "command":
+        words = trace.meta.get("command")
+        return " ".join(map(str, words)) if isinstance(words, list) and words else None
+    value = fact(trace, int if kind == "BIGINT" else str, *way)
+    return 0 if value is None and name in _COUNTS else value
+
+
+def fact(trace: TraceFiles, wanted: type[int] | type[str], *way: str) -> Any:
+    """A fact of `meta.json`; `None` where an older trace lacks it, `Error` where it is no such."""
     value: Any = trace.meta
     for key in way:
         value = value.get(key) if isinstance(value, dict) else None
-    if name == "command":
-        value = " ".join(map(str, value)) if isinstance(value, list) and value else None
     if value is None:
-        return 0 if name in _COUNTS else None
-    wanted = int if kind == "BIGINT" else str
+        return None
     if not isinstance(value, wanted) or isinstance(value, bool):
         way_text = ".".join(way)
-        raise Error(f"{escaped(trace.name)} is damaged: meta.json says {value!r} for {way_text}")
+        said = escaped(repr(value)[:80])
+        raise Error(f"{escaped(trace.name)} is damaged: meta.json says {said} for {way_text}")
     return value
 
 

@@ -7,6 +7,7 @@ the program does (`crates/swtch-output/src/text.rs`; a test compares the two lis
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -44,21 +45,23 @@ HOSTILE_RANGES: tuple[tuple[int, int], ...] = (
 WIDEST_COLUMN = 400
 
 
+_HOSTILE = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in HOSTILE_RANGES)}]")
+
+
 def is_hostile(character: str) -> bool:
     """Whether a character must not be shown as it is."""
-    code = ord(character)
-    return any(first <= code <= last for first, last in HOSTILE_RANGES)
+    return _HOSTILE.fullmatch(character) is not None
 
 
 def escaped(text: str) -> str:
     """The text with every hostile character shown by its number: `\\x1b`, `\\u{202e}`."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_by_number(c) if is_hostile(c) else c for c in text)
+    return _HOSTILE.sub(_by_number, text)
 
 
-def _by_number(character: str) -> str:
-    code = ord(character)
+def _by_number(found: re.Match[str]) -> str:
+    code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:
         # A byte of a path that is no UTF-8 (PEP 383).
         return f"\\x{code - 0xDC00:02x}"
@@ -70,11 +73,13 @@ def json_escaped(json_text: str) -> str:
 
     Only strings can hold one, so the value stays the same.
     """
-    return "".join(_json_escape(c) if c != "\n" and is_hostile(c) else c for c in json_text)
+    return _HOSTILE.sub(_json_escape, json_text)
 
 
-def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
+def _json_escape(found: re.Match[str]) -> str:
+    if found[0] == "\n":
+        return "\n"
+    units = found[0].encode("utf-16-be", "surrogatepass")
     pairs = (units[place : place + 2] for place in range(0, len(units), 2))
     return "".join(f"\\u{int.from_bytes(pair, 'big'):04x}" for pair in pairs)
 

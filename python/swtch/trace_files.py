@@ -151,22 +151,27 @@ def _meta(name: str, directory: Path) -> dict[str, Any]:
     text = _read_text(name, directory / "meta.json")
     try:
         meta = json.loads(text)
-    except ValueError as why:
+    except (ValueError, RecursionError) as why:
         raise Error(f"{escaped(name)} is damaged: meta.json is no JSON ({why})") from why
     if not isinstance(meta, dict):
         raise Error(f"{escaped(name)} is damaged: meta.json holds no facts")
     return meta
 
 
-def _read_text(name: str, file: Path) -> str:
+def read_small(name: str, file: Path) -> bytes:
     """A small file of the trace; every trace has it."""
     size = _size_of(name, file)
     if size > MOST_BYTES_OF_TEXT:
         raise Error(f"{escaped(name)} is damaged: {file.name} has {size} bytes")
     try:
-        return file.read_text(encoding="utf-8")
+        return file.read_bytes()
     except OSError as why:
         raise _unreadable(name, file, why) from why
+
+
+def _read_text(name: str, file: Path) -> str:
+    try:
+        return read_small(name, file).decode("utf-8")
     except UnicodeDecodeError as why:
         raise Error(f"{escaped(name)} is damaged: {file.name} is no UTF-8") from why
 

@@ -174,6 +174,7 @@ def test_meta_has_the_facts_of_the_report(
     (ours,) = any_trace.sql("SELECT * FROM meta").rows()
     assert ours["duration_ns"] == answer["trace"]["duration_ns"]
     assert ours["lost"] == answer["trace"]["lost"]
+    assert ours["untraced"] == answer["trace"]["untraced"]
     assert ours["rules_version"] == answer["trace"]["rules_version"]
     assert ours["hostname"] == answer["host"]["hostname"]
     assert ours["cpus"] == answer["host"]["cpus"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from fleet_checks import assert_known
 
 from swtch import fleet, lake
 from swtch.fleet import generator
-from swtch.lake.store import Directory
 from swtch.tables import literal
 
 FLEET = generator.Fleet(hosts=8, days=5, switches=1000)
@@ -24,11 +23,9 @@ STANDARD = "prefer_column_name_to_alias = 1, join_use_nulls = 1"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(fleet_of: Callable[[generator.Fleet], Path]) -> Path:
     """A made-up fleet."""
-    root = tmp_path_factory.mktemp("fleet")
-    generator.fill(Directory(str(root)), FLEET)
-    return root
+    return fleet_of(FLEET)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +49,9 @@ class ClickHouse:
         self._session.query("CREATE DATABASE fleet")
         self._session.query("USE fleet")
         switches = f"{root}/{{{','.join(str(Path(file).relative_to(root)) for file in files)}}}"
-        for name, path in (("switches", switches), ("segments", str(segments))):
+        contention = switches.replace("data/", "contention/")
+        views = {"switches": switches, "contention": contention, "segments": str(segments)}
+        for name, path in views.items():
             source = f"file({literal(path)}, Parquet)"
             self._session.query(f"CREATE VIEW {name} AS SELECT * FROM {source}")
 

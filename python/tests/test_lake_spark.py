@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from fleet_checks import ask_all, assert_known
 import swtch
 from swtch import fleet, lake
 from swtch.fleet import generator
-from swtch.lake.store import Directory
 
 FLEET = generator.Fleet(hosts=8, days=5, switches=1000)
 _START_S = 120
@@ -138,11 +137,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(
+    tmp_path_factory: pytest.TempPathFactory, fleet_of: Callable[[generator.Fleet], Path]
+) -> Path:
     """A made-up fleet under a name with all that needs care in SQL, shells and patterns."""
-    root = tmp_path_factory.mktemp("fleet") / "it's [a] *lake?; {1,2} %41 --"
-    generator.fill(Directory(str(root)), FLEET)
-    return root
+    root = tmp_path_factory.mktemp("spark fleet") / "it's [a] *lake?; {1,2} %41 --"
+    return Path(shutil.copytree(fleet_of(FLEET), root))
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,12 @@ def record_and_kill(path: Path, program: str, run: Run) -> None:
     words = [program, "record", "-a", "-o", path]
     recorder = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(path / "checksums.csv")
-    time.sleep(1.2)
+    wait_for(path / "records.raw")
+    begun = (path / "records.raw").stat().st_size
+    deadline = time.monotonic() + LIMIT_S
+    while (path / "records.raw").stat().st_size == begun:
+        assert time.monotonic() < deadline, "no switch was written"
+        time.sleep(0.02)
     recorder.kill()
     recorder.wait()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import middle_of
 
 import swtch
 
@@ -53,7 +54,7 @@ def test_a_thread_does_one_thing_at_a_time(sampler: swtch.Trace) -> None:
 
 
 def test_a_span_takes_what_overlaps_it(sampler: swtch.Trace) -> None:
-    since, until = 500_000_000, 600_000_000
+    since, until = middle_of(sampler, 0.1)
     whole = sampler.timeline().rows()
     expected = [r for r in whole if r["begin_ns"] < until and r["end_ns"] > since]
     found = sampler.timeline(since, until).rows()
@@ -64,9 +65,10 @@ def test_a_span_takes_what_overlaps_it(sampler: swtch.Trace) -> None:
 def test_runs_that_end_in_a_span_are_the_switches_of_the_report(
     sampler: swtch.Trace, report: Callable[..., dict[str, Any]]
 ) -> None:
-    since, until = 500_000_000, 900_000_000
+    since, until = middle_of(sampler, 0.5)
     path = Path(sampler.names[0])
-    total = report(path, "reason", "--since", "0.5", "--until", "0.9")["total"]
+    words = ("--since", f"{since // 1_000_000}ms", "--until", f"{until // 1_000_000}ms")
+    total = report(path, "reason", *words)["total"]
     rows = sampler.timeline(since - 1, until).rows()
     ended = [r for r in rows if r["state"] == "running" and since <= r["end_ns"] < until]
     # A run whose begin the kernel did not report has no place in time.

@@ -89,6 +89,7 @@ function withoutRounding(table: Table, other: Table): Table {
 async function compared(page: Page, trace: string, range: readonly string[]): Promise<number> {
   let equal = 0;
   for (const { tab, choice, options } of PANELS) {
+    const reported = swtch("report", trace, ...options, ...range, "--top", String(ROWS));
     await openTab(page, tab);
     if (choice !== null) {
       await page
@@ -97,7 +98,7 @@ async function compared(page: Page, trace: string, range: readonly string[]): Pr
         .click();
       await settled(page);
     }
-    const report = await swtch("report", trace, ...options, ...range, "--top", String(ROWS));
+    const report = await reported;
     const [there, here] = [printed(report), (await shown(page)).slice(0, ROWS)];
     expect(there.length, report).toBeGreaterThan(0);
     const first = withoutRounding(here.slice(0, there.length), there);

@@ -1,12 +1,13 @@
 // Bad luck: nothing to see, too much to see, a whole day, a trace that is still growing, no prices, no server.
 import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
 import { expect, inject, onTestFinished, test } from "vitest";
-import { coloursOf, openTab, picture, settled } from "./support/browser";
-import { swtchPath } from "./support/program";
+import { coloursOf, open, openTab, picture, settled } from "./support/browser";
+import { swtchPath, view } from "./support/program";
 import { browsing, visit } from "./support/visit";
 
 const { made, empty, crowded, day, sampler, prices } = inject("traces");
@@ -133,7 +134,7 @@ test.skipIf(sampler === null)("a trace that is being recorded is followed", asyn
     recorder.kill("SIGINT");
     await ended;
   });
-  await new Promise((later) => setTimeout(later, 3000));
+  await expect.poll(() => existsSync(join(trace, "frame.arrows")), { timeout: 20_000 }).toBe(true);
   const { page, complaints } = await visit(chromium, trace, "--prices", prices);
   await openTab(page, "Reasons");
   const total = async (): Promise<number> =>
@@ -146,7 +147,11 @@ test.skipIf(sampler === null)("a trace that is being recorded is followed", asyn
 
 /** A tab that is left open for a day: what is looked at goes away again, and at rest nothing is asked. */
 test("long use leaves nothing behind, and a page at rest asks nothing", async () => {
-  const { page } = await visit(chromium, made, "--prices", prices);
+  const viewer = await view(made, "--prices", prices);
+  onTestFinished(() => viewer.end());
+  // The page's clock can be put forward: what it does after an hour, it does now.
+  const { page, close } = await open(chromium, viewer.url, {}, (page) => page.clock.install());
+  onTestFinished(() => close());
   const session = await page.context().newCDPSession(page);
   const heapMb = async (): Promise<number> => {
     await session.send("HeapProfiler.collectGarbage");
@@ -163,7 +168,7 @@ test("long use leaves nothing behind, and a page at rest asks nothing", async ()
         .getByRole("tab")
         .nth(round % 8)
         .click();
-      await page.waitForTimeout(120);
+      await page.clock.fastForward(120);
       if (round % 5 === 4) await page.keyboard.press("0");
     }
     await settled(page);
@@ -174,6 +179,7 @@ test("long use leaves nothing behind, and a page at rest asks nothing", async ()
   expect((await heapMb()) - before).toBeLessThan(10);
   const asked: string[] = [];
   page.on("request", (request) => asked.push(request.url()));
-  await page.waitForTimeout(5000);
+  await page.clock.fastForward("01:00:00");
+  await settled(page);
   expect(asked).toEqual([]);
 });

@@ -45,7 +45,7 @@ pub fn run() -> Result<ExitCode> {
 }
 
 /// The root of the workspace: the directory above this package.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package
         .parent()
@@ -98,6 +98,16 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "cargo metadata failed: {stderr}");
     serde_json::from_slice(&output.stdout).context("reading the answer of cargo metadata")
+}
+
+/// Where cargo builds (`CARGO_TARGET_DIR` and cargo's configuration may move it).
+///
+/// # Errors
+/// When cargo cannot describe the tree.
+pub fn target_dir(root: &Path) -> Result<PathBuf> {
+    let metadata = cargo_metadata(root, &["--no-deps"])?;
+    let folder = metadata["target_directory"].as_str();
+    Ok(folder.context("cargo names no build folder")?.into())
 }
 
 /// The target triple of this machine. Dependencies of other platforms are never built here.

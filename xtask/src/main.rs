@@ -2,6 +2,7 @@
 //!
 //! - `check`: the crates depend on each other as `ARCHITECTURE.md` says, the docs name only what
 //!   exists, every dependency has a licence that `deny.toml` allows.
+//! - `test`: builds all tests and runs them, side by side where they do not need the machine.
 //! - `bench-record`: what recording costs, compared with other recorders.
 //! - `bench-cost`: whether the prices of switches are right, and how they compare with those of
 //!   other programs.
@@ -18,6 +19,7 @@ mod bench_read;
 mod bench_record;
 mod check;
 mod cputime;
+mod test;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,11 @@ const HELP: &str = "\
 xtask VERB …
 
   check                       rooms, names in the docs, licences
+  test [OPTIONS]              builds all tests and runs them; the last line is the sum
+      --lints                 warnings of the compiler fail, and rustdoc is run (as .ci/run does)
+      --failed WHAT           counts something that has failed before
+      --sudo                  tests that need root are run by `sudo -n -E`, after the others
+      --no-root WHY           tests that need root are passed over
   bench-record [OPTIONS]      what recording costs, beside perf and libbpf-tools (needs root)
       --rounds N              interleaved rounds, at least 5 (default 5)
       --quick                 a tenth of the work, 2 rounds: does the harness run?
@@ -68,6 +75,7 @@ fn run(words: &[String]) -> Result<ExitCode> {
     };
     match verb {
         "check" => check::run(),
+        "test" => test::run(&test::Options::parse(rest)?),
         "bench-record" => bench_record::run(&bench_record::Options::parse(rest)?),
         "bench-cost" => bench_cost::run(&bench_cost::Options::parse(rest)?),
         "bench-read" => bench_read::run(&bench_read::Options::parse(rest)?),

@@ -46,13 +46,6 @@ const STRANGERS_PCT: u64 = 1;
 /// The same tolerance as [`STRANGERS_PCT`], in rows, for threads with few switches.
 const STRANGERS: u64 = 2;
 
-/// Share of sleeps, in percent, that may be over before they have begun although nothing preempted
-/// the task: an interrupt or a hypervisor had its CPU. Seen: 1 of 250.
-const UNTOLD_PCT: u64 = 1;
-
-/// The same tolerance as [`UNTOLD_PCT`], in sleeps, for threads with few sleeps.
-const UNTOLD: u64 = 2;
-
 /// The expected content of a trace of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadOutcome {
@@ -201,14 +194,14 @@ impl Expect {
 
     /// For a task that slept `times` times. The first statement is the kernel's: a row for every
     /// sleep in which the task left its CPU, and no more rows than it blocked in its sleeps. The
-    /// second says that nearly every sleep did so: all but those that a preemption `spared`, and a
-    /// few more (`UNTOLD_PCT`).
+    /// second says that the task slept at all: half of its sleeps or more, but for those that a
+    /// preemption `spared`. How many more did is luck: where others have the CPUs, or a machine is
+    /// emulated, the time of a sleep is over before the task has left its CPU.
     pub fn sleeps(times: u64, slept: SleepCounts, spared: u64) -> [Self; 2] {
         let because = "the kernel counted a block in that many of its sleeps";
         let counted = Self::between(Reason::Sleep, slept.blocked, slept.blocks, because);
-        let untold = UNTOLD.max(times * UNTOLD_PCT / 100);
-        let because = "each sleep blocks, less those whose time was used up on the way";
-        let least = times.saturating_sub(spared + untold);
+        let because = "most sleeps block: those whose time is not used up on the way";
+        let least = times.saturating_sub(spared) / 2;
         let again = slept.blocks - slept.blocked;
         let mostly = Self::between(Reason::Sleep, least, times + again, because);
         [counted, mostly]
@@ -371,7 +364,7 @@ impl ThreadOutcome {
         let counted = self.counted.total();
         let threads = u64::try_from(self.ids.len()).unwrap_or(u64::MAX);
         let after = self.leaving + AFTER_COUNT * threads;
-        let most = counted + after + tally.of_any(&[Reason::Exit]);
+        let most = counted + after + tally.of_any(&[Reason::Exit, Reason::Lock]);
         let rows = tally.total();
         (rows < counted || rows > most)
             .then(|| format!("{}: {rows} rows, the kernel counted {counted}", self.name))

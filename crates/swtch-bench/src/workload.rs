@@ -14,6 +14,7 @@ mod disk;
 mod exits;
 mod forks;
 mod hogs;
+mod kernel_locks;
 mod page_faults;
 mod periodic;
 mod ping_pong;
@@ -78,6 +79,7 @@ impl fmt::Debug for Workload {
 
 static WORKLOADS: &[Workload] = &[
     hogs::HOGS,
+    hogs::OWN_CLOCK,
     hogs::ROUND_ROBIN,
     periodic::WAKEUP,
     periodic::WAKEUP_OVER_IDLE,
@@ -96,6 +98,8 @@ static WORKLOADS: &[Workload] = &[
     ping_pong::MESSAGE_QUEUE,
     ping_pong::EVENTFD,
     contention::FILE_LOCK,
+    kernel_locks::INODE,
+    kernel_locks::ADDRESS_SPACE,
     disk::DIRECT_READ,
     disk::FSYNC,
     ping_pong::PIPE_THREADS,

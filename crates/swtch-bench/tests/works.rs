@@ -158,26 +158,30 @@ fn touched_registers_are_live_at_every_hand_over() -> Result<(), String> {
     Ok(())
 }
 
-/// A delay as long as several hops, as the difference between the two works of one ring.
+/// A delay as long as several hops, as the difference between the two works of one ring. Others only
+/// ever make a block longer, so that the shortest of more and more trees approach the true ones.
 fn a_delay_is_found() -> Result<(), String> {
     let spec = two_works(
         WorkSpec::Delay { loops: 5000 },
         WorkSpec::Delay { loops: 0 },
     );
-    let tree = time(&[spec], 10)?;
-    let quickest = |timed_operation| {
-        let blocks = blocks(&tree, 0, timed_operation).into_iter();
-        blocks
-            .map(|sample| sample.elapsed.as_ns() / sample.operations)
-            .min()
-            .unwrap_or_default()
-    };
-    let (delayed, plain) = (quickest(0), quickest(2));
-    // A multiplication takes three cycles or more, and no CPU runs ten cycles per nanosecond.
-    if delayed < plain + 1500 {
-        return Err(format!("{delayed} ns with 5000 steps, {plain} ns without"));
+    let (mut delayed, mut plain) = (u64::MAX, u64::MAX);
+    for _ in 0..20 {
+        let tree = time(std::slice::from_ref(&spec), 10)?;
+        let quickest = |timed_operation| {
+            let blocks = blocks(&tree, 0, timed_operation).into_iter();
+            blocks
+                .map(|sample| sample.elapsed.as_ns() / sample.operations)
+                .min()
+                .unwrap_or_default()
+        };
+        (delayed, plain) = (delayed.min(quickest(0)), plain.min(quickest(2)));
+        // A multiplication takes three cycles or more, and no CPU runs ten cycles per nanosecond.
+        if delayed >= plain + 1500 {
+            return Ok(());
+        }
     }
-    Ok(())
+    Err(format!("{delayed} ns with 5000 steps, {plain} ns without"))
 }
 
 fn a_mitigation_is_timed_or_missing_with_the_reason() -> Result<(), String> {

@@ -136,17 +136,31 @@ impl CodeFile {
     }
 }
 
-/// Whether a path leads to this file from here.
+/// Whether a path leads to this file from here, now and later: another user who could put a FIFO in its
+/// place would stop whoever opens it by its path.
 pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     let identity = |of: &fs::Metadata| (of.dev(), of.ino());
     let (Ok(ours), Ok(theirs)) = (fs::metadata(path), open.metadata()) else {
         return false;
     };
-    identity(&ours) == identity(&theirs)
+    identity(&ours) == identity(&theirs) && path.ancestors().all(is_ours_to_change)
+}
+
+/// Whether nobody can change what is there but root, this user and their own group.
+fn is_ours_to_change(path: &Path) -> bool {
+    // SAFETY: these give no memory and never fail.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let is_ours = |of: fs::Metadata| {
+        let of_own_group = of.mode() & 0o020 == 0 || of.gid() == group;
+        [0, user].contains(&of.uid()) && of.mode() & 0o002 == 0 && of_own_group
+    };
+    fs::metadata(path).is_ok_and(is_ours)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     const MAPS: &str = "\
@@ -200,6 +214,13 @@ mod tests {
         let exe = std::env::current_exe().unwrap();
         assert!(is_at(&open, &exe));
         assert!(!is_at(&open, Path::new("/proc/self/maps")));
+        // Anybody can put something else where anybody may write.
+        let dir = tempfile::tempdir().unwrap();
+        let anybody = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(dir.path(), anybody).unwrap();
+        let copy = dir.path().join("copy");
+        fs::write(&copy, "").unwrap();
+        assert!(!is_at(&File::open(&copy).unwrap(), &copy));
         let other = CodeFile {
             inode: file.inode + 1,
             ..file

@@ -37,6 +37,8 @@ pub struct Counters {
     /// Number of times that the task that left was not the one that had come: the kernel did not
     /// trace the switch between. They are not part of [`Self::seen`].
     pub untraced: u64,
+    /// Of `untraced`: those away from a task in scope.
+    pub untraced_in_scope: u64,
     /// Words of user-mode schedulers that could not be read ([`crate::Capture::watch_words`]).
     pub words_unread: u64,
     /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
@@ -54,6 +56,8 @@ pub struct CpuCounters {
     pub filtered: u64,
     /// Of `seen`: switches that found no room.
     pub lost: u64,
+    /// As [`Counters::untraced`].
+    pub untraced: u64,
 }
 
 /// `CLAIMS_KEPT` of `bpf/record.h`.
@@ -124,6 +128,7 @@ impl CpuStates {
             storage_failed: self.sum(offset_of!(cpu_state, storage_failed)),
             stack_failed: self.sum(offset_of!(cpu_state, stack_failed)),
             untraced: self.sum(offset_of!(cpu_state, untraced)),
+            untraced_in_scope: self.sum(offset_of!(cpu_state, untraced_in_scope)),
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
             missed: self.sum(offset_of!(cpu_state, missed)),
         }
@@ -152,6 +157,7 @@ impl CpuStates {
             idle: self.read(cpu, offset_of!(cpu_state, idle)),
             filtered: self.read(cpu, offset_of!(cpu_state, filtered)),
             lost: self.read(cpu, offset_of!(cpu_state, lost)),
+            untraced: self.read(cpu, offset_of!(cpu_state, untraced)),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::limits::{ResourceLimit, TooLow};
 use crate::probe::needed_capabilities;
 use crate::refusal::{self, Refusal};
 
@@ -127,6 +128,15 @@ pub enum Error {
     /// The thread that guards the recorder could not be started.
     #[error("the thread that keeps the recorder from being starved could not be started")]
     Guard(#[source] io::Error),
+    /// A resource limit is too low for what was asked for.
+    #[error("{0}")]
+    Limit(TooLow),
+    /// Half of the CPU time that this process may use is used up.
+    #[error(
+        "{}, and half of it is used: the rest is for finishing the trace",
+        ResourceLimit::CpuTime
+    )]
+    CpuTime,
     /// The privileges of the process could not be dropped.
     #[error("dropping privileges failed")]
     Privileges(#[source] io::Error),

@@ -25,6 +25,7 @@ use swtch_core::Pid;
 
 use crate::confine::forbid_new_privileges;
 use crate::error::Error;
+use crate::limits::hand_limits_down;
 use crate::privilege::{KeptPrivileges, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
 use crate::signals::hand_signals_down;
 
@@ -84,14 +85,18 @@ struct Parent {
 impl Parent {
     /// `spawn` must not return before the command is executed, as in std. `held` are closed then,
     /// and `notice` once [`Self::ending`] says how the command ended.
-    fn start(mut spawn: Command, held: (PipeWriter, PipeReader), notice: PipeWriter) -> Self {
+    fn start(
+        mut spawn: Command,
+        held: (PipeWriter, PipeReader),
+        notice: PipeWriter,
+    ) -> io::Result<Self> {
         let (tell_executed, executed) = channel();
         let (order, orders) = channel();
         let (tell_obeyed, obeyed) = channel();
         let (tell_ending, ending) = channel();
         // A receiver that is gone is about to end, so an answer that cannot be sent is not an
         // error.
-        let thread = thread::spawn(move || {
+        let thread = thread::Builder::new().spawn(move || {
             let spawned = spawn.spawn();
             drop(held);
             // The command has its own bounding set by now.
@@ -118,14 +123,14 @@ impl Parent {
             };
             drop(tell_ending.send(ending));
             drop(notice);
-        });
-        Self {
+        })?;
+        Ok(Self {
             thread,
             executed,
             order,
             obeyed,
             ending,
-        }
+        })
     }
 
     /// Waits until the command is executed.
@@ -158,9 +163,10 @@ impl HeldCommand {
         let mut spawn = Command::new(program);
         spawn.args(arguments);
         hand_signals_down(&mut spawn);
+        hand_limits_down(&mut spawn);
         hold_before_exec(&mut spawn, &pid_writer, &gate_reader, gate.as_raw_fd());
         // `spawn` returns after exec, so it needs a thread of its own while the child is held.
-        let parent = Parent::start(spawn, (pid_writer, gate_reader), notice);
+        let parent = Parent::start(spawn, (pid_writer, gate_reader), notice).map_err(failed)?;
         let mut pid = [0; 4];
         match pid_reader.read_exact(&mut pid) {
             Ok(()) => Ok(Self {

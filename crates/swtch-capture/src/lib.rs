@@ -21,11 +21,14 @@ mod code;
 mod confine;
 mod counters;
 mod decode;
+mod demangle;
 mod drain;
 mod error;
 mod guard;
 mod kernel_cost;
+mod lasting;
 mod launch;
+pub mod limits;
 mod living;
 mod load;
 mod mapped;
@@ -51,6 +54,7 @@ pub use drain::{Drained, RawKind, RawRecords};
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
+pub use lasting::LastingWait;
 pub use launch::{HeldCommand, LaunchError};
 pub use living::LivingTasks;
 pub use load::Capture;
@@ -62,8 +66,8 @@ pub use privilege::{
 };
 pub use probe::kernel_version;
 pub use records::{
-    SwitchHints, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records, decode_tasks, peek_switches,
-    switch_hints,
+    READABLE_WIRES, SwitchHints, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records,
+    decode_tasks, peek_switches, switch_hints,
 };
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};

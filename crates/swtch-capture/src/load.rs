@@ -18,11 +18,13 @@ use crate::counters::{Counters, CpuCounters, CpuStates};
 use crate::drain::{CaptureRings, Drained, RawRecords};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
-use crate::probe::{HOOKS, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
+use crate::lasting::{LastingWait, LastingWalks};
+use crate::limits::{ResourceLimit, require};
+use crate::probe::{HOOKS, NamingHierarchy, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
 use crate::records::decode_records;
 use crate::refusal;
 use crate::scope::{
-    CgroupTargets, Children, RecordingScope, TargetProcess, is_unified, require_host_pids,
+    CgroupTargets, Children, RecordingScope, TargetProcess, naming_hierarchy, require_host_pids,
 };
 use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
@@ -76,6 +78,17 @@ fn optional_here() -> impl Iterator<Item = &'static str> {
         .filter(move |name| !is_of_another(name))
 }
 
+/// Memory that a recorder needs, in bytes: twice what a short recording on two CPUs took at least (30 MB that
+/// could be written, 250 MB that were mapped). What runs out of it later names the limit as well.
+const LEAST_DATA: u64 = 60 << 20;
+const LEAST_MAPPED: u64 = 500 << 20;
+
+/// Descriptors that a recorder needs on so many CPUs: each has a ring. On two CPUs 80 were open, for programs,
+/// links, maps and files of the trace; others are opened for a moment.
+const fn descriptors(cpus: usize) -> u64 {
+    160 + 2 * cpus as u64
+}
+
 /// What the kernel side writes for a summary.
 struct SummaryTables {
     groups: SummaryGroups,
@@ -90,12 +103,15 @@ pub struct Capture {
     hooks: FoundHooks,
     targets: Vec<TargetProcess>,
     tree: Option<RecordedTree>,
+    /// `None` unless they were asked for, and once they were told.
+    lasting: Option<LastingWalks>,
     /// `None` unless switches are counted in the kernel.
     flush: Option<SummaryFlush>,
     /// `None` unless switches are counted in the kernel.
     tables: Option<SummaryTables>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
+    naming: NamingHierarchy,
     /// Number of records that [`Self::drain`] could not decode.
     undecoded: u64,
 }
@@ -117,6 +133,9 @@ impl Capture {
         refusal::listen();
         let hooks = FoundHooks::find(settings)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
+        require(ResourceLimit::OpenFiles, descriptors(cpus))?;
+        require(ResourceLimit::Data, LEAST_DATA)?;
+        require(ResourceLimit::AddressSpace, LEAST_MAPPED)?;
         let plan = ScopePlan::new(&settings.scope)?;
         // The object must outlive everything that borrows from it; a process has one capture.
         let storage: &'static mut MaybeUninit<OpenObject> =
@@ -176,6 +195,10 @@ impl Capture {
         if let Some(tree) = &mut tree {
             tree.count_at_start(shared(&mut skel))?;
         }
+        let lasting = match settings.lasting_waits {
+            true => Some(begin_lasting(&mut skel)?),
+            false => None,
+        };
         Ok(Self {
             skel,
             rings,
@@ -183,10 +206,12 @@ impl Capture {
             hooks,
             targets: plan.targets,
             tree,
+            lasting,
             flush,
             tables,
             cost,
             started,
+            naming: plan.naming,
             undecoded: 0,
         })
     }
@@ -194,6 +219,11 @@ impl Capture {
     /// Start of the capture, on the trace clock. No switch in it is older.
     pub const fn started(&self) -> Timestamp {
         self.started
+    }
+
+    /// The hierarchy whose directories have the ids of the cgroups in the records.
+    pub const fn naming(&self) -> NamingHierarchy {
+        self.naming
     }
 
     /// Whether all processes that were asked for have ended. Their children may still run.
@@ -212,6 +242,18 @@ impl Capture {
             return Ok(None);
         };
         tree.count_at_end(shared(&mut self.skel)).map(Some)
+    }
+
+    /// The threads in scope that have been blocked since the capture began; `None` unless the settings
+    /// ask for them. Call it once, before [`Self::detach`].
+    ///
+    /// # Errors
+    /// When the kernel refuses to walk the tasks.
+    pub fn lasting_waits(&mut self) -> Result<Option<Vec<LastingWait>>, Error> {
+        let Some(walks) = self.lasting.take() else {
+            return Ok(None);
+        };
+        walks.end(shared(&mut self.skel)).map(Some)
     }
 
     /// Hooks that this kernel lacks, so that some values are inferred or not known.
@@ -450,6 +492,8 @@ struct ScopePlan {
     targets: Vec<TargetProcess>,
     children: Children,
     cgroups: Option<CgroupTargets>,
+    /// The hierarchy that names the cgroups of tasks.
+    naming: NamingHierarchy,
 }
 
 impl ScopePlan {
@@ -462,16 +506,22 @@ impl ScopePlan {
             targets: Vec::new(),
             children: Children::LeftOut,
             cgroups: None,
+            naming: naming_hierarchy(),
         };
         match scope {
             RecordingScope::All => Ok(Self {
                 all: true,
                 ..nothing
             }),
-            RecordingScope::Cgroups(paths) => Ok(Self {
-                cgroups: CgroupTargets::find(paths)?,
-                ..nothing
-            }),
+            RecordingScope::Cgroups(paths) => {
+                let cgroups = CgroupTargets::find(paths)?;
+                let naming = cgroups.as_ref().map(|cgroups| cgroups.hierarchy);
+                Ok(Self {
+                    naming: naming.unwrap_or(nothing.naming),
+                    cgroups,
+                    ..nothing
+                })
+            }
             RecordingScope::Processes { pids, children } => {
                 require_host_pids()?;
                 let targets = pids
@@ -552,8 +602,7 @@ fn set_constants(
     constants.with_children = plan.children == Children::Recorded;
     constants.recorder_pid = std::process::id();
     constants.has_cgroups = plan.cgroups.is_some();
-    let hierarchy = plan.cgroups.as_ref().map(|cgroups| cgroups.is_v2);
-    constants.cgroup_is_v2 = hierarchy.unwrap_or_else(is_unified);
+    constants.cgroup_is_v2 = plan.naming == NamingHierarchy::V2;
     constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
     constants.has_exit_hook = hooks.has("sched_exit_tp");
     constants.has_tick_hook = hooks.has("local_timer_entry");
@@ -613,6 +662,7 @@ fn choose_programs(
     let progs = &mut open.progs;
     progs.walk_tasks.set_autoload(!plan.targets.is_empty());
     progs.flush_tasks.set_autoload(settings.summary.is_some());
+    progs.list_blocked.set_autoload(settings.lasting_waits);
     progs
         .sched_set_need_resched
         .set_autoload(hooks.has("sched_set_need_resched_tp"));
@@ -739,6 +789,18 @@ fn ring_fd(ring: &MapHandle) -> [u8; 4] {
 fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|source| Error::Map { map: name, source })
+}
+
+/// Notes which threads in scope are blocked now.
+fn begin_lasting(skel: &mut SwtchSkel<'static>) -> Result<LastingWalks, Error> {
+    let link = skel.progs.list_blocked.attach();
+    let link = link.map_err(|source| Error::Attach {
+        program: "list_blocked".to_owned(),
+        source,
+    })?;
+    let mut walks = LastingWalks::open(&link)?;
+    walks.begin(shared(skel))?;
+    Ok(walks)
 }
 
 /// The variables that both sides see.

@@ -32,9 +32,14 @@ pub use threads::PerfThreads;
 
 use crate::clock::monotonic_ns;
 use crate::error::Error;
+use crate::limits::{ResourceLimit, require};
 use crate::scope::{Children, RecordingScope, TargetProcess};
 use counter::PerfEvent;
 use ring::PerfRing;
+
+/// Descriptors that a recorder needs besides those of events: files of the trace, pipes, and what is opened
+/// for a moment.
+const OTHER_DESCRIPTORS: u64 = 60;
 
 /// Records that one ring had, ready to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +106,9 @@ impl PerfCapture {
             if fresh.is_empty() {
                 return Ok(capture);
             }
+            // Each thread has an event on each CPU, and each CPU a ring.
+            let events = (known.len() + fresh.len() + 1) * cpus.len();
+            require(ResourceLimit::OpenFiles, OTHER_DESCRIPTORS + events as u64)?;
             for (pid, tid) in fresh {
                 capture.open_thread(pid, tid, &cpus)?;
                 known.insert((pid, tid));

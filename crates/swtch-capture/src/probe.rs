@@ -32,7 +32,7 @@ mod trial;
 
 pub use hook::{HOOKS, Hook, HookPresence, Need};
 pub(crate) use hook::{can_crash, tick_irq};
-pub use mount::{Cgroups, CpuController, cgroups};
+pub use mount::{Cgroups, CpuController, NamingHierarchy, cgroups};
 pub(crate) use privilege::needed_capabilities;
 pub use privilege::{Capabilities, Capability, NEEDED_CAPABILITIES, Privilege};
 pub use trial::{Trial, TrialStep};

@@ -1,8 +1,10 @@
 //! Records outside of the rings: decodes what was kept of them as bytes.
 //!
 //! While it records, a recorder only copies the bytes of its rings to a file. This says what they
-//! mean, later, in the same process or in another one: then [`WIRE_VERSION`] must be the version
-//! that the file names. Only `decode` knows the fields.
+//! mean, later, in the same process or in another one: then the version that the file names must be
+//! one of [`READABLE_WIRES`]. Only `decode` knows the fields.
+
+use std::ops::RangeInclusive;
 
 use swtch_core::{CgroupId, Event, Nanos, StackKind, TaskEvent, TaskKey, Timestamp};
 
@@ -11,8 +13,12 @@ use crate::drain::RawKind;
 use crate::skeleton::recorder::types::{switch_record, task_record};
 
 /// Version of the records of `bpf/record.h`. Whoever changes their layout or the meaning of a field
-/// adds one: a file with records of another version is refused.
-pub const WIRE_VERSION: u32 = 1;
+/// adds one, and to [`READABLE_WIRES`] what is read no more.
+pub const WIRE_VERSION: u32 = 2;
+
+/// Versions that are decoded. Records of version 1 have the layout of version 2, and never the
+/// evidence of a lock of the kernel.
+pub const READABLE_WIRES: RangeInclusive<u32> = 1..=WIRE_VERSION;
 
 /// What a recorder must know of a switch while its tasks and cgroups are still there.
 #[derive(Clone, Copy, Debug)]
@@ -126,7 +132,7 @@ mod tests {
 
     /// The number of `bpf/record.h` up to the state of a CPU, without comments and spaces, in
     /// version [`WIRE_VERSION`].
-    const NUMBER_OF_HEADER: u64 = 0x58a7_1ce9_4d66_e67e;
+    const NUMBER_OF_HEADER: u64 = 0x7bac_1a75_a574_3ce8;
 
     /// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits.
     fn number_of(text: &str) -> u64 {

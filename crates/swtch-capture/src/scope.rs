@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use swtch_core::Pid;
 
 use crate::error::Error;
+use crate::probe::{self, NamingHierarchy};
 
 /// The tasks whose switches are recorded.
 #[derive(Clone, Debug)]
@@ -47,14 +48,14 @@ pub struct TargetProcess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct CgroupTarget {
     id: u64,
-    is_v2: bool,
+    hierarchy: NamingHierarchy,
 }
 
 /// Cgroups of one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CgroupTargets {
     pub ids: Vec<u64>,
-    pub is_v2: bool,
+    pub hierarchy: NamingHierarchy,
 }
 
 impl CgroupTargets {
@@ -66,9 +67,9 @@ impl CgroupTargets {
             let cgroup = cgroup_target(path)?;
             let all = found.get_or_insert(Self {
                 ids: Vec::new(),
-                is_v2: cgroup.is_v2,
+                hierarchy: cgroup.hierarchy,
             });
-            if all.is_v2 != cgroup.is_v2 {
+            if all.hierarchy != cgroup.hierarchy {
                 let why = "it is of another hierarchy (v1 or v2) than the one named before it";
                 return Err(Error::NotACgroup {
                     path: path.clone(),
@@ -177,9 +178,9 @@ pub fn require_host_pids() -> Result<(), Error> {
     }
 }
 
-/// Whether this machine has the unified cgroup hierarchy (v2) at `/sys/fs/cgroup`.
-pub(crate) fn is_unified() -> bool {
-    file_system_of(Path::new("/sys/fs/cgroup")).is_ok_and(|magic| magic == CGROUP2_SUPER_MAGIC)
+/// The hierarchy that names the cgroups of a recording for which none is chosen.
+pub(crate) fn naming_hierarchy() -> NamingHierarchy {
+    probe::cgroups().map_or(NamingHierarchy::V2, |cgroups| cgroups.naming())
 }
 
 fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
@@ -191,15 +192,15 @@ fn cgroup_target(path: &Path) -> Result<CgroupTarget, Error> {
     if !found.is_dir() {
         return Err(refused("it is not a directory".to_owned()));
     }
-    let is_v2 = match file_system_of(path).map_err(|error| refused(error.to_string()))? {
-        CGROUP2_SUPER_MAGIC => true,
-        CGROUP_SUPER_MAGIC if has_cpu_controller(path) => false,
+    let hierarchy = match file_system_of(path).map_err(|error| refused(error.to_string()))? {
+        CGROUP2_SUPER_MAGIC => NamingHierarchy::V2,
+        CGROUP_SUPER_MAGIC if has_cpu_controller(path) => NamingHierarchy::V1,
         CGROUP_SUPER_MAGIC => return Err(refused("its hierarchy lacks the cpu controller".into())),
         _ => return Err(refused("it is not in a cgroup file system".to_owned())),
     };
     Ok(CgroupTarget {
         id: found.ino(),
-        is_v2,
+        hierarchy,
     })
 }
 

@@ -25,6 +25,9 @@ pub struct Settings {
     pub summary: Option<u32>,
     /// Stacks of one task's switches can be asked for while a summary goes on.
     pub watches_stacks: bool,
+    /// Find the threads that are blocked from the start of the capture to its end
+    /// ([`crate::Capture::lasting_waits`]).
+    pub lasting_waits: bool,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
@@ -121,6 +124,7 @@ impl Settings {
             task_ring_bytes: rings.task_bytes,
             summary: None,
             watches_stacks: false,
+            lasting_waits: false,
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,

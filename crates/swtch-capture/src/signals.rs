@@ -33,16 +33,18 @@ extern "C" fn note_pipe() {
     IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
-/// Whether a signal is ignored by this process.
-pub fn is_ignored(signal: i32) -> bool {
+/// What this process does on a signal: a handler, or one of the words of signal(3).
+fn action(signal: i32) -> Option<libc::sighandler_t> {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: with no new action the call only fills the struct, which is one.
-    if unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) } != 0 {
-        return false;
-    }
-    // SAFETY: the call succeeded, so it filled the struct.
-    let now = unsafe { now.assume_init() };
-    now.sa_sigaction == libc::SIG_IGN
+    let known = unsafe { libc::sigaction(signal, ptr::null(), now.as_mut_ptr()) } == 0;
+    // SAFETY: read only when the call has filled it.
+    known.then(|| unsafe { now.assume_init() }.sa_sigaction)
+}
+
+/// Whether a signal is ignored by this process.
+pub fn is_ignored(signal: i32) -> bool {
+    action(signal) == Some(libc::SIG_IGN)
 }
 
 /// The signals of these that are not ignored and so may be caught. Catching an ignored one would
@@ -64,6 +66,41 @@ pub fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
             .map_err(|error| io::Error::new(error.kind(), format!("catching signals: {error}")))?;
     }
     Ok(stop)
+}
+
+/// Passes over SIGUSR1 and SIGUSR2 for good, unless something is done about them already; the first that
+/// comes is told on stderr. Their default action would end a recording without a word.
+pub fn pass_over_user_signals() {
+    extern "C" fn tell(signal: i32) {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        let text: &[u8] = match signal {
+            libc::SIGUSR1 => b"swtch: SIGUSR1 has no meaning here: it is passed over\n",
+            _ => b"swtch: SIGUSR2 asks a recording with --ring for a dump, and here is none: it is passed over\n",
+        };
+        if !TOLD.swap(true, Ordering::Relaxed) {
+            // SAFETY: the address is that of a number of this thread, which the call in between may
+            // change, and at which the interrupted code may be about to look.
+            unsafe {
+                let errno = libc::__errno_location();
+                let before = *errno;
+                libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+                *errno = before;
+            }
+        }
+    }
+    let mut signals = vec![libc::SIGUSR1, libc::SIGUSR2];
+    signals.retain(|signal| action(*signal) == Some(libc::SIG_DFL));
+    catch(&signals, tell);
+}
+
+/// Catches signals for good, by a handler that is async-signal-safe. Unlike one that is ignored, a signal that
+/// is caught has its default action in programs that this process starts.
+pub(crate) fn catch(signals: &[i32], handler: extern "C" fn(i32)) {
+    for signal in signals {
+        // SAFETY: callers pass handlers that are async-signal-safe. signal(2) of the C libraries for
+        // Linux has calls begin again after them.
+        unsafe { libc::signal(*signal, handler as libc::sighandler_t) };
+    }
 }
 
 /// Gives SIGCHLD its default action. While it is ignored the kernel reaps children by itself, and

@@ -21,6 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Frame, Pid, Stack, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
+use crate::demangle::demangled;
 use crate::load::Capture;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -111,7 +112,7 @@ impl Stacks {
     /// An empty collection of stacks.
     pub fn new() -> Self {
         Self {
-            symbolizer: Symbolizer::new(),
+            symbolizer: Symbolizer::builder().enable_demangling(false).build(),
             files: NamingFiles::default(),
             frames: FxHashMap::default(),
             known: FxHashSet::default(),
@@ -292,7 +293,7 @@ impl Stacks {
         };
         // If the file is gone or has no symbols, the frame stays without a name.
         if let Ok(Symbolized::Sym(symbol)) = found {
-            frame.symbol = Some(symbol.name.into_owned());
+            frame.symbol = Some(demangled(symbol.name).into_owned());
             frame.offset = u64::try_from(symbol.offset).ok();
             if let Some(code) = symbol.code_info {
                 frame.file = Some(code.file.to_string_lossy().into_owned());
@@ -333,4 +334,36 @@ fn addresses_of(capture: &Capture, kind: StackKind, id: u32) -> Option<Vec<u64>>
         _ => word - 1,
     });
     Some(calls.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[unsafe(no_mangle)]
+    extern "C" fn d() -> u32 {
+        std::hint::black_box(1)
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn w() -> u32 {
+        std::hint::black_box(2)
+    }
+
+    /// As types in a C++ name, they would be `double` and `wchar_t`.
+    #[test]
+    fn functions_with_names_of_one_letter_keep_them() {
+        let functions: [(&str, extern "C" fn() -> u32); 2] = [("d", d), ("w", w)];
+        let mut stacks = Stacks::new();
+        let addresses = functions.map(|(_, function)| function as usize as u64);
+        let places = stacks.places(Pid::new(std::process::id()), &addresses);
+        assert_eq!(places.len(), functions.len());
+        for ((name, _), place) in functions.into_iter().zip(&places) {
+            for debug_syms in [false, true] {
+                let mut frame = Frame::default();
+                stacks.name(place, &mut frame, debug_syms);
+                assert_eq!(frame.symbol.as_deref(), Some(name), "{debug_syms}");
+            }
+        }
+    }
 }

@@ -110,7 +110,7 @@ pub(crate) fn visit_all(walk: &mut Iter) -> Result<(), Error> {
     }
 }
 
-fn is_to_be_continued(error: &io::Error) -> bool {
+pub(crate) fn is_to_be_continued(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, WouldBlock};
     matches!(error.kind(), Interrupted | WouldBlock)
 }

@@ -61,7 +61,7 @@ pub enum Holder {
     Interrupts,
     /// The hypervisor gave the CPU to another guest.
     Steal,
-    /// No CPU could have run the task: its CPU quota was used up.
+    /// No CPU could have run the task: its CPU quota or budget was used up.
     Throttle,
     /// The CPU was idle: it was still leaving idle, or the task had not been placed yet.
     Idle,

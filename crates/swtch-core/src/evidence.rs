@@ -106,6 +106,9 @@ bits! {
     23 MOVED_IS_NEXT = "moved_is_next": "the next task was moved to this CPU last, during this run and not before its last tick",
     24 NO_CALL = "no_call": "what recorded it (an import, perf events) does not tell the system call",
     25 REQUESTS_NOT_SEEN = "requests_not_seen": "the start of this run was not recorded, and neither were requests to reschedule before",
+    26 KERNEL_LOCK = "kernel_lock": "the kernel says that it waits for a mutex, semaphore or read-write semaphore of its own (task->blocked_on, 6.17 and later; task->blocker, 6.16 and later)",
+    27 MMAP_LOCK = "mmap_lock": "it stands in the queue of its address space's lock (mm->mmap_lock)",
+    28 INODE_LOCK = "inode_lock": "it stands in the queue of the lock of the file that its call names (inode->i_rwsem)",
 }
 
 impl EvidenceBits {
@@ -150,7 +153,9 @@ pub struct Evidence {
     pub cause: Cause,
     /// The task whose wakeup (or move) asked for the reschedule.
     pub nominator: Option<TaskKey>,
-    /// Time from the first request to reschedule until the switch; `None` without a request.
+    /// Time from the first request to reschedule until the switch; `None` without a request. A
+    /// wakeup that asks is counted from its beginning, which may be older than the run: of the time
+    /// before the run nothing is counted.
     pub need_resched_delay: Option<Nanos>,
     /// Number of the system call the task is in; `None` in user mode, in a fault, or for a kernel
     /// thread.

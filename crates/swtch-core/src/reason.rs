@@ -53,7 +53,7 @@ words! {
         Slice = "slice": "it used up its quantum (time slice) and the CPU was taken away",
         Wakeup = "wakeup": "a task of the same class woke up and was preferred",
         Class = "class": "a task of a higher class (stop, deadline, real time) took the CPU",
-        Throttle = "throttle": "its CPU quota (cgroup or real-time budget) was used up",
+        Throttle = "throttle": "the CPU time that it may use was used up: its cgroup's CPU quota, its own SCHED_DEADLINE budget, or that of real-time tasks (the rule says which)",
         Migrate = "migrate": "the kernel moved it to another CPU (affinity change, balancing)",
         Other = "other": "the kernel asked for a reschedule for a reason known but rare (the rule says which)",
         Yield = "yield": "it called sched_yield",
@@ -73,6 +73,7 @@ words! {
         Policy = "policy": "its own system call changed a scheduling policy or priority, and another task was preferred then",
         Blocked = "blocked": "it blocked, and what recorded it does not tell on what (imported, or recorded without root)",
         Preempted = "preempted": "it left while it could run on, preempted or by sched_yield, and what recorded it does not tell which (imported, or recorded without root)",
+        Lock = "lock": "it waited for a lock of the kernel: of a file, of an address space, or another one",
     }
 }
 
@@ -112,7 +113,7 @@ impl Reason {
             | Self::Policy
             | Self::Preempted => Category::Preemption,
             Self::Yield | Self::Preemptive => Category::Yield,
-            Self::Futex | Self::Ipc => Category::Synchronization,
+            Self::Futex | Self::Ipc | Self::Lock => Category::Synchronization,
             Self::Io | Self::Pipe | Self::Net | Self::Poll => Category::Io,
             Self::Sleep => Category::Sleep,
             Self::Fault => Category::Memory,

@@ -8,7 +8,7 @@
 //! Sources: `kernel/sched/core.c` and `fair.c` (v6.12, v6.18) and measurements with kernel stacks
 //! as the oracle (`docs/METHODS.md`).
 
-use crate::evidence::{Cause, Evidence, EvidenceBits as Bits, WaitObject};
+use crate::evidence::{Cause, Class, Evidence, EvidenceBits as Bits, WaitObject};
 use crate::reason::{Certainty, Reason};
 use crate::syscall::{SyscallTable, Waits, is_plain_file};
 
@@ -17,7 +17,7 @@ mod user;
 pub(crate) use user::{UserRules, classify_user};
 
 /// Version of this table. It grows by one whenever a verdict may change for the same evidence.
-pub const RULES_VERSION: u32 = 4;
+pub const RULES_VERSION: u32 = 5;
 
 // Task states, `include/linux/sched.h` (v5.15 to v6.18; the values below did not change).
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
@@ -109,6 +109,11 @@ impl Facts<'_> {
         self.state_has(TASK_UNINTERRUPTIBLE) && !self.state_has(TASK_NOLOAD)
     }
 
+    /// Past exit: the system call that it is in says no more what it does.
+    fn is_ending(&self) -> bool {
+        self.has(Bits::EXITING) || self.waits == Waits::Exit
+    }
+
     fn is_yielding(&self) -> bool {
         matches!(self.waits, Waits::Yield)
     }
@@ -130,6 +135,11 @@ impl Facts<'_> {
 
     fn is_at_slice_end(&self) -> bool {
         self.has(Bits::SLICE_END) || self.has(Bits::GROUP_SLICE_END)
+    }
+
+    /// Asked for by the task itself, which has slices as the fair class gives them.
+    fn asked_for_its_own_slice(&self) -> bool {
+        self.is_caused_by(&[Cause::Own]) && self.evidence.class == Class::Fair
     }
 }
 
@@ -178,18 +188,34 @@ const BLOCKED: &[Rule] = &[
         |f| f.waits == Waits::Affinity,
         "in sched_setaffinity, waiting until it or another task is moved"
     ),
+    // Where the kernel says that it waits for a lock, neither the call nor the file matters: a reader of
+    // a pipe may wait for the pipe's mutex, and a task that ends for the lock of its address space.
     rule!(
-        "blocked_while_exiting",
-        Exit,
-        Inferred,
-        |f| f.has(Bits::EXITING) || f.waits == Waits::Exit,
-        "past exit, waiting for the rest of the teardown"
+        "address_space_lock",
+        Lock,
+        Certain,
+        |f| f.has(Bits::MMAP_LOCK),
+        "it stands in the queue of its address space's lock: mmap, munmap, mprotect, page faults, exit"
+    ),
+    rule!(
+        "inode_lock",
+        Lock,
+        Certain,
+        |f| f.has(Bits::INODE_LOCK),
+        "it stands in the queue of the lock of the file that its call names"
+    ),
+    rule!(
+        "kernel_lock",
+        Lock,
+        Certain,
+        |f| f.has(Bits::KERNEL_LOCK),
+        "the kernel says that it waits for a mutex, semaphore or read-write semaphore"
     ),
     rule!(
         "page_fault",
         Fault,
         Certain,
-        |f| f.is_outside_calls(),
+        |f| f.is_outside_calls() && !f.is_ending(),
         "blocked with no system call in its user registers: a fault of its own"
     ),
     rule!(
@@ -200,10 +226,24 @@ const BLOCKED: &[Rule] = &[
         "reclaims memory, or waits for a page that was evicted (PSI memstall)"
     ),
     rule!(
+        "iowait",
+        Io,
+        Certain,
+        |f| f.has(Bits::IN_IOWAIT),
+        "asleep in io_schedule: block I/O"
+    ),
+    rule!(
+        "ending",
+        Unknown,
+        Inferred,
+        |f| f.is_ending(),
+        "past exit, waiting for the rest of the teardown: nothing says on what"
+    ),
+    rule!(
         "compat_call",
         Unknown,
         Inferred,
-        |f| f.has(Bits::COMPAT) && !f.has(Bits::IN_IOWAIT),
+        |f| f.has(Bits::COMPAT),
         "a 32-bit system call: its number is of another table"
     ),
     rule!(
@@ -226,13 +266,6 @@ const BLOCKED: &[Rule] = &[
         Certain,
         |f| f.waits_on_file(&[WaitObject::Socket]),
         "blocked on a socket"
-    ),
-    rule!(
-        "iowait",
-        Io,
-        Certain,
-        |f| f.has(Bits::IN_IOWAIT),
-        "asleep in io_schedule: block I/O"
     ),
     rule!(
         "socket_call",
@@ -334,10 +367,10 @@ const BLOCKED: &[Rule] = &[
     ),
     rule!(
         "memory_call",
-        Fault,
+        Lock,
         Inferred,
         |f| f.waits == Waits::Memory,
-        "blocked in mmap, munmap, madvise, …: the address space's lock"
+        "blocked in mmap, munmap, madvise, … without I/O or reclaim: a lock of the address space"
     ),
     rule!(
         "kernel_worker_idle",
@@ -521,6 +554,24 @@ const RUNNABLE: &[Rule] = &[
         Certain,
         |f| f.is_caused_by(&[Cause::NewTask]),
         "a task being started was preferred"
+    ),
+    // The kernel charges run time where a task asks for it (clock_gettime of its CPU time, getrusage, its
+    // files in /proc: task_sched_runtime, kernel/sched/core.c), and finds the slice used up then and
+    // there (update_curr, kernel/sched/fair.c). These come before the rule about blocking calls, which
+    // read(2) of such a file is.
+    rule!(
+        "own_call_slice_end",
+        Slice,
+        Certain,
+        |f| f.asked_for_its_own_slice() && f.is_at_slice_end(),
+        "its own call charged its run time and found its slice used up: the deadline had just been renewed"
+    ),
+    rule!(
+        "own_call_protection_lapsed",
+        Slice,
+        Inferred,
+        |f| f.asked_for_its_own_slice() && f.has(Bits::PROTECTION_LAPSED),
+        "asked for by itself, and the protected part of its slice is used up: its own call charged its run time"
     ),
     rule!(
         "woken_before_it_blocked",

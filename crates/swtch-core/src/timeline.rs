@@ -206,9 +206,10 @@ impl Timeline {
             self.unnamed += 1;
             return None;
         };
-        let evidence = self.with_restarted_call(event, task);
+        let mut evidence = self.with_restarted_call(event, task);
         let rule = classify(&evidence, &self.calls);
         let ran = self.length(event.run_start, event.ts);
+        evidence.need_resched_delay = within_run(evidence.need_resched_delay, ran);
         let wait = self.wait(event, task);
         Some(Switch {
             ts: event.ts,
@@ -335,11 +336,19 @@ impl Timeline {
         }
         // A wakeup before the run that led to `out` belongs to an earlier wait.
         let Some(woken) = seen.woken else {
-            return wait;
+            return Wait {
+                moved: None,
+                ..wait
+            };
         };
+        let runq = self.length(Some(woken.max(out)), start);
         Wait {
-            runq: self.length(Some(woken.max(out)), start),
+            runq,
             wakeup: seen.wakeup,
+            // A task that was moved in its sleep was in no run queue then.
+            moved: wait
+                .moved
+                .filter(|moved| runq.is_some_and(|runq| *moved <= runq)),
             ..wait
         }
     }
@@ -376,6 +385,12 @@ impl Timeline {
         }
         length
     }
+}
+
+/// A wakeup that asks for the CPU may have begun before the run that it ends (on another CPU), and it is
+/// its beginning that the kernel side writes down.
+fn within_run(delay: Option<Nanos>, ran: Option<Nanos>) -> Option<Nanos> {
+    delay.map(|delay| ran.map_or(delay, |ran| delay.min(ran)))
 }
 
 /// Time of a run that the kernel charged neither to the task nor, as far as was seen, to

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! runq > 20ms                a thread waited that long for a CPU
-//! reason = throttle          a quota stopped one
+//! reason = throttle          a quota or budget stopped one
 //! off > 1s & comm ~ ^web     a thread whose name begins so was away that long
 //! switches/s > 200k          more than so many in a second, of the whole recording
 //! ```

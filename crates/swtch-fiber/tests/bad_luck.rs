@@ -2,9 +2,12 @@
 
 mod child;
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use child::{PATIENCE, in_a_child, is_child};
+use swtch_fiber::sync::Event;
 use swtch_fiber::{
     Error, JoinError, Mode, Runtime, TaskBuilder, check_quantum, sleep, spawn, yield_now,
 };
@@ -157,12 +160,13 @@ fn cancelling_what_has_ended_does_nothing() {
 #[test]
 fn a_join_that_times_out_gives_the_handle_back() {
     let runtime = Runtime::builder().schedulers(1).build().expect("a runtime");
-    let handle = runtime
-        .spawn(|| sleep(Duration::from_millis(80)))
-        .expect("spawned");
+    let may_end = Arc::new(Event::manual());
+    let theirs = may_end.clone();
+    let handle = runtime.spawn(move || theirs.wait()).expect("spawned");
     let handle = handle
         .join_timeout(Duration::from_millis(5))
-        .expect_err("it sleeps longer");
+        .expect_err("it may not end yet");
+    may_end.set();
     handle.join().expect("it ends");
 }
 
@@ -249,24 +253,33 @@ fn a_scheduler_without_work_takes_tasks_of_a_busy_one() {
                     .expect("spawned")
             })
             .collect();
+        let (may_end, latest) = (Arc::new(AtomicBool::new(false)), Instant::now() + PATIENCE);
         let busy: Vec<_> = (0..6)
             .map(|_| {
-                let body = || {
-                    let end = std::time::Instant::now() + Duration::from_millis(30);
-                    while std::time::Instant::now() < end {}
+                let may_end = may_end.clone();
+                let body = move || {
+                    while !may_end.load(Ordering::Relaxed) && Instant::now() < latest {
+                        std::hint::spin_loop();
+                    }
                 };
                 runtime.spawn(body).expect("spawned")
             })
             .collect();
+        let stolen = || {
+            let counters = runtime.counters();
+            counters
+                .iter()
+                .map(|one| one.stolen_tasks_count)
+                .sum::<u64>()
+        };
+        while stolen() == 0 && Instant::now() < latest {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        may_end.store(true, Ordering::Relaxed);
         for task in busy {
             task.join().expect("no panic");
         }
-        let stolen: u64 = runtime
-            .counters()
-            .iter()
-            .map(|one| one.stolen_tasks_count)
-            .sum();
-        assert!(stolen > 0, "{mode:?}: the other one slept");
+        assert!(stolen() > 0, "{mode:?}: the other one slept");
         for sleeper in sleepers {
             sleeper.cancel();
         }

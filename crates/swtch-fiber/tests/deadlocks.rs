@@ -6,19 +6,16 @@
 
 mod child;
 
-use std::process::Command;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use child::{PATIENCE, in_a_child, is_child};
+use child::{PATIENCE, end_with_parent, is_child, said_until};
 use swtch_fiber::stall::{BlockedOn, Deadlock};
 use swtch_fiber::sync::{Event, Mutex, RwLock, Semaphore, channel};
 use swtch_fiber::{
     JoinError, JoinHandle, Mode, Runtime, TaskBuilder, WaitType, preemptive, scope, sleep, spawn,
     timeout, yield_now,
 };
-
-const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
 
 /// Long enough for the monitor to look once more.
 const AGAIN: Duration = Duration::from_millis(1500);
@@ -66,7 +63,7 @@ fn members(deadlock: &Deadlock) -> Vec<(String, BlockedOn)> {
 /// Runs `program` beside a task that sleeps and runs, in both modes. The cycle must be this one,
 /// and must be reported once.
 fn assert_cycle(expected: &[(&str, BlockedOn)], program: fn()) {
-    for mode in MODES {
+    in_both_modes(|mode| {
         let (runtime, deadlocks) = busy(mode);
         // As a task, which keeps the scheduler: otherwise the first may end before the second
         // starts.
@@ -82,7 +79,17 @@ fn assert_cycle(expected: &[(&str, BlockedOn)], program: fn()) {
         drop(program);
         // Dropping the runtime cancels all of them.
         drop(runtime);
-    }
+    });
+}
+
+/// Calls `test` with each mode, at the same time: most of it is waiting for the monitor.
+fn in_both_modes(test: impl Fn(Mode) + Sync) {
+    std::thread::scope(|scope| {
+        for mode in [Mode::Fiber, Mode::Thread] {
+            let test = &test;
+            scope.spawn(move || test(mode));
+        }
+    });
 }
 
 fn start(name: &str, body: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
@@ -135,6 +142,8 @@ fn a_cycle_may_be_of_several_kinds() {
         let mutex = Arc::new(Mutex::new(()));
         let lock = Arc::new(RwLock::new(()));
         let (theirs, wanted) = (mutex.clone(), lock.clone());
+        let [is_read, is_locked] = [(); 2].map(|()| Arc::new(Event::manual()));
+        let (has_read, waits_for_lock) = (is_read.clone(), is_locked.clone());
         // Two may read: the one that waits for the mutex is in the cycle.
         let _idle_reader = start("bystander", {
             let lock = lock.clone();
@@ -145,12 +154,14 @@ fn a_cycle_may_be_of_several_kinds() {
         });
         start("reader", move || {
             let _read = wanted.read();
-            sleep(Duration::from_millis(30));
+            has_read.set();
+            waits_for_lock.wait();
             let _mutex = theirs.lock();
         });
         start("joiner", move || {
             let _mutex = mutex.lock();
-            sleep(Duration::from_millis(60));
+            is_locked.set();
+            is_read.wait();
             let writer = start("writer", move || drop(lock.write()));
             writer.join().unwrap();
         });
@@ -169,12 +180,12 @@ fn a_second_read_lock_behind_a_writer_is_a_cycle() {
         let theirs = lock.clone();
         start("reader", move || {
             let _one = theirs.read();
-            sleep(Duration::from_millis(50));
+            start("writer", move || drop(lock.write()));
+            // A reader that comes is refused once the writer waits.
+            while theirs.try_read().is_some() {
+                yield_now();
+            }
             let _other = theirs.read();
-        });
-        start("writer", move || {
-            sleep(Duration::from_millis(20));
-            drop(lock.write());
         });
     });
 }
@@ -208,7 +219,7 @@ fn a_scope_that_holds_what_its_task_wants_is_a_cycle() {
 /// This can be detected at once, so it is an error and no deadlock.
 #[test]
 fn a_task_that_joins_itself_gets_an_error() {
-    for mode in MODES {
+    in_both_modes(|mode| {
         let (runtime, _deadlocks) = busy(mode);
         let (send, receive) = channel::unbounded::<JoinHandle<()>>();
         let (send_result, results) = mpsc::channel();
@@ -219,14 +230,14 @@ fn a_task_that_joins_itself_gets_an_error() {
         send.send(task.unwrap()).unwrap();
         let result = results.recv_timeout(PATIENCE).unwrap();
         assert!(matches!(result, Err(JoinError::Itself)), "{result:?}");
-    }
+    });
 }
 
 /// Waits that end by themselves are no deadlock: a lock with a time limit, a timeout around it, a
 /// sleeper that holds what others want, a preemptive section, a semaphore, an event.
 #[test]
 fn waits_that_may_end_are_not_reported() {
-    for mode in MODES {
+    in_both_modes(|mode| {
         let (runtime, deadlocks) = busy(mode);
         let program = || {
             for limited in [false, true] {
@@ -262,28 +273,11 @@ fn waits_that_may_end_are_not_reported() {
         runtime.run(program).unwrap();
         let none = deadlocks.recv_timeout(LONG);
         assert!(none.is_err(), "{mode:?}: {}", none.unwrap());
-    }
+    });
 }
 
-/// Standard error of the program `name`, which runs alone in a process, on the harness's main
-/// thread.
-fn said_by(name: &str) -> String {
-    let output = in_a_child(name, &["--test-threads=1"], PATIENCE);
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Ends this process, from another process: a sleeping thread in this one could wake a worker.
-fn kill_after(span: Duration) {
-    let end = format!(
-        "sleep {}; kill -9 {}",
-        span.as_secs_f64(),
-        std::process::id()
-    );
-    let shell = Command::new("sh").args(["-c", &end]).spawn();
-    drop(shell.expect("there is a shell"));
-}
-
-/// Runs `body` in a process whose only other thread waits for it, until `LONG` has passed.
+/// Runs `body` in a process whose only other thread waits for it, until another process ends this
+/// one: a sleeping thread in this one could wake a worker.
 fn play_until_it_is_over(mode: Mode, body: fn()) {
     let runtime = Runtime::builder()
         .schedulers(2)
@@ -291,7 +285,7 @@ fn play_until_it_is_over(mode: Mode, body: fn()) {
         .build()
         .expect("a runtime");
     let main = runtime.spawn_with(TaskBuilder::new().name("main"), body);
-    kill_after(LONG * 2);
+    end_with_parent();
     drop(main.expect("it starts").join());
 }
 
@@ -312,17 +306,17 @@ fn all_waiting_with_nobody_left_is_reported_on_standard_error() {
             holder.join().unwrap();
         });
     }
-    let text = said_by(NAME);
-    assert_eq!(text.matches("deadlock: all 3 workers").count(), 1, "{text}");
-    for part in [
+    const REPORT: &str = "deadlock: all 3 workers";
+    let parts = [
+        REPORT,
         "(task \"holder\") waits for EVENT",
         "(task \"wants\") waits for MUTEX",
         "held by worker",
         "(task \"main\") waits for JOIN",
         "the end of worker",
-    ] {
-        assert!(text.contains(part), "no {part:?} in:\n{text}");
-    }
+    ];
+    let text = said_until(NAME, &[], &parts, AGAIN);
+    assert_eq!(text.matches(REPORT).count(), 1, "{text}");
 }
 
 /// In thread mode the threads of workers wait in the kernel too.
@@ -335,11 +329,8 @@ fn all_waiting_in_thread_mode_is_reported() {
             receive.recv().unwrap();
         });
     }
-    let text = said_by(NAME);
-    assert!(
-        text.contains("(task \"main\") waits for CHANNEL_RECEIVE"),
-        "{text}"
-    );
+    let report = "(task \"main\") waits for CHANNEL_RECEIVE";
+    said_until(NAME, &[], &[report], Duration::ZERO);
 }
 
 /// One worker waits for a task that has no free worker.
@@ -351,11 +342,11 @@ fn a_task_without_a_worker_is_part_of_the_report() {
         let main = runtime
             .spawn(|| drop(spawn(|| ()).unwrap().join()))
             .unwrap();
-        kill_after(LONG * 2);
+        end_with_parent();
         drop(main.join());
     }
-    let text = said_by(NAME);
-    assert!(text.contains("tasks that wait for a worker: 1"), "{text}");
+    let report = "tasks that wait for a worker: 1";
+    said_until(NAME, &[], &[report], Duration::ZERO);
 }
 
 /// Each of these could wake a worker: a sleeper, a preemptive section, a socket, a thread that
@@ -363,6 +354,7 @@ fn a_task_without_a_worker_is_part_of_the_report() {
 #[test]
 fn all_waiting_while_somebody_could_wake_them_is_not_reported() {
     const NAME: &str = "all_waiting_while_somebody_could_wake_them_is_not_reported";
+    const WAITS: &str = "all wait";
     let others: [(&str, fn()); 6] = [
         ("sleeper", || {
             spawn(|| sleep(Duration::from_secs(3600))).unwrap();
@@ -395,11 +387,12 @@ fn all_waiting_while_somebody_could_wake_them_is_not_reported() {
         let number: usize = std::env::var("SWTCH_FIBER_OTHER").unwrap().parse().unwrap();
         let other = others[number].1;
         let runtime = Runtime::builder().schedulers(1).build().unwrap();
+        end_with_parent();
         let main = runtime.spawn(move || {
             other();
+            eprintln!("{WAITS}");
             Event::manual().wait();
         });
-        kill_after(LONG * 2);
         drop(main.unwrap().join());
     }
     let children: Vec<_> = (0..others.len())
@@ -407,13 +400,12 @@ fn all_waiting_while_somebody_could_wake_them_is_not_reported() {
             std::thread::spawn(move || {
                 let number = number.to_string();
                 let with = [("SWTCH_FIBER_OTHER", &*number)];
-                child::in_a_child_with(NAME, &["--test-threads=1"], &with, PATIENCE)
+                said_until(NAME, &with, &[WAITS], LONG)
             })
         })
         .collect();
     for ((what, _), child) in others.iter().zip(children) {
-        let output = child.join().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr);
+        let text = child.join().unwrap();
         assert!(!text.contains("deadlock"), "{what}: {text}");
     }
 }

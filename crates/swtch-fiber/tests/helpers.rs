@@ -85,16 +85,24 @@ fn five_thousand_sections_take_no_more_threads_than_there_may_be() {
             runtime.spawn_with(named, body).unwrap()
         })
         .collect();
+    // A section that no longer waits for a thread may still not have begun, and its thread may not
+    // have its name yet.
+    let now = || {
+        (
+            sections("many sections"),
+            at_work.load(Ordering::SeqCst),
+            helpers("many"),
+        )
+    };
     let end = Instant::now() + PATIENCE;
-    while sections("many sections") != (SECTIONS, SECTIONS - MOST) {
-        let now = sections("many sections");
+    while now() != ((SECTIONS, SECTIONS - MOST), MOST, MOST) {
+        let now = now();
         assert!(
             Instant::now() < end,
-            "{now:?} sections, and those that wait"
+            "sections and those that wait, those at work, threads: {now:?}"
         );
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert_eq!(helpers("many"), MOST);
     gate.open();
     for task in tasks {
         task.join().unwrap();
@@ -115,18 +123,24 @@ fn sections_that_need_more_threads_than_there_may_be_are_reported() {
         .unwrap();
     let gate = Arc::new(Gate::default());
     let _at_end = OpensAtEnd(gate.clone());
+    let (begins, begun) = mpsc::channel();
     let sections: Vec<_> = (0..3)
         .map(|number| {
-            let gate = gate.clone();
+            let (gate, begins) = (gate.clone(), begins.clone());
             let body = move || {
-                preemptive(WaitType::PREEMPTIVE_OTHER, || match number {
-                    2 => gate.open(),
-                    _ => gate.pass(),
+                preemptive(WaitType::PREEMPTIVE_OTHER, || {
+                    begins.send(number).unwrap();
+                    match number {
+                        2 => gate.open(),
+                        _ => gate.pass(),
+                    }
                 });
             };
             let section = runtime.spawn(body).unwrap();
-            // They must start in this order.
-            std::thread::sleep(Duration::from_millis(50));
+            // The first two have their threads before the third asks for one.
+            if number < 2 {
+                assert_eq!(begun.recv_timeout(PATIENCE), Ok(number));
+            }
             section
         })
         .collect();

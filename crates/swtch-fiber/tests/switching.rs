@@ -1,20 +1,15 @@
 //! Both modes run tasks, switch between them, and count what they did.
 
+mod sync_common;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use swtch_fiber::{JoinError, Mode, Runtime, WaitType, preemptive, sleep, spawn, yield_now};
+use swtch_fiber::{JoinError, Mode, WaitType, preemptive, sleep, spawn, yield_now};
+use sync_common::{runtime, until_waits};
 
 const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
-
-fn runtime(mode: Mode, schedulers: usize) -> Runtime {
-    Runtime::builder()
-        .mode(mode)
-        .schedulers(schedulers)
-        .build()
-        .expect("a runtime")
-}
 
 /// The smallest program that has a result.
 #[test]
@@ -55,27 +50,27 @@ fn two_workers_that_yield_take_turns() {
     }
 }
 
-/// A sleeping worker must not keep others from running.
+/// A sleeping worker must not keep others from running: twenty have begun to sleep before the first
+/// has slept enough, and another one sleeps as long as it asked for meanwhile.
 #[test]
 fn sleepers_sleep_at_the_same_time() {
+    const SHORT: Duration = Duration::from_millis(20);
     for mode in MODES {
-        let begin = Instant::now();
-        runtime(mode, 1)
-            .run(|| {
-                let sleepers: Vec<_> = (0..20)
-                    .map(|_| spawn(|| sleep(Duration::from_millis(50))).expect("in a runtime"))
-                    .collect();
-                for sleeper in sleepers {
-                    sleeper.join().expect("no panic");
-                }
-            })
-            .expect("no panic");
-        let took = begin.elapsed();
-        assert!(took >= Duration::from_millis(50), "{mode:?}: {took:?}");
-        assert!(
-            took < Duration::from_millis(900),
-            "{mode:?}: one after the other: {took:?}"
-        );
+        let runtime = runtime(mode, 1);
+        for _ in 0..20 {
+            drop(
+                runtime
+                    .spawn(|| sleep(Duration::from_secs(1000)))
+                    .expect("spawned"),
+            );
+        }
+        until_waits(&runtime, "SLEEP_TASK", 20);
+        let slept = runtime.run(|| {
+            let begin = Instant::now();
+            sleep(SHORT);
+            begin.elapsed()
+        });
+        assert!(slept.expect("no panic") >= SHORT, "{mode:?}");
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use swtch_fiber::sync::{Barrier, Mutex, RwLock, Semaphore};
+use swtch_fiber::sync::{Barrier, Event, Mutex, RwLock, Semaphore};
 use swtch_fiber::{JoinError, scope, spawn, yield_now};
-use sync_common::{in_all_shapes, in_both_modes, until, until_waits};
+use sync_common::{in_all_shapes, in_both_modes, until_waits};
 
 const LONG: Duration = Duration::from_secs(1000);
 const SHORT: Duration = Duration::from_millis(3);
@@ -271,19 +271,18 @@ fn tasks_of_a_scope_share_locks_by_reference() {
 fn a_thread_outside_waits_for_workers_and_they_for_it() {
     in_all_shapes(|runtime| {
         let mutex = Arc::new(Mutex::new(()));
-        let (theirs, locked) = (mutex.clone(), Arc::new(AtomicBool::new(false)));
-        let has_locked = locked.clone();
+        let [locked, refused] = [(); 2].map(|()| Arc::new(Event::manual()));
+        let (theirs, has_locked, was_refused) = (mutex.clone(), locked.clone(), refused.clone());
         let worker = runtime.spawn(move || {
             let guard = theirs.lock();
-            has_locked.store(true, Ordering::SeqCst);
+            has_locked.set();
+            was_refused.wait();
             swtch_fiber::sleep(SHORT);
             drop(guard);
         });
-        until("it locked", || locked.load(Ordering::SeqCst));
-        assert!(
-            mutex.lock_timeout(Duration::ZERO).is_none()
-                || worker.as_ref().is_ok_and(|worker| worker.is_finished())
-        );
+        locked.wait();
+        assert!(mutex.lock_timeout(Duration::ZERO).is_none());
+        refused.set();
         drop(mutex.lock());
         worker.expect("spawned").join().expect("no panic");
     });

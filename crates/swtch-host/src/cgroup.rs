@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use swtch_capture::probe::{Cgroups, CpuController};
 
+use super::hierarchy::{CpuQuota, Throttling};
 use super::{Fact, SourcedValue, read};
 
 const OWN_CGROUP: &str = "/proc/self/cgroup";
@@ -103,7 +104,7 @@ pub(super) fn group_in<'a>(own: &'a str, controller: Option<&str>) -> Option<&'a
 }
 
 /// The directories of a cgroup and of all above it; the root of the hierarchy comes last.
-pub(super) fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
+fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
     let deepest = mount.join(group.trim_start_matches('/'));
     deepest
         .ancestors()
@@ -136,21 +137,8 @@ fn text(at: &Path, file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// The quota in `cpu.max` of v2 or in the two files of v1; `None` without a limit.
 fn limit(at: &Path) -> Option<String> {
-    if let Some(max) = text(at, "cpu.max") {
-        return (!max.starts_with("max")).then(|| microseconds(&max));
-    }
-    let quota = text(at, "cpu.cfs_quota_us")?;
-    let period = text(at, "cpu.cfs_period_us")?;
-    (!quota.starts_with('-')).then(|| microseconds(&format!("{quota} {period}")))
-}
-
-fn microseconds(quota_and_period: &str) -> String {
-    match quota_and_period.split_once(' ') {
-        Some((quota, period)) => format!("{quota} of {period} us"),
-        None => quota_and_period.to_owned(),
-    }
+    CpuQuota::of(at).map(|quota| quota.to_string())
 }
 
 /// The weight, unless it is the default: 100 in v2, 1024 shares in v1.
@@ -177,16 +165,8 @@ fn clamp(at: &Path) -> Option<String> {
 }
 
 fn throttled(at: &Path) -> Option<String> {
-    let periods = throttled_periods_at(at)?;
+    let periods = Throttling::of(at)?.periods;
     (periods > 0).then(|| format!("{periods} periods"))
-}
-
-fn throttled_periods_at(at: &Path) -> Option<u64> {
-    let stat = text(at, "cpu.stat")?;
-    let count = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("nr_throttled "))?;
-    count.trim().parse().ok()
 }
 
 /// Number of periods so far in which the quota of our cgroup, or of one above it, was used up;
@@ -194,8 +174,10 @@ fn throttled_periods_at(at: &Path) -> Option<u64> {
 pub(super) fn throttled_periods(cgroups: Option<&Cgroups>) -> Option<u64> {
     let own = read(OWN_CGROUP).ok()?;
     let CgroupPath { mount, group } = cpu_groups(cgroups, &own)?;
-    let periods = ancestry(&mount, &group);
-    let periods = periods.iter().filter_map(|at| throttled_periods_at(at));
+    let groups = ancestry(&mount, &group);
+    let periods = groups
+        .iter()
+        .filter_map(|at| Some(Throttling::of(at)?.periods));
     periods.reduce(|sum, periods| sum + periods)
 }
 
@@ -240,13 +222,13 @@ mod tests {
             ("pod/app/cpu.uclamp.max", "50.00\n"),
             (
                 "pod/app/cpu.stat",
-                "usage_usec 5\nnr_periods 9\nnr_throttled 0\n",
+                "usage_usec 5\nnr_periods 9\nnr_throttled 0\nthrottled_usec 0\n",
             ),
             ("pod/cpu.max", "50000 100000\n"),
             ("pod/cpu.weight", "100\n"),
             (
                 "pod/cpu.stat",
-                "usage_usec 5\nnr_periods 9\nnr_throttled 7\n",
+                "usage_usec 5\nnr_periods 9\nnr_throttled 7\nthrottled_usec 90\n",
             ),
             ("pod/app/cpuset.cpus.effective", "2-3\n"),
         ] {

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use swtch_capture::probe::{
-    Capability, KernelTypes, Privilege, Probe, Trial, Unreadable, VMLINUX_BTF,
+    Capability, Cgroups, CpuController, KernelTypes, Privilege, Probe, Trial, Unreadable,
+    VMLINUX_BTF,
 };
 
 use super::{Fact, SourcedValue};
@@ -44,12 +45,9 @@ pub fn facts(probe: &Probe) -> Vec<Fact> {
             tracefs(at.as_deref())
         })
         .named("tracefs", "swtch does not need it; perf and trace-cmd do"),
-        found(&probe.cgroups, "/proc/self/mounts", |cgroups| {
-            mounted(cgroups.v2.as_deref())
-        })
-        .named(
-            "cgroup_v2",
-            "the cgroup of a switch is named in this hierarchy",
+        found(&probe.cgroups, "/proc/self/mounts", naming).named(
+            "cgroup_names",
+            "the cgroup of a switch is named in this hierarchy; with --cgroup, in that of the path",
         ),
     ];
     if let Some(bytes) = probe.memlock_limit {
@@ -127,8 +125,14 @@ fn tracefs(at: Option<&Path>) -> String {
     )
 }
 
-fn mounted(at: Option<&Path>) -> String {
-    at.map_or("not mounted".to_owned(), |at| at.display().to_string())
+/// The hierarchy that names cgroups where none is asked for.
+fn naming(cgroups: &Cgroups) -> String {
+    let (version, at) = match (&cgroups.cpu, &cgroups.v2) {
+        (CpuController::V1(at), _) => ("v1, controller cpu", at),
+        (_, Some(at)) => ("v2", at),
+        (_, None) => return "none is mounted".to_owned(),
+    };
+    format!("{} ({version})", at.display())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! - `cache`, `paging`, `idle`: caches, TLB and registers, idle states.
 //! - `memory`: huge pages, swap, migration of pages.
 //! - `pressure`, `cgroup`, `interference`: load, limits, and other work on this host.
+//! - [`hierarchy`]: paths, quotas and throttling of any cgroup.
 //! - `program`: how this program was built.
 //!
 //! Besides facts: [`ability`] judges what swtch can record here, and [`thread`] reads what the
@@ -39,6 +40,7 @@ mod cache;
 mod cgroup;
 mod clock;
 mod config;
+pub mod hierarchy;
 mod idle;
 mod interference;
 pub mod kernel;

@@ -5,12 +5,12 @@
 //! `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/scheduler/sched-bwc.rst` (v6.18).
 
 use std::fs;
-use std::path::Path;
 
 use swtch_capture::probe::{Cgroups, CpuController};
 use swtch_core::Nanos;
 
-use super::cgroup::{ancestry, group_in};
+use super::cgroup::group_in;
+use super::hierarchy::{CgroupTree, QuotaHolder, Throttling, limiting};
 use super::{Fact, SourcedValue, read};
 
 const OWN_CGROUP: &str = "/proc/self/cgroup";
@@ -187,36 +187,6 @@ fn own_groups(text: &str) -> String {
     groups.join(" ")
 }
 
-/// A CPU quota: at most this much CPU time in each period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Quota {
-    quota_us: u64,
-    period_us: u64,
-}
-
-impl Quota {
-    /// `cpu.max` of v2: `max 100000` or `50000 100000`.
-    fn in_cpu_max(text: &str) -> Option<Self> {
-        Self::of(text.split_once(' ')?)
-    }
-
-    /// `None` if the quota is not a number or negative, which means no limit.
-    fn of((quota, period): (&str, &str)) -> Option<Self> {
-        Some(Self {
-            quota_us: quota.trim().parse().ok()?,
-            period_us: period.trim().parse().ok()?,
-        })
-    }
-
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "two digits after the point are shown"
-    )]
-    fn cpus(self) -> f64 {
-        self.quota_us as f64 / self.period_us.max(1) as f64
-    }
-}
-
 /// The tightest quota of our cgroup and all above it.
 fn own_quota(cgroups: Option<&Cgroups>) -> SourcedValue {
     let Ok(own) = read(OWN_CGROUP) else {
@@ -236,31 +206,15 @@ fn own_quota(cgroups: Option<&Cgroups>) -> SourcedValue {
             OWN_CGROUP,
         );
     };
-    let tightest = ancestry(mount, group)
-        .into_iter()
-        .filter_map(|at| Some((quota_of(&at)?, at)))
-        .min_by(|(one, _), (other, _)| one.cpus().total_cmp(&other.cpus()));
-    match tightest {
-        Some((quota, at)) => SourcedValue::known(
-            format!(
-                "{:.2} CPUs ({} us of {} us)",
-                quota.cpus(),
-                quota.quota_us,
-                quota.period_us
-            ),
-            at.display().to_string(),
+    let tree = CgroupTree::at(mount.clone());
+    let holders = tree.quotas_of(group);
+    match limiting(&holders, |_| Throttling::default()) {
+        Some(QuotaHolder { path, quota }) => SourcedValue::known(
+            format!("{:.2} CPUs ({quota})", quota.cpus()),
+            tree.directory(path).display().to_string(),
         ),
         None => SourcedValue::known("none", format!("{}{group} and above", mount.display())),
     }
-}
-
-fn quota_of(at: &Path) -> Option<Quota> {
-    if let Ok(text) = fs::read_to_string(at.join("cpu.max")) {
-        return Quota::in_cpu_max(text.trim());
-    }
-    let quota = fs::read_to_string(at.join("cpu.cfs_quota_us")).ok()?;
-    let period = fs::read_to_string(at.join("cpu.cfs_period_us")).ok()?;
-    Quota::of((&quota, &period))
 }
 
 fn container() -> SourcedValue {
@@ -307,37 +261,6 @@ mod tests {
     #[test]
     fn our_groups_are_listed_each_once() {
         assert_eq!(own_groups(HYBRID), "/docker/4af1 /user.slice /user.slice/a");
-    }
-
-    #[test]
-    fn a_quota_of_max_or_minus_one_is_no_quota() {
-        let half = Quota {
-            quota_us: 50_000,
-            period_us: 100_000,
-        };
-        assert_eq!(Quota::in_cpu_max("50000 100000"), Some(half));
-        assert_eq!(Quota::in_cpu_max("max 100000"), None);
-        assert_eq!(Quota::of(("-1\n", "100000\n")), None);
-        assert_eq!(Quota::of(("50000\n", "100000\n")), Some(half));
-        assert!((half.cpus() - 0.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_files_of_both_versions_give_the_same_quota() {
-        let group = tempfile::tempdir().unwrap();
-        assert_eq!(quota_of(group.path()), None);
-        fs::write(group.path().join("cpu.cfs_quota_us"), "20000\n").unwrap();
-        fs::write(group.path().join("cpu.cfs_period_us"), "100000\n").unwrap();
-        let v1 = quota_of(group.path());
-        fs::write(group.path().join("cpu.max"), "20000 100000\n").unwrap();
-        assert_eq!(
-            v1,
-            Some(Quota {
-                quota_us: 20_000,
-                period_us: 100_000
-            })
-        );
-        assert_eq!(quota_of(group.path()), v1);
     }
 
     #[test]

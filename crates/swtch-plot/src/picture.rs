@@ -1,13 +1,12 @@
 //! Writes pictures as SVG and PNG files.
 
-use std::fs;
 use std::io::BufWriter;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use plotters::backend::{BitMapBackend, SVGBackend};
 use plotters::drawing::IntoDrawingArea;
-use swtch_output::destination::{beside, tell_written};
+use swtch_output::destination::{beside, tell_written, write_whole};
 use swtch_output::text::escaped;
 
 use super::content::Picture;
@@ -78,7 +77,7 @@ impl Picture {
             PictureFormat::Svg => self.to_svg()?.into_bytes(),
             PictureFormat::Png => self.to_png()?,
         };
-        fs::write(path, bytes).with_context(|| format!("writing {}", path.display()))
+        write_whole(path, &bytes)
     }
 
     /// The picture as an SVG document, whose title is read aloud to those who do not see it.

@@ -33,6 +33,7 @@ use linux_perf_event_reader::{
 };
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timestamp};
+use swtch_output::caller::as_caller;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, from_bytes};
 use swtch_store::{EventWriter, Imported, Meta, RecordingState, Writer, contained, input};
@@ -72,10 +73,21 @@ pub fn run(request: &ImportRequest) -> Result<u8> {
         .output
         .clone()
         .unwrap_or_else(|| default_output(path));
+    // All files that are opened from here on are of the trace.
+    as_caller(|| write_trace(&mut reader, head, path, &output))
+}
+
+/// Makes the trace of what the file holds, and returns the exit code.
+fn write_trace(
+    reader: &mut PerfFileReader<BufReader<File>>,
+    head: PerfHead,
+    path: &Path,
+    output: &Path,
+) -> Result<u8> {
     let mut meta = head.to_meta();
     let arch = Arch::from_machine(&meta.host.machine).unwrap_or(Arch::X86_64);
     let mut pipeline = ImportPipeline {
-        events: EventWriter::new(Writer::create(&output, &meta)?, SyscallTable::of(arch)),
+        events: EventWriter::new(Writer::create(output, &meta)?, SyscallTable::of(arch)),
         scheduler: SchedulerState::default(),
         losses: Losses::default(),
         head,
@@ -83,18 +95,19 @@ pub fn run(request: &ImportRequest) -> Result<u8> {
         last: Timestamp::default(),
         odd: 0,
     };
-    let read = read_all(&mut reader, &mut pipeline);
+    let read = read_all(reader, &mut pipeline);
     let counts = pipeline.scheduler.counts;
     if let Err(error) = pipeline.refusal() {
         pipeline.events.into_writer().discard()?;
-        return Err(read.err().unwrap_or(error)).with_context(shown);
+        return Err(read.err().unwrap_or(error))
+            .with_context(|| format!("reading {}", path.display()));
     }
     if let Err(error) = read {
         meta.state = RecordingState::StoppedEarly;
         meta.stop_reason = Some(format!("the file ends early: {error:#}"));
     }
     pipeline.finish(&mut meta)?;
-    tell(&meta, &output, counts.untraced);
+    tell(&meta, output, counts.untraced);
     Ok(0)
 }
 

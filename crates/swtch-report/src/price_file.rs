@@ -1,12 +1,14 @@
 //! The machine's saved price list: where it is, and whether it is still valid here.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use swtch_core::cost::{Estimate, Origin, PRICES_VERSION, Price, PriceList};
-use swtch_output::destination::write_whole;
+use swtch_output::caller::as_caller;
+use swtch_output::destination::{write_whole, write_whole_with_own_rights};
 use swtch_output::text::json_text;
 use swtch_store::input;
 
@@ -60,16 +62,36 @@ pub fn to_json(list: &PriceList) -> Value {
     object
 }
 
-/// Writes the list whole or not at all, and makes the directory for it.
+/// Writes the list whole or not at all, and makes the directory for it. Under `sudo`, root's own list is
+/// made as root: in a home directory of root's, which nobody else can change. Any other is the caller's.
 ///
 /// # Errors
 ///
 /// When the directory cannot be made, or the file cannot be written.
 pub fn save(list: &PriceList, place: &Path) -> Result<()> {
-    if let Some(directory) = place.parent() {
-        fs::create_dir_all(directory).with_context(|| format!("writing {}", place.display()))?;
+    let save = || {
+        if let Some(directory) = place.parent() {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("writing {}", place.display()))?;
+        }
+        write_whole_with_own_rights(place, json_text(&to_json(list)).as_bytes())
+    };
+    match is_in_place_of_root(place) {
+        true => save(),
+        false => as_caller(save),
     }
-    write(list, place)
+}
+
+/// Whether the directories above that exist are root's, and nobody else may write to the last of them.
+fn is_in_place_of_root(place: &Path) -> bool {
+    let existing = || {
+        place
+            .ancestors()
+            .skip(1)
+            .filter_map(|above| fs::metadata(above).ok())
+    };
+    let is_closed = |above: &fs::Metadata| above.mode() & 0o022 == 0;
+    existing().all(|above| above.uid() == 0) && existing().next().as_ref().is_some_and(is_closed)
 }
 
 /// Writes the list whole or not at all.

@@ -17,10 +17,10 @@ use std::rc::Rc;
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
 use swtch_capture::{
-    PerfRecord, PerfThreads, RawKind, WIRE_VERSION, decode_perf_records, decode_records,
+    PerfRecord, PerfThreads, READABLE_WIRES, RawKind, decode_perf_records, decode_records,
 };
 use swtch_core::merge::Merge;
-use swtch_core::{Arch, Event, SyscallTable, TaskKey, Timestamp};
+use swtch_core::{Arch, Event, RULES_VERSION, SyscallTable, TaskKey, Timestamp};
 use swtch_store::{
     Counts, Error, EventWriter, Meta, RecordFile, RecordStream, StreamKind, Trace,
     UserEventDecoder, Writer,
@@ -54,7 +54,7 @@ pub fn replay(
     events: &mut EventWriter,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Replayed, Error> {
-    records.require_wire(WIRE_VERSION)?;
+    records.require_wire(READABLE_WIRES)?;
     let trouble = Rc::new(RefCell::new(ReplayTrouble::default()));
     let is_of_perf = |stream: &RecordStream| stream.kind().is_of_perf();
     let (of_perf, streams): (Vec<_>, Vec<_>) = records.streams().into_iter().partition(is_of_perf);
@@ -249,27 +249,34 @@ pub fn replayed(recorded: &Trace, records: &RecordFile) -> Result<Trace> {
     let place = tempfile::Builder::new().prefix("swtch-").tempdir();
     let place = place.context("making a directory for the rows of an unfinished recording")?;
     let path = place.path().join("copy.swtch");
-    let copy = written(recorded, records, &path);
+    let copy = written(recorded, records, recorded.meta().clone(), &path);
     copy.with_context(|| format!("decoding an unfinished recording into {}", path.display()))
 }
 
-/// As [`replayed`], as a trace at this path.
+/// As [`replayed`], as a trace at this path and with these facts, which the counts of its rows complete.
 ///
 /// # Errors
 /// As [`replayed`]; when the path is taken. Nothing is left there then.
-pub fn written(recorded: &Trace, records: &RecordFile, path: &Path) -> Result<Trace> {
-    let mut meta = recorded.meta().clone();
+pub fn written(
+    recorded: &Trace,
+    records: &RecordFile,
+    mut meta: Meta,
+    path: &Path,
+) -> Result<Trace> {
     let arch = Arch::from_machine(&meta.host.machine);
     let arch =
         arch.with_context(|| format!("the system calls of {} are unknown", meta.host.machine))?;
+    // The reasons are decided now, whichever program recorded it.
+    meta.rules_version = RULES_VERSION;
     let writer = Writer::create(path, &meta)?;
+    let directory = writer.directory().clone();
     let filled = fill(writer, recorded, records, SyscallTable::of(arch), &mut meta);
     if let Err(error) = filled {
         // It was just created. The first error is the one to report.
-        let _ = std::fs::remove_dir_all(path);
+        let _ = directory.remove();
         return Err(error);
     }
-    Ok(Trace::open(path)?.as_copy_of(recorded))
+    Ok(Trace::open_in(&directory)?.as_copy_of(recorded))
 }
 
 fn fill(
@@ -288,7 +295,9 @@ fn fill(
     }
     meta.counts.late += replayed.late;
     if records.is_of_ring() {
+        let not_written = meta.counts.storage_failed;
         events.complete(meta);
+        meta.counts.storage_failed += not_written;
         see_what_was_kept(&mut meta.counts);
     }
     Ok(events.finish_copy(meta)?)

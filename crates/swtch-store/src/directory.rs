@@ -9,14 +9,14 @@
 //! A trace holds addresses of the kernel and the names of other users' processes, so its directory
 //! has mode 0700 and its files 0600, as `perf.data` has.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, Dir, Gid, Mode, OFlags, Uid};
+use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags};
 
 use crate::error::Error;
 use crate::input;
@@ -35,6 +35,8 @@ pub struct Directory {
     /// Absolute path when the directory was created; `None` without `/proc`, and for a directory
     /// that is only read.
     made_at: Option<PathBuf>,
+    /// The directory above and the name in it, of one that was made by its path.
+    above: Option<(Arc<OwnedFd>, OsString)>,
 }
 
 /// Whether a trace's directory is still where it was created.
@@ -54,15 +56,26 @@ impl Directory {
     /// # Errors
     /// [`Error::Exists`] when the path is taken, [`Error::Write`] when it cannot be created.
     pub(crate) fn make(path: &Path) -> Result<Self, Error> {
-        let mut made = Self::make_at(CWD, path, path)?;
+        let Some(name) = path.file_name() else {
+            // The root, or `..`.
+            return Err(Error::Exists {
+                path: path.to_owned(),
+            });
+        };
+        let above = match path.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above,
+            _ => Path::new("."),
+        };
+        let above = Self::open(above).map_err(|error| Error::write(path, error))?;
+        let mut made = Self::make_at(&above, Path::new(name), path)?;
         made.made_at = made.current_path();
+        made.above = Some((above.descriptor, name.to_owned()));
         Ok(made)
     }
 
     /// As [`Self::make`], in this directory.
     pub(crate) fn make_in(&self, name: &str) -> Result<Self, Error> {
-        let path = self.path.join(name);
-        Self::make_at(&*self.descriptor, Path::new(name), &path)
+        Self::make_at(self, Path::new(name), &self.path.join(name))
     }
 
     fn make_at(above: impl AsFd + Copy, name: &Path, path: &Path) -> Result<Self, Error> {
@@ -79,21 +92,10 @@ impl Directory {
     /// to the directory above can have replaced it meanwhile: a link is refused, and so is a
     /// directory that belongs to another user or is not empty.
     fn open_made(above: impl AsFd, name: &Path, path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(above, name, flags, Mode::empty())?;
-        let made = Self {
-            path: path.to_owned(),
-            descriptor: Arc::new(descriptor),
-            made_at: None,
-        };
-        let is_ours =
-            rustix::fs::fstat(&made.descriptor)?.st_uid == rustix::process::geteuid().as_raw();
-        let mut is_empty = true;
-        made.for_each_name(|_| {
-            is_empty = false;
-            Ok(())
-        })?;
-        if !is_empty || !is_ours {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let made = Self::open_at(above, name, path, flags)?;
+        let is_empty = made.names_in_it()?.is_empty();
+        if !is_empty || made.owner()? != user_of_files()? {
             return Err(io::Error::other(
                 "somebody replaced the directory while it was made",
             ));
@@ -102,7 +104,10 @@ impl Directory {
     }
 
     /// Opens the directory of a trace to read it.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open(path: &Path) -> io::Result<Self> {
         // To read files in it, a user need not be allowed to list them.
         Self::open_at(CWD, path, path, OFlags::PATH)
     }
@@ -111,7 +116,7 @@ impl Directory {
     pub(crate) fn open_in(&self, name: &str) -> io::Result<Self> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        Self::open_at(&*self.descriptor, Path::new(name), &path, flags)
+        Self::open_at(self, Path::new(name), &path, flags)
     }
 
     /// As [`Self::open_in`]; `None` if there is no such name.
@@ -129,41 +134,77 @@ impl Directory {
             path: path.to_owned(),
             descriptor: Arc::new(rustix::fs::openat(above, name, flags, Mode::empty())?),
             made_at: None,
+            above: None,
         })
+    }
+
+    /// The user to whom it belongs.
+    pub(crate) fn owner(&self) -> io::Result<u32> {
+        Ok(rustix::fs::fstat(self)?.st_uid)
     }
 
     /// Names of what is in it, in no order.
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        self.for_each_name(|name| {
-            names.push(name.to_string_lossy().into_owned());
-            Ok(())
-        })?;
-        Ok(names)
+        let names = self.names_in_it()?;
+        let text = |name: &CString| name.to_string_lossy().into_owned();
+        Ok(names.iter().map(text).collect())
+    }
+
+    fn names_in_it(&self) -> io::Result<Vec<CString>> {
+        let mut found = Vec::new();
+        let mut names = Dir::read_from(self)?;
+        while let Some(entry) = names.read() {
+            let entry = entry?;
+            if ![c".", c".."].contains(&entry.file_name()) {
+                found.push(entry.file_name().to_owned());
+            }
+        }
+        Ok(found)
     }
 
     /// Gives its files the same names in another directory of this file system, too.
     pub(crate) fn link_files_to(&self, other: &Self) -> io::Result<()> {
-        self.for_each_name(|name| {
-            let (from, to) = (&*self.descriptor, &*other.descriptor);
-            rustix::fs::linkat(from, name, to, name, AtFlags::empty())
-        })
+        for name in self.names_in_it()? {
+            rustix::fs::linkat(self, &*name, other, &*name, AtFlags::empty())?;
+        }
+        Ok(())
     }
 
     /// Removes a directory in this one, with all that is in it.
     pub(crate) fn remove_in(&self, name: &str) -> io::Result<()> {
-        let inner = self.open_in(name)?;
-        for file in inner.names()? {
-            match inner.remove_file(&file) {
-                // Linux says so of a directory (unlink(2)).
-                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                    inner.remove_in(&file)?;
-                }
-                removed => removed?,
-            }
+        self.open_in(name)?.empty()?;
+        self.remove_empty(name)
+    }
+
+    /// Removes all that is in this directory, by its descriptor: no link is followed, and a directory
+    /// that is moved away meanwhile stays the one that is emptied.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        for name in self.names_in_it()? {
+            self.remove_whatever(&name)?;
         }
-        let no_file = AtFlags::REMOVEDIR;
-        Ok(rustix::fs::unlinkat(&*self.descriptor, name, no_file)?)
+        Ok(())
+    }
+
+    fn remove_whatever(&self, name: &CStr) -> io::Result<()> {
+        match rustix::fs::unlinkat(self, name, AtFlags::empty()) {
+            // Linux says so of a directory (unlink(2)).
+            Err(rustix::io::Errno::ISDIR) => {}
+            removed => return Ok(removed?),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let inner = Self {
+            path: PathBuf::new(),
+            descriptor: Arc::new(rustix::fs::openat(self, name, flags, Mode::empty())?),
+            made_at: None,
+            above: None,
+        };
+        inner.empty()?;
+        Ok(rustix::fs::unlinkat(self, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes an empty directory in this one.
+    pub(crate) fn remove_empty(&self, name: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(self, name, AtFlags::REMOVEDIR)?)
     }
 
     /// The path by which it was created or opened. It may have been moved since.
@@ -178,34 +219,9 @@ impl Directory {
         PathBuf::from(format!("/proc/self/fd/{descriptor}/{name}"))
     }
 
-    /// Gives the files and then the directory to another user. Until the directory is theirs, only
-    /// this user can put a name into it, and links are not followed.
-    pub(crate) fn give_to(&self, user: u32, group: u32) -> io::Result<()> {
-        let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-        self.for_each_name(|name| {
-            let no_link = AtFlags::SYMLINK_NOFOLLOW;
-            rustix::fs::chownat(&*self.descriptor, name, user, group, no_link)
-        })?;
-        Ok(rustix::fs::fchown(&*self.descriptor, user, group)?)
-    }
-
-    fn for_each_name(
-        &self,
-        mut act: impl FnMut(&CStr) -> rustix::io::Result<()>,
-    ) -> io::Result<()> {
-        let mut names = Dir::read_from(&*self.descriptor)?;
-        while let Some(entry) = names.read() {
-            let entry = entry?;
-            if ![c".", c".."].contains(&entry.file_name()) {
-                act(entry.file_name())?;
-            }
-        }
-        Ok(())
-    }
-
     /// Finds out whether the directory is still where it was created.
     pub fn state(&self) -> DirectoryState {
-        let removed = rustix::fs::fstat(&*self.descriptor).is_ok_and(|stat| stat.st_nlink == 0);
+        let removed = rustix::fs::fstat(self).is_ok_and(|stat| stat.st_nlink == 0);
         if removed {
             return DirectoryState::Removed;
         }
@@ -225,14 +241,14 @@ impl Directory {
     pub(crate) fn create_file(&self, name: &str) -> io::Result<File> {
         let new = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let flags = OFlags::RDWR | new | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&*self.descriptor, name, flags, FILE_MODE)?;
+        let file = rustix::fs::openat(self, name, flags, FILE_MODE)?;
         Ok(File::from(file))
     }
 
     /// Opens a file for appending to it.
     pub(crate) fn append_to_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&*self.descriptor, name, flags, Mode::empty())?;
+        let file = rustix::fs::openat(self, name, flags, Mode::empty())?;
         Ok(File::from(file))
     }
 
@@ -240,7 +256,7 @@ impl Directory {
     pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         let never_waiting = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = OFlags::RDONLY | never_waiting | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&*self.descriptor, name, flags, Mode::empty())?;
+        let file = rustix::fs::openat(self, name, flags, Mode::empty())?;
         input::regular(File::from(file))
     }
 
@@ -251,30 +267,44 @@ impl Directory {
 
     /// Renames a file, replacing an older one if there is one.
     pub(crate) fn rename_file(&self, from: &str, to: &str) -> io::Result<()> {
-        let dir = &*self.descriptor;
-        Ok(rustix::fs::renameat(dir, from, dir, to)?)
+        Ok(rustix::fs::renameat(self, from, self, to)?)
     }
 
     pub(crate) fn remove_file(&self, name: &str) -> io::Result<()> {
-        Ok(rustix::fs::unlinkat(
-            &*self.descriptor,
-            name,
-            AtFlags::empty(),
-        )?)
+        Ok(rustix::fs::unlinkat(self, name, AtFlags::empty())?)
     }
 
     /// Makes the names in the directory survive a power cut.
     pub(crate) fn sync(&self) -> Result<(), Error> {
-        let synced = rustix::fs::fsync(&*self.descriptor);
+        let synced = rustix::fs::fsync(self);
         synced.map_err(|error| Error::write(&self.path, error.into()))
     }
 
-    /// Removes the files, and then the directory where it was created. Another one that has its
+    /// Removes what is in it, and then the directory where it was created. Another one that has its
     /// name by now is left alone unless it is empty.
-    pub(crate) fn remove(&self) -> io::Result<()> {
-        self.for_each_name(|name| rustix::fs::unlinkat(&*self.descriptor, name, AtFlags::empty()))?;
-        std::fs::remove_dir(&self.path)
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn remove(&self) -> io::Result<()> {
+        self.empty()?;
+        match &self.above {
+            Some((above, name)) => Ok(rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)?),
+            None => Err(io::Error::other("it was not made by its path")),
+        }
     }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// The user to whom files belong that this thread makes, with whose rights it makes them: the owner of
+/// a new pipe. No call asks for that user but setfsuid(2), which a recorder is refused.
+fn user_of_files() -> io::Result<u32> {
+    let (pipe, _) = io::pipe()?;
+    Ok(rustix::fs::fstat(pipe)?.st_uid)
 }
 
 #[cfg(test)]

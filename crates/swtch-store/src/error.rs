@@ -30,15 +30,15 @@ pub enum Error {
         /// The directory of the trace.
         path: PathBuf,
     },
-    /// The owner of the trace could not be changed.
-    #[error("{} cannot be given to user {user}", path.display())]
-    Owner {
+    /// A recorder named a dump that is none of its own.
+    #[error("the recorder of {} names the dump {path:?}, which is not taken: {why}", trace.display())]
+    NoDump {
         /// The directory of the trace.
-        path: PathBuf,
-        /// Number of the user who should have owned it.
-        user: u32,
-        /// Error of the operating system.
-        source: io::Error,
+        trace: PathBuf,
+        /// What the recorder answered.
+        path: String,
+        /// Why it is not taken.
+        why: String,
     },
     /// An earlier write failed, so this trace accepts no more rows.
     #[error("{} takes no more rows: an earlier write failed", path.display())]
@@ -158,7 +158,7 @@ impl Error {
             ),
             Self::NewerWord { .. } => Some("read it with the swtch that recorded it, or newer"),
             Self::Removed { .. }
-            | Self::Owner { .. }
+            | Self::NoDump { .. }
             | Self::Decode { .. }
             | Self::Encode { .. }
             | Self::Column { .. }

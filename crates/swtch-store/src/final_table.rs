@@ -16,6 +16,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::checksums::Chunk;
+use crate::contain::contained;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::parquet_table;
@@ -65,7 +66,10 @@ impl<R> FinalTable<R> {
                         path: dir.path().to_owned(),
                     })),
                 });
-                parquet_table::write_table(&dir, &name, schema, batches, |_| ())
+                // An encoder panics when there is no memory for it.
+                let written =
+                    contained(|| parquet_table::write_table(&dir, &name, schema, batches, |_| ()));
+                written.unwrap_or_else(|panic| Err(Error::encode(&dir.path().join(name), panic)))
             }
         };
         let thread = thread::Builder::new()

@@ -67,9 +67,9 @@ pub use directory::{Directory, DirectoryState};
 pub use error::Error;
 pub use event_writer::EventWriter;
 pub use meta::{
-    ClockSample, Counts, FORMAT_VERSION, Hooks, HostLoad, Imported, KernelCounts, Meta, Overhead,
-    RecorderGuard, RecordingBackend, RecordingState, RingFacts, StackSettings, TraceHost,
-    TreeCounts, UserCounts,
+    ClockSample, Counts, FORMAT_VERSION, Hooks, HostLoad, Imported, KernelCounts, LastingGroup,
+    LastingWaits, Meta, Overhead, QuotaFacts, RecorderGuard, RecordingBackend, RecordingState,
+    RingFacts, StackSettings, TraceHost, TreeCounts, UserCounts,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};
@@ -77,7 +77,7 @@ pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
 pub use scan::PieceReader;
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;
-pub use segments::Segments;
+pub use segments::{FoundDump, Segments};
 pub use trace::{Completeness, Trace};
 pub use user_events::{UserEventDecoder, encode_user_event};
 pub use writer::Writer;

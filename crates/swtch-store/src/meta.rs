@@ -67,6 +67,13 @@ pub struct Meta {
     pub imported: Option<Imported>,
     /// Of a recording of which only the last part was kept; `None` for any other.
     pub ring: Option<RingFacts>,
+    /// Quotas of CPU time of the cgroups that tasks were in, and of those above them. Older traces have
+    /// none.
+    pub quotas: Vec<QuotaFacts>,
+    /// Threads that were blocked all the time, so that no row tells of them. `None` where it was not looked:
+    /// in traces of older programs, without eBPF, in imports, in dumps, and in recordings that did not
+    /// end.
+    pub lasting: Option<LastingWaits>,
 }
 
 /// How far a recording had come.
@@ -157,6 +164,9 @@ pub struct Counts {
     /// Switches that the kernel's tracepoint did not report: the task that left was not the one
     /// that had come. They are not part of [`Self::switches_seen`].
     pub untraced: u64,
+    /// Of [`Self::untraced`]: those away from a task in scope. `None` in traces of older versions and
+    /// in imports.
+    pub untraced_in_scope: Option<u64>,
     /// Number of times that there was no room for the state of a task. The data of that event is
     /// missing, such as a waker or the start of a wait.
     pub storage_refused: u64,
@@ -350,8 +360,66 @@ pub struct RingFacts {
     pub switches: u64,
     /// Number of switches that were lost since then.
     pub lost: u64,
+    /// Number of switches since then that the kernel's tracepoint did not report.
+    pub untraced: u64,
     /// Why this dump was made, in words; `None` for the recording itself.
     pub dumped_because: Option<String>,
+}
+
+/// A cgroup that has a quota of CPU time, and how often that was used up while it was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QuotaFacts {
+    /// The cgroup, as the table `cgroup` names it.
+    pub cgroup: String,
+    /// The CPU time that it and all below it may use in a period, in µs.
+    pub quota_us: u64,
+    /// The length of a period, in µs.
+    pub period_us: u64,
+    /// Number of periods in which it was used up.
+    pub throttled_periods: u64,
+    /// For how long CPUs were stopped by it, added up over CPUs.
+    pub throttled_ns: u64,
+}
+
+/// The threads in scope that were blocked from before the recording began until its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastingWaits {
+    /// Their number, without kernel threads that had nothing to do.
+    pub threads: u64,
+    /// Number of kernel threads that had nothing to do.
+    pub idle_kernel_threads: u64,
+    /// Threads that wait alike; at most 500 groups are kept.
+    pub groups: Vec<LastingGroup>,
+    /// How many of `threads` are in no group that was kept.
+    pub not_listed: u64,
+}
+
+/// Threads of one process that wait alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastingGroup {
+    /// The process.
+    pub pid: u32,
+    /// Name of the process's first thread.
+    pub program: String,
+    /// Number of threads.
+    pub threads: u64,
+    /// The ids of the first 16.
+    pub tids: Vec<u32>,
+    /// Their state, by the letter that `ps` shows: `S`, `D`, `T`, `t`, `I`.
+    pub state: String,
+    /// Number of the system call that they are in; `None` for kernel threads, outside of a call, as in a
+    /// page fault, and in a call of 32-bit code.
+    pub syscall: Option<u32>,
+    /// The kernel's function that waits; `None` where the kernel did not tell.
+    pub function: Option<String>,
+    /// When the first of them was last given a CPU, on the trace clock; `None` where that is not known
+    /// of each of them.
+    pub ran_first_ns: Option<u64>,
+    /// When the last of them was last given a CPU.
+    pub ran_last_ns: Option<u64>,
 }
 
 /// How stacks were recorded with the waits.
@@ -388,6 +456,8 @@ impl Default for Meta {
             user: None,
             imported: None,
             ring: None,
+            quotas: Vec::new(),
+            lasting: None,
         }
     }
 }

@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -398,7 +399,7 @@ pub struct RecordFile {
     /// By number and kind.
     streams: BTreeMap<(u32, u32), RecordStream>,
     switches: u64,
-    /// Whether they are those of segments, before which there may have been others.
+    /// Whether they are those of segments (or of one), before which there may have been others.
     is_of_ring: bool,
 }
 
@@ -460,8 +461,14 @@ impl RecordFile {
         Some(chain)
     }
 
-    /// Whether it holds the last part of a recording: earlier records are gone, and with them the
-    /// first tasks.
+    /// Marks the records of a segment that is read by itself.
+    #[must_use]
+    pub(crate) fn of_ring_if(self, is_of_ring: bool) -> Self {
+        Self { is_of_ring, ..self }
+    }
+
+    /// Whether it holds a part of a recording: earlier records are gone, and with them the first
+    /// tasks.
     pub const fn is_of_ring(&self) -> bool {
         self.is_of_ring
     }
@@ -506,16 +513,18 @@ impl RecordFile {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherRecords`] if another version of the program wrote them.
-    pub fn require_wire(&self, wire: u32) -> Result<(), Error> {
-        let other = self.parts.iter().find(|part| part.wire != wire);
+    /// [`Error::OtherRecords`] if a version of the program wrote them whose records are none of these.
+    pub fn require_wire(&self, wires: RangeInclusive<u32>) -> Result<(), Error> {
+        let other = self.parts.iter().find(|part| !wires.contains(&part.wire));
         match other.filter(|_| !self.streams.is_empty()) {
             None => Ok(()),
             Some(part) => Err(Error::OtherRecords {
                 path: part.file.path().to_owned(),
                 what: format!(
-                    "records of version {}, and this swtch reads version {wire}",
-                    part.wire
+                    "records of version {}, and this swtch reads versions {} to {}",
+                    part.wire,
+                    wires.start(),
+                    wires.end()
                 ),
             }),
         }

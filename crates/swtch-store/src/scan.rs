@@ -10,6 +10,7 @@
 //! row. Queues between the threads are short, and a piece that everybody has read is filled again,
 //! so memory does not grow with the trace.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -40,7 +41,7 @@ pub(crate) type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch, Error>
 type Piece = Arc<Vec<Switch>>;
 
 /// Decodes the batches that `open` returns, makes rows of each part of a batch with `make`, and
-/// hands them to all readers.
+/// hands them to all readers, until the first reader wants no more.
 ///
 /// # Errors
 ///
@@ -48,7 +49,7 @@ type Piece = Arc<Vec<Switch>>;
 pub(crate) fn scan<'a>(
     open: impl FnOnce() -> Result<Batches<'a>, Error> + Send,
     make: impl FnMut(&RecordBatch, &mut Vec<Switch>) -> Result<(), Error> + Send,
-    first: &mut dyn FnMut(&[Switch]),
+    first: &mut dyn FnMut(&[Switch]) -> ControlFlow<()>,
     further: Vec<PieceReader<'_>>,
 ) -> Result<(), Error> {
     thread::scope(|scope| {
@@ -63,10 +64,14 @@ pub(crate) fn scan<'a>(
         outlets.push(outlet);
         let spare = used.clone();
         let maker = scope.spawn(move || make_pieces(&batches, make, &outlets, &free, &spare));
-        for piece in pieces {
-            first(&piece);
+        for piece in &pieces {
+            if first(&piece).is_break() {
+                break;
+            }
             give_back(piece, &used);
         }
+        // Whoever makes pieces ends when nobody takes them.
+        drop(pieces);
         match maker.join() {
             Ok(made) => made,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -117,7 +122,8 @@ fn make_pieces(
             make(&batch.slice(begin, length), &mut rows)?;
             let piece = Arc::new(rows);
             for outlet in outlets {
-                // A reader is gone only when it panicked, and the scope passes that on.
+                // A further reader is gone only when it panicked, and the scope passes that on. The
+                // first one is gone when it wants no more.
                 if outlet.send(Arc::clone(&piece)).is_err() {
                     return Ok(());
                 }

@@ -238,7 +238,8 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
         |row| row.evidence.nominator.map(TaskKey::get);
         |row, key| row.evidence.nominator = key.map(TaskKey::new)),
     maybe_number!(Int64 need_resched_delay_ns: "from the first request to reschedule until the \
-        switch; null without a request";
+        switch, from the start of the wakeup that asked where it began in the run; null without a \
+        request";
         |row| row.evidence.need_resched_delay.map(length);
         |row, ns| row.evidence.need_resched_delay = ns.map(to_length)),
     number!(Int64 cgroup: "cgroup of the task (`cgroup.cgroup`)";
@@ -270,7 +271,7 @@ const SWITCH_COLUMNS: &[Column<Switch>] = &[
         |row| row.wait.wakeup.cpu.map(CpuId::get);
         |row, cpu| row.wait.wakeup.cpu = cpu.map(CpuId::new)),
     maybe_number!(Int64 moved_ns: "time on the run queue of the CPU where it ran, when it was \
-        moved there while it waited";
+        moved there while it waited for a CPU";
         |row| row.wait.moved.map(length); |row, ns| row.wait.moved = ns.map(to_length)),
     maybe_number!(UInt32 off_kernel_stack: "kernel stack of the place that waited (`stack.stack`)";
         |row| row.wait.stacks.kernel; |row, stack| row.wait.stacks.kernel = stack),

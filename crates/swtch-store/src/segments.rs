@@ -8,11 +8,13 @@
 //!   dumps/WHEN.swtch/segments/   the same files under further names (hard links)
 //! ```
 //!
-//! A segment that is complete is not changed any more, so a dump needs no copy: the files have a
+//! A segment that is complete (sealed) says so in its `meta.json`: it has the state `finished`, an end,
+//! and counts of its time. It is not changed any more, so a dump needs no copy: the files have a
 //! second name, and stay when the ring drops the first. A reader puts the records of all segments
 //! one behind the other. Each begins with a record of every task that lives, since the ones that
 //! named it may be gone.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::directory::Directory;
@@ -85,7 +87,7 @@ impl Segments {
         let writer = Writer::create_in(&dumps, name, meta)?;
         let path = writer.directory().path().to_owned();
         let linked = self.link(numbers, writer.directory());
-        let dumped = linked.and_then(|()| writer.end_as_dump(meta));
+        let dumped = linked.and_then(|()| writer.seal(meta));
         if dumped.is_err() {
             // The first error is the one to report.
             let _ = dumps.remove_in(name);
@@ -113,6 +115,74 @@ impl Segments {
     pub fn remove_dump(trace: &Directory, name: &str) -> Result<(), Error> {
         let removed = trace.open_in(DUMPS).and_then(|dumps| dumps.remove_in(name));
         removed.map_err(|error| Error::write(&trace.path().join(DUMPS).join(name), error))
+    }
+}
+
+/// A dump in a trace that somebody else may be writing, found by what its recorder said. It is held by
+/// descriptors: what is read and removed is this directory, whatever has its name by then.
+#[derive(Debug)]
+pub struct FoundDump {
+    dumps: Directory,
+    dump: Directory,
+    name: String,
+}
+
+impl FoundDump {
+    /// Opens the dump that has this path in `trace`, `dumps/NAME`. `owner` is the user who made it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoDump`] if the path is another one, or leads through a link or to a directory of
+    /// somebody else; [`Error::Read`] when it cannot be opened.
+    pub fn find(trace: &Directory, path: &str, owner: u32) -> Result<Self, Error> {
+        let refused = |why: &str| Error::NoDump {
+            trace: trace.path().to_owned(),
+            path: path.to_owned(),
+            why: why.to_owned(),
+        };
+        let name = path
+            .strip_prefix(DUMPS)
+            .and_then(|rest| rest.strip_prefix('/'));
+        let name = name.filter(|name| !name.contains('/') && !matches!(*name, "" | "." | ".."));
+        let name = name.ok_or_else(|| refused("it is no name in its directory dumps"))?;
+        let open = |above: &Directory, name: &str| {
+            let opened = above.open_in(name).map_err(|error| match error.kind() {
+                // So a link is refused where a directory is wanted (open(2)).
+                io::ErrorKind::NotADirectory => refused("a part of it is no directory"),
+                _ => Error::read(&above.path().join(name), error),
+            })?;
+            let of = opened.owner();
+            match of.map_err(|error| Error::read(opened.path(), error))? {
+                of if of == owner => Ok(opened),
+                of => Err(refused(&format!(
+                    "{} belongs to user {of}, and the recorder is of user {owner}",
+                    opened.path().display()
+                ))),
+            }
+        };
+        let dumps = open(trace, DUMPS)?;
+        let dump = open(&dumps, name)?;
+        Ok(Self {
+            dumps,
+            dump,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Its directory.
+    pub const fn directory(&self) -> &Directory {
+        &self.dump
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when the system cannot remove it.
+    pub fn remove(self) -> Result<(), Error> {
+        let emptied = self.dump.empty();
+        let removed = emptied.and_then(|()| self.dumps.remove_empty(&self.name));
+        removed.map_err(|error| Error::write(self.dump.path(), error))
     }
 }
 

@@ -4,6 +4,7 @@
 //! a recorder that goes on or finishes changes nothing for a reader at work.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
@@ -222,8 +223,10 @@ impl Trace {
         let unreadable: Vec<_> = tables.chain([("records.raw", of_records)]).collect();
         let torn = unreadable.iter().filter(|(_, bytes)| *bytes > 0);
         let torn: Vec<_> = torn.map(|(name, _)| *name).collect();
-        if self.meta.state == RecordingState::Finished && !segments.is_empty() && torn.is_empty() {
-            // A dump is complete as it is.
+        let is_of_ring =
+            !segments.is_empty() || records.as_ref().is_some_and(RecordFile::is_of_ring);
+        if self.meta.state == RecordingState::Finished && is_of_ring && torn.is_empty() {
+            // A dump and a sealed segment are complete as they are.
             return Completeness::Finished;
         }
         let bytes = unreadable.iter().map(|(_, bytes)| *bytes);
@@ -292,7 +295,7 @@ impl Trace {
         span: Option<(Timestamp, Timestamp)>,
         row: &mut dyn FnMut(&Switch),
     ) -> Result<(), Error> {
-        let first = &mut |rows: &[Switch]| rows.iter().for_each(&mut *row);
+        let first = &mut |rows: &[Switch]| every_row(rows, &mut *row);
         self.scan_together(&[Level::Os], columns, span, first, Vec::new())
     }
 
@@ -308,13 +311,14 @@ impl Trace {
         span: Option<(Timestamp, Timestamp)>,
         row: &mut dyn FnMut(&Switch),
     ) -> Result<(), Error> {
-        let first = &mut |rows: &[Switch]| rows.iter().for_each(&mut *row);
+        let first = &mut |rows: &[Switch]| every_row(rows, &mut *row);
         self.scan_together(Level::ALL, columns, span, first, Vec::new())
     }
 
     /// As [`Self::scan`], with the rows of these levels and for several readers: one pass over the
     /// trace hands every row to each of them, in order of time, many rows at a time. `first` is
-    /// called on this thread, each of `further` on a thread of its own.
+    /// called on this thread, each of `further` on a thread of its own. The pass ends early when `first`
+    /// breaks.
     ///
     /// # Errors
     ///
@@ -324,7 +328,7 @@ impl Trace {
         levels: &[Level],
         columns: Columns,
         span: Option<(Timestamp, Timestamp)>,
-        first: &mut dyn FnMut(&[Switch]),
+        first: &mut dyn FnMut(&[Switch]) -> ControlFlow<()>,
         further: Vec<PieceReader<'_>>,
     ) -> Result<(), Error> {
         let mut columns = columns;
@@ -521,7 +525,11 @@ impl Files {
         let user_rows = user_rows(switch)?;
         let records = match RecordFile::chained(segments.iter().filter_map(Trace::records)) {
             Some(chain) => Some(chain),
-            None => RecordFile::open(dir, list)?,
+            None => {
+                let records = RecordFile::open(dir, list)?;
+                // A ring has no records but those of its segments, so they are those of one of them.
+                records.map(|records| records.of_ring_if(meta.ring.is_some()))
+            }
         };
         Ok(Self::Recorded {
             tables,
@@ -599,4 +607,10 @@ fn read_meta(dir: &Directory, list: &Checksums) -> Result<Meta, Error> {
         return Err(Error::damaged(&path, what));
     }
     Meta::from_json(&path, &json)
+}
+
+/// Hands out all of these rows, and goes on.
+fn every_row(rows: &[Switch], row: &mut dyn FnMut(&Switch)) -> ControlFlow<()> {
+    rows.iter().for_each(row);
+    ControlFlow::Continue(())
 }

@@ -326,20 +326,6 @@ impl Writer {
         &self.log.dir
     }
 
-    /// Gives the trace to another user, for a recorder that goes on as that user.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Owner`] when the system refuses: some file systems know no owners.
-    pub fn give_to(&self, user: u32, group: u32) -> Result<(), Error> {
-        let dir = &self.log.dir;
-        dir.give_to(user, group).map_err(|source| Error::Owner {
-            path: dir.path().to_owned(),
-            user,
-            source,
-        })
-    }
-
     /// Checks whether the trace was removed meanwhile. Without this check a recorder would write to
     /// the end into files that no longer have a name. If it was removed, no more rows are accepted.
     ///
@@ -409,8 +395,13 @@ impl Writer {
         self.finish_as(&meta, progress)
     }
 
-    /// Ends a dump, whose rows are those of its segments: nothing is left to do but its facts.
-    pub(crate) fn end_as_dump(self, meta: &Meta) -> Result<(), Error> {
+    /// Ends a trace that stays as it was recorded: nothing is left to do but its facts. It is a segment
+    /// of a ring, or a dump, whose rows are those of its segments.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Write`] when there is no space for them. The facts are the old ones then.
+    pub fn seal(&self, meta: &Meta) -> Result<(), Error> {
         let json = meta.to_json(&self.log.dir.path().join(META))?;
         finish::put_facts(&self.log.dir, &self.log.checksums, &json)
     }

@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<(Vec<Vec<u8>>, bool), Error> {
     let Some(records) = trace.records() else {
         return Ok((Vec::new(), is_announced));
     };
-    records.require_wire(WIRE)?;
+    records.require_wire(WIRE..=WIRE)?;
     let mut streams = Vec::new();
     for stream in records.streams() {
         let mut bytes = Vec::new();
@@ -118,7 +118,10 @@ fn records_of_another_version_are_refused_with_what_to_do() {
     let (_dir, path) = place();
     drop(recorded(&path));
     let trace = Trace::open_recorded(&path).unwrap();
-    let error = trace.records().unwrap().require_wire(WIRE + 1).unwrap_err();
+    let records = trace.records().unwrap();
+    records.require_wire(WIRE - 1..=WIRE + 1).unwrap();
+    records.require_wire(1..=WIRE - 1).unwrap_err();
+    let error = records.require_wire(WIRE + 1..=WIRE + 2).unwrap_err();
     assert!(
         error.to_string().contains("records of version 7"),
         "{error}"

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
@@ -301,7 +302,10 @@ fn each_of_several_readers_gets_every_row_in_order() {
         let trace = Trace::open(&path).unwrap();
         let expected: Vec<_> = rows(&trace).unwrap().iter().map(|row| row.ts).collect();
         let (mut first, mut second, mut third) = (Vec::new(), Vec::new(), Vec::new());
-        let mut take = |rows: &[Switch]| first.extend(rows.iter().map(|row| row.ts));
+        let mut take = |rows: &[Switch]| {
+            first.extend(rows.iter().map(|row| row.ts));
+            ControlFlow::Continue(())
+        };
         let further: Vec<PieceReader<'_>> = vec![
             Box::new(|rows| second.extend(rows.iter().map(|row| row.ts))),
             Box::new(|rows| {
@@ -328,7 +332,27 @@ fn a_panic_of_a_further_reader_is_passed_on() {
     record(&path, &written, 5_000, End::Finished);
     let trace = Trace::open(&path).unwrap();
     let further: Vec<PieceReader<'_>> = vec![Box::new(|_| panic!("this reader cannot"))];
-    let _ = trace.scan_together(Level::ALL, Columns::TS, None, &mut |_| (), further);
+    let mut take = |_: &[Switch]| ControlFlow::Continue(());
+    let _ = trace.scan_together(Level::ALL, Columns::TS, None, &mut take, further);
+}
+
+/// Who wants no more rows does not wait for the rest of the trace to be read.
+#[test]
+fn a_first_reader_that_breaks_ends_the_pass_for_all() {
+    let (_dir, path) = place();
+    let written: Vec<_> = messaging(5).take(40_000).collect();
+    record(&path, &written, 5_000, End::Finished);
+    let trace = Trace::open(&path).unwrap();
+    let (mut first, mut second) = (0, 0);
+    let mut take = |rows: &[Switch]| {
+        first += rows.len();
+        ControlFlow::Break(())
+    };
+    let further: Vec<PieceReader<'_>> = vec![Box::new(|rows| second += rows.len())];
+    let scanned = trace.scan_together(Level::ALL, Columns::TS, None, &mut take, further);
+    scanned.unwrap();
+    assert!(first > 0 && first < 5_000, "{first} rows");
+    assert!(second < 40_000, "{second} rows");
 }
 
 /// Records lost in a user-mode scheduler's ring are no gap in the kernel's switches.

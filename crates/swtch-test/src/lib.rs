@@ -1,4 +1,7 @@
-//! How a test says that it cannot run here, so that it is counted as skipped and not as passed.
+//! What tests say of themselves: that they cannot run here, that they need the machine, that they
+//! were disturbed.
+//!
+//! A test that cannot run here is counted as skipped and not as passed.
 //!
 //! The standard harness knows tests that are ignored at compile time, but none that find out while
 //! they run that the machine lacks what they need (perf, a cgroup controller, a hook of the
@@ -13,7 +16,16 @@
 //! tests only. `scripts/test.sh` subtracts these lines from the passed tests and lists them. A test
 //! program with a harness of its own uses [`Results`], which prints the same lines and a result as
 //! the standard harness does.
+//!
+//! Tests that cannot run beside others take a turn on the machine ([`alone`]); those whose statement
+//! holds only where others leave them the CPUs say so ([`depends_on_quiet`]).
 #![forbid(unsafe_code)]
+
+mod machine;
+mod quiet;
+
+pub use machine::{MachineTurn, alone, beside_others};
+pub use quiet::{ProcessTime, QuietReading, depends_on_quiet};
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -35,10 +35,6 @@ const RIGHT_INFERRED_PCT: u64 = 95;
 /// This many wrong rows are allowed in a workload that has few rows.
 const FORGIVEN: u64 = 2;
 
-/// Rows of each thread that may wait for the lock of the address space: the standard library maps a
-/// signal stack when a thread starts, and unmaps it when the thread ends.
-const MEMORY_CALLS: usize = 3;
-
 /// The thread of the workload `sampler` that makes a cgroup of its own, below the root.
 const MOVES: &str = "hog-on-quota";
 
@@ -380,13 +376,7 @@ impl WorkloadRun {
     fn wrong_rows(&self) -> u64 {
         let pairs = self.outcome.threads.iter().zip(&self.rows);
         let wrong = pairs.map(|(thread, rows)| {
-            let (of_memory, others): (Vec<&Switch>, Vec<&Switch>) =
-                rows.iter().partition(|row| row.rule.name == "memory_call");
-            let forgiven = MEMORY_CALLS * thread.ids.len();
-            let judged = others
-                .into_iter()
-                .chain(of_memory.into_iter().skip(forgiven));
-            thread.wrong_rows(&judged.map(|row| row.rule.reason).collect())
+            thread.wrong_rows(&rows.iter().map(|row| row.rule.reason).collect())
         });
         wrong.sum()
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]
-//!                       [--nodes N] [--smt N]
+//!                       [--nodes N] [--smt N] [--prices FILE]
 //! ```
 //!
 //! Each CPU simulates a queue of threads: the one that was woken first runs for a random time,
@@ -12,13 +12,14 @@
 //! each CPU on average, as they do in `perf bench sched messaging`.
 //! With `--nodes N` the CPUs are on N NUMA nodes, and with `--smt N` as many share a core; the
 //! numbers are dealt as Xeons have them, siblings furthest apart.
+//! `--prices FILE` makes up a price list, too.
 //! As in a real trace, the rows of a thread and the runs of a CPU do not overlap. The same
 //! arguments give the same trace.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use swtch_core::rules::all_rules;
@@ -27,7 +28,8 @@ use swtch_core::{
     StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait, WakerKind,
     Wakeup,
 };
-use swtch_fixtures::seen;
+use swtch_fixtures::{prices, seen};
+use swtch_report::price_file;
 use swtch_store::{Counts, Meta, RecordingState, TraceHost, Writer};
 
 const START_NS: u64 = 1_000_000_000;
@@ -71,21 +73,23 @@ struct Size {
     nodes: u16,
     /// CPUs that share a core.
     smt: u16,
+    /// Where to write a price list.
+    prices: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     match size_of(&words) {
-        Ok((path, size)) => match make(Path::new(path), &size) {
+        Ok((path, size)) => match make_all(Path::new(path), &size) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("error: {error}");
+                eprintln!("error: {error:#}");
                 ExitCode::from(2)
             }
         },
         Err(problem) => {
             eprintln!(
-                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N] [--nodes N] [--smt N]"
+                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N] [--nodes N] [--smt N] [--prices FILE]"
             );
             ExitCode::from(2)
         }
@@ -104,6 +108,7 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
         crowded: 0,
         nodes: 1,
         smt: 1,
+        prices: None,
     };
     let [path, options @ ..] = words else {
         return Err("which trace?".to_owned());
@@ -121,6 +126,7 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
             "--crowded" => size.crowded = number.parse().map_err(wrong)?,
             "--nodes" => size.nodes = number.parse().map_err(wrong)?,
             "--smt" => size.smt = number.parse().map_err(wrong)?,
+            "--prices" => size.prices = Some(PathBuf::from(number)),
             _ => return Err(format!("there is no {option}")),
         }
     }
@@ -134,6 +140,14 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
     match size.crowded < (size.threads / u32::from(size.cpus)).max(1) {
         true => Ok((path, size)),
         false => Err("fewer threads must wait in a run queue than a CPU has".to_owned()),
+    }
+}
+
+fn make_all(path: &Path, size: &Size) -> anyhow::Result<()> {
+    make(path, size)?;
+    match &size.prices {
+        Some(file) => price_file::write(&prices(), file),
+        None => Ok(()),
     }
 }
 

@@ -6,9 +6,9 @@
 //! /proc/stat, /proc/pressure, cpu.stat ───────────┘
 //! ```
 //!
-//! Metrics are in layers, each of which goes on without the next: what the kernel counts anyway; switches,
-//! which take the right to load programs; with `--sink`, a flight recorder ([`recorder`]), which runs beside
-//! it as a process of its own, and from which [`segments`] takes what it has recorded piece by piece.
+//! Metrics are in layers, of which the first goes on without the second: what the kernel counts anyway; and
+//! switches, which take the right to load programs. The agent writes no file: what happened is kept by a
+//! flight recorder beside it (`swtch record --ring`).
 //!
 //! Metrics change once a second, and their text is made when somebody asks and something has changed:
 //! a scraper costs little, however often it comes. [`totals`] bounds how many cgroups have metrics of
@@ -19,8 +19,6 @@ mod host;
 mod metrics;
 mod named_cgroups;
 mod otlp;
-mod recorder;
-mod segments;
 mod server;
 mod totals;
 
@@ -31,6 +29,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use nix::time::ClockId;
+use swtch_capture::limits::limit_behind;
 use swtch_capture::require_proc;
 use swtch_output::caller::Caller;
 use swtch_output::message;
@@ -40,9 +39,6 @@ use swtch_report::report::live::LiveView;
 use crate::record::{AfterRecording, StopSignals, give_up_rights};
 use crate::top::{TAKE_NAMES_EVERY, TopRequest, TopSession};
 pub use otlp::{Collector, OtlpRequest};
-use recorder::SinkRecorder;
-pub use recorder::{SinkRequest, keep};
-pub use segments::SegmentsRequest;
 use server::MetricsServer;
 use totals::AgentTotals;
 
@@ -57,8 +53,6 @@ pub struct AgentRequest {
     pub token_file: Option<PathBuf>,
     /// Number of cgroups that have metrics of their own.
     pub most_cgroups: usize,
-    /// What is recorded besides.
-    pub sink: Option<SinkRequest>,
     /// Who gets the metrics without asking.
     pub otlp: Option<OtlpRequest>,
 }
@@ -82,10 +76,6 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
     require_proc()?;
     // A port below 1024 takes a right that is given up below, and one in use is told before anything starts.
     let server = MetricsServer::bind(request)?;
-    let recorder = match &request.sink {
-        Some(sink) => Some(SinkRecorder::start(sink, request)?),
-        None => None,
-    };
     let session = match TopSession::start(&request.top) {
         Ok(session) => Ok(session),
         Err(error) => Err(without_switches(request, error)?),
@@ -94,12 +84,6 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
     let totals = Arc::new(Mutex::new(totals));
     let url = server.url();
     server.start(Arc::clone(&totals))?;
-    if let Some(recorder) = recorder {
-        recorder.listen(&totals)?;
-    }
-    if let Some(sink) = &request.sink {
-        segments::start(sink, &totals)?;
-    }
     if let Some(otlp) = &request.otlp {
         otlp::start(otlp, &totals)?;
     }
@@ -116,10 +100,10 @@ fn without_switches(request: &AgentRequest, error: anyhow::Error) -> Result<Stri
     let is_of_machine = error
         .downcast_ref::<swtch_capture::Error>()
         .is_some_and(swtch_capture::Error::is_of_machine);
-    if !is_of_machine {
+    let why = format!("{error:#}");
+    if !is_of_machine || limit_behind(&why).is_some() {
         return Err(error);
     }
-    let why = format!("{error:#}");
     message!(
         "swtch: no switches are counted: {} (swtch doctor says what this machine allows). Metrics hold what the kernel \
          counts anyway",

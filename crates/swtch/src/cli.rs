@@ -8,7 +8,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use swtch_capture::Children;
 use swtch_capture::probe::HOOKS;
@@ -19,9 +18,9 @@ use swtch_output::format::Format;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
 use swtch_report::report::live::LiveView;
-use swtch_report::report::{BillBy, By, Filter, Moment, Per};
+use swtch_report::report::{Asker, BillBy, By, Filter, Moment, Per};
 
-use crate::agent::{AgentRequest, Collector, OtlpRequest, SegmentsRequest, SinkRequest};
+use crate::agent::{AgentRequest, Collector, OtlpRequest};
 use crate::built_for::long_version;
 use crate::fiber;
 use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target};
@@ -100,9 +99,6 @@ pub enum Verb {
     /// Look for user-mode schedulers: what `swtch record` starts.
     #[command(hide = true)]
     FindSchedulers,
-    /// Start a flight recorder again whenever it ends: what `swtch agent` starts.
-    #[command(hide = true)]
-    KeepRecorder(KeepRecorder),
     /// Run a workload that makes a known number of switches of known kinds, as the tests do.
     #[command(hide = true)]
     Workload(WorkloadArgs),
@@ -183,7 +179,7 @@ pub struct Record {
     /// Make a dump of the ring when a switch meets this: 'runq > 20ms', 'reason = throttle',
     /// 'off > 1s & comm ~ ^web', 'switches/s > 200k'. Fields: runq, off, blocked, ran, reason, comm, pid,
     /// tid, cpu, switches/s. May be given several times.
-    #[arg(long, value_name = "CONDITION", requires = "ring",
+    #[arg(long, value_name = "CONDITION", requires = "ring", allow_hyphen_values = true,
           value_parser = |words: &str| words.parse::<Trigger>())]
     pub when: Vec<Trigger>,
     /// Shortest time between two dumps by --when or a signal.
@@ -280,6 +276,10 @@ pub struct Dump {
     /// Where the dump goes, as a trace in its final form [default: NAME.swtch/dumps/, as it was recorded].
     #[arg(short, long, value_name = "OUT.swtch")]
     pub output: Option<PathBuf>,
+    /// Ask nobody, and take what is on disk: of a ring, of one of its segments (NAME.swtch/segments/00000017), or of a
+    /// recording that was cut off.
+    #[arg(long, requires = "output", conflicts_with_all = ["last", "because"])]
+    pub on_disk: bool,
 }
 
 /// Record and explain.
@@ -440,6 +440,7 @@ impl FilterArgs {
             reasons: self.reason.clone(),
             since: self.since,
             until: self.until,
+            asker: Asker::default(),
         }
     }
 }
@@ -778,27 +779,6 @@ pub struct Agent {
     /// Most cgroups that have metrics of their own; the others are summed.
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub cgroups: u16,
-    /// Record switches as a flight recorder does, too, into this directory (DIR/ring.swtch).
-    #[arg(long, value_name = "DIR")]
-    pub sink: Option<PathBuf>,
-    /// How much the flight recorder keeps, as for record --ring.
-    #[arg(long, value_name = "TIME|SIZE", requires = "sink", default_value = "5m", value_parser = kept)]
-    pub ring: KeptSize,
-    /// Make a dump of it when a switch meets this, as for record --when. May be given several times.
-    #[arg(long, value_name = "CONDITION", requires = "sink",
-          value_parser = |words: &str| words.parse::<Trigger>())]
-    pub when: Vec<Trigger>,
-    /// Write all that it records, every so much time, as a trace in its final form (Parquet) to
-    /// DIR/segments.
-    #[arg(long, value_name = "TIME", requires = "sink", value_parser = length)]
-    pub segments: Option<Nanos>,
-    /// Begin a segment only so often: --segments 60s --segments-every 1h keeps a minute of each hour
-    /// [default: each begins where the one before ends].
-    #[arg(long, value_name = "TIME", requires = "segments", value_parser = length)]
-    pub segments_every: Option<Nanos>,
-    /// Most disk for DIR/segments; the oldest go.
-    #[arg(long, value_name = "SIZE", requires = "segments", default_value = "1GB", value_parser = size)]
-    pub segments_size: u64,
     /// Send all metrics to the OpenTelemetry collector at this address, too, as OTLP over HTTP.
     #[arg(long, value_name = "http://HOST:4318")]
     pub otlp: Option<Collector>,
@@ -817,23 +797,10 @@ pub struct Agent {
 }
 
 impl Agent {
-    fn segments_of(&self, length: Nanos) -> anyhow::Result<SegmentsRequest> {
-        let every = self.segments_every.unwrap_or(length);
-        let pause = every.as_ns().checked_sub(length.as_ns());
-        let pause = pause.context(
-            "--segments-every is shorter than --segments: a segment has to end before the next one begins",
-        )?;
-        Ok(SegmentsRequest {
-            length: Duration::from_nanos(length.as_ns()),
-            pause: Duration::from_nanos(pause),
-            most_bytes: self.segments_size,
-        })
-    }
-
     /// What is asked for.
     ///
     /// # Errors
-    /// When a hook is not known, or segments are to begin before the one before has ended.
+    /// When a hook is not known.
     pub fn to_request(&self) -> anyhow::Result<AgentRequest> {
         let top = Top {
             pid: Vec::new(),
@@ -852,36 +819,17 @@ impl Agent {
             without_hook: Vec::new(),
             with_hook: self.with_hook.clone(),
         };
-        let segments = self.segments.map(|length| self.segments_of(length));
-        let segments = segments.transpose()?;
         Ok(AgentRequest {
             top: top.to_request()?,
             listen: self.listen,
             token_file: self.token_file.clone(),
             most_cgroups: usize::from(self.cgroups),
-            sink: self.sink.as_ref().map(|directory| SinkRequest {
-                directory: directory.clone(),
-                ring: self.ring,
-                when: self.when.clone(),
-                segments,
-            }),
             otlp: self.otlp.clone().map(|collector| OtlpRequest {
                 collector,
                 every: Duration::from_nanos(self.otlp_every.as_ns()),
             }),
         })
     }
-}
-
-/// A flight recorder to keep running.
-#[derive(Debug, Args)]
-pub struct KeepRecorder {
-    /// Stop when the process with this id, which started this one, has ended.
-    #[arg(long, value_name = "PID", value_parser = pid)]
-    pub with_parent: Pid,
-    /// The words of its command line.
-    #[arg(last = true, required = true, value_name = "WORDS")]
-    pub words: Vec<OsString>,
 }
 
 /// The experiments.
@@ -980,6 +928,16 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Cli::command().debug_assert();
+    }
+
+    /// A condition is judged as one, and not taken for an option, whatever it begins with.
+    #[test]
+    fn a_condition_may_begin_with_a_hyphen() {
+        let words = |when| ["swtch", "record", "-a", "--ring", "5m", "--when", when];
+        let said = Cli::try_parse_from(words("-1s > runq")).map(drop);
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains("runq, off, blocked"), "{said}");
+        assert!(Cli::try_parse_from(words("runq > 1s")).is_ok());
     }
 
     #[test]

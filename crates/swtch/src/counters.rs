@@ -37,6 +37,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use swtch_capture::limits::hand_limits_down;
 use swtch_capture::signals::hand_signals_down;
 use swtch_capture::{Children, process_cpu_ns};
 use swtch_core::{Nanos, Pid};
@@ -190,6 +191,7 @@ pub fn explain_command(
     let mut spawn = Command::new(program);
     spawn.args(arguments);
     hand_signals_down(&mut spawn);
+    hand_limits_down(&mut spawn);
     let child = match spawn.spawn() {
         Ok(child) => child,
         Err(error) => return Ok(report_not_started(program, &error)),
@@ -380,6 +382,8 @@ fn exit_code(status: ExitStatus) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::signal::Signal::SIGKILL;
+
     use super::*;
 
     fn words(command: &[&str]) -> Vec<OsString> {
@@ -428,7 +432,16 @@ mod tests {
 
     #[test]
     fn a_child_that_was_left_behind_is_told() {
-        let (_, json) = explained(&["sh", "-c", "sleep 2 & sleep 0.2"]);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! >{}; sleep 1", file.display());
+        let (_, json) = explained(&["sh", "-c", &script]);
+        let left = std::fs::read_to_string(file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(left), SIGKILL).unwrap();
         assert_eq!(json["trace"]["left_running"], 1, "{json}");
     }
 
@@ -452,17 +465,17 @@ mod tests {
     fn a_process_that_ends_meanwhile_ends_the_count() {
         let mut child = Command::new("sleep").arg("0.2").spawn().unwrap();
         let mut out = Vec::new();
-        let (pid, limit) = (Pid::new(child.id()), Some(Duration::from_secs(20)));
+        let (pid, limit) = (Pid::new(child.id()), Duration::from_secs(120));
         let begun = Instant::now();
         explain_processes(
             (&[pid], Children::Recorded),
-            limit,
+            Some(limit),
             Format::Json,
             &[],
             &mut out,
         )
         .unwrap();
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < limit, "its end does not end the count");
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["trace"]["ended"], 1);
         child.wait().unwrap();
@@ -471,14 +484,15 @@ mod tests {
     /// Switches of a process before counting began are not in its count.
     #[test]
     fn counts_of_a_process_are_differences() {
-        let script = "i=0; while [ $i -lt 300 ]; do sleep 0.001; i=$((i+1)); done; exec sleep 5";
+        let script = "i=0; while [ $i -lt 50 ]; do sleep 0.001; i=$((i+1)); done; exec sleep 600";
         let mut child = Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let status = format!("/proc/{}/comm", child.id());
-        while std::fs::read_to_string(&status).unwrap().trim() != "sleep" {
-            std::thread::sleep(Duration::from_millis(20));
+        let of_child = |file| std::fs::read_to_string(format!("/proc/{}/{file}", child.id()));
+        let sleeps = format!("{} ", libc::SYS_clock_nanosleep);
+        while of_child("comm").unwrap().trim() != "sleep"
+            || !of_child("syscall").unwrap().starts_with(&sleeps)
+        {
+            std::thread::sleep(Duration::from_millis(1));
         }
-        // Enough time to get from the exec to the sleep itself.
-        std::thread::sleep(Duration::from_millis(300));
         let mut out = Vec::new();
         let limit = Some(Duration::from_millis(100));
         let pids = [Pid::new(child.id())];

@@ -28,6 +28,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use nix::sys::prctl::set_name;
 use swtch_capture::LaunchError;
+use swtch_capture::limits::{LimitNamingAllocator, limit_behind, live_within_limits};
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
 use swtch_lab::{cost, lab};
 use swtch_output::destination::check_directory;
@@ -45,11 +46,23 @@ const CHECK_FAILED: u8 = 1;
 /// Exit code for an error, or for an answer that could not be given.
 const FAILED: u8 = 2;
 
+#[global_allocator]
+static ALLOCATOR: LimitNamingAllocator = LimitNamingAllocator;
+
 fn main() -> ExitCode {
     // Processes that this program starts of itself, by /proc/self/exe, would be called "exe".
     set_name(c"swtch").expect("a short name is taken");
     wait_for_children();
-    ExitCode::from(run(Cli::parse()).unwrap_or_else(|error| tell(&error)))
+    ExitCode::from(match live_within_limits() {
+        Ok(()) => parse_and_run(),
+        Err(error) => tell(&error.into()),
+    })
+}
+
+/// A function of its own: the stack that it takes must not be part of `main`'s.
+#[inline(never)]
+fn parse_and_run() -> u8 {
+    run(Cli::parse()).unwrap_or_else(|error| tell(&error))
 }
 
 /// Runs the command and returns its exit code.
@@ -102,7 +115,6 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
-        Verb::KeepRecorder(words) => agent::keep(words.with_parent.get(), &words.words),
         Verb::Doctor(words) => {
             let extent = match words.all {
                 true => doctor::DoctorExtent::All,
@@ -205,6 +217,9 @@ fn tell(error: &anyhow::Error) -> u8 {
         // The message shows a line of the file below itself, so it has line breaks.
         Some(mistake) => message!("error: {}", text::escaped_lines(&mistake.to_string())),
         None => message!("error: {}", text::escaped(&format!("{error:#}"))),
+    }
+    if let Some(limit) = limit_behind(&format!("{error:#}")) {
+        message!("  {limit}");
     }
     tell_verdict(error);
     let of_capture = record::capture_advice(error);

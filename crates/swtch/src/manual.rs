@@ -6,6 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use swtch_output::caller::as_caller;
+use swtch_output::format::write_answer;
 
 use crate::cli::Cli;
 
@@ -14,12 +16,12 @@ const NAME: &str = "swtch";
 /// Writes the script that makes `shell` complete words.
 ///
 /// # Errors
-/// When `out` cannot be written.
+/// When `out` cannot be written. It is no error if its reader has gone away.
 pub fn complete(shell: Shell, out: &mut dyn Write) -> Result<u8> {
     // The generator panics when its output cannot be written.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
-    out.write_all(&script).context("writing the script")?;
+    write_answer(out, &script).context("writing the script")?;
     Ok(0)
 }
 
@@ -30,7 +32,7 @@ pub fn complete(shell: Shell, out: &mut dyn Write) -> Result<u8> {
 pub fn write_pages(directory: &Path) -> Result<u8> {
     // The same pages for every architecture.
     let command = Cli::command().long_version(None);
-    clap_mangen::generate_to(command, directory)
+    as_caller(|| Ok(clap_mangen::generate_to(command, directory)?))
         .with_context(|| format!("writing manual pages into {}", directory.display()))?;
     Ok(0)
 }

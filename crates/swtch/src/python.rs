@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Error, Result, anyhow};
+use swtch_capture::limits::hand_limits_down;
 
 /// What Python runs. It does not import from the directory that the user happens to be in: what lies
 /// there may be somebody else's. `sys.exit` with a text would end with 1, which means something else.
@@ -32,6 +33,7 @@ sys.exit(main(sys.argv[1:], 'swtch'))
 pub fn answer(verb: &str, words: &[OsString]) -> Result<u8> {
     let mut command = Command::new(interpreter());
     command.args(["-c", BEGIN, verb]).args(words);
+    hand_limits_down(&mut command);
     // What Python asks the program for, it asks this one.
     if env::var_os("SWTCH").is_none()
         && let Ok(own) = env::current_exe()

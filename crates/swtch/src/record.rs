@@ -10,10 +10,12 @@
 mod command;
 mod commands;
 pub mod facts;
+mod lasting;
 mod pause;
 mod perf;
 mod pipeline;
 mod priority;
+mod quotas;
 mod ring;
 mod summary;
 pub mod user_level;
@@ -28,17 +30,18 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use signal_hook::consts::SIGINT;
+use swtch_capture::limits::{limit_behind, require_cpu_time};
 use swtch_capture::{
     Capture, Children, Guard, HeldCommand, KeptPrivileges, RecordingScope, Settings,
     drop_privileges, empty_bounding_set, forbid_new_privileges, kernel_version, raise_priority,
     refuse_system_calls, require_proc,
 };
 use swtch_core::{Nanos, Pid};
-use swtch_output::caller::Caller;
+use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
 use swtch_output::progress::ProgressLine;
 use swtch_output::text::escaped;
-use swtch_report::report::{is_failure, why_empty};
+use swtch_report::report::{is_failure, lost_in_words, untraced_in_words, why_empty};
 use swtch_store::{Directory, DirectoryState, Meta, RecordingState, Writer};
 
 use crate::FAILED;
@@ -51,7 +54,7 @@ use user_level::{Finder, UserLevel};
 
 pub use facts::WHOLE_SYSTEM;
 pub use pause::StopSignals;
-pub use ring::{DumpAnswer, DumpAsk, KeptSize, RingRequest, SOCKET};
+pub use ring::{DumpAnswer, DumpAsk, KeptSize, MOST_ASK_BYTES, RingRequest, SOCKET};
 pub use summary::{SummaryRequest, summarise};
 pub use user_level::find_schedulers;
 
@@ -179,8 +182,8 @@ impl RecordingResult {
             not_stored => format!("{} switches stored, {not_stored} not stored", self.stored()),
         };
         message!(
-            "swtch: {in_trace}, {} lost; recorder: {} CPU, {:.0} MB memory{}",
-            counts.lost,
+            "swtch: {in_trace}, {}; recorder: {} CPU, {:.0} MB memory{}",
+            lost_in_words(counts.lost, counts.untraced),
             Nanos::from_ns(overhead.recorder_cpu_ns),
             megabytes(overhead.recorder_peak_rss_bytes),
             overhead
@@ -190,11 +193,11 @@ impl RecordingResult {
         if let Some(ring) = &self.meta.ring {
             let since = |start_ns| Nanos::from_ns(self.meta.end_ns.saturating_sub(start_ns));
             message!(
-                "swtch: these are of the last {}, which the ring kept; in {} there were {} switches, {} lost",
+                "swtch: these are of the last {}, which the ring kept; in {} there were {} switches, {}",
                 since(self.meta.start_ns),
                 since(ring.began_ns),
                 ring.switches,
-                ring.lost
+                lost_in_words(ring.lost, ring.untraced)
             );
         }
         let others = counts.stored.saturating_sub(self.in_scope);
@@ -207,6 +210,9 @@ impl RecordingResult {
     fn tell_doubts(&self) {
         let counts = &self.meta.counts;
         let guard = self.meta.guard.as_ref();
+        if let Some(untraced) = untraced_in_words(counts.untraced, counts.untraced_in_scope) {
+            message!("swtch: {untraced}");
+        }
         if let Some(hint) = guard.and_then(|guard| priority::hint(guard, counts.lost)) {
             message!("swtch: {hint}");
         }
@@ -342,10 +348,11 @@ pub fn capture_advice(error: &anyhow::Error) -> Option<&'static str> {
     of_capture.and_then(swtch_capture::Error::advice)
 }
 
-/// True if the kernel refused to record; false if the request was wrong.
+/// True if the kernel refused to record; false if the request was wrong, or a resource limit is too low: it can
+/// be raised, and what may be recorded in another way is not what was asked for.
 pub fn is_refused(error: &anyhow::Error) -> bool {
     use swtch_capture::Error;
-    matches!(
+    let is_refusal = matches!(
         error.downcast_ref::<Error>(),
         Some(
             Error::NotPermitted(_)
@@ -358,7 +365,8 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
                 | Error::PerfRefused(_)
                 | Error::NoProc
         )
-    )
+    );
+    is_refusal && limit_behind(&format!("{error:#}")).is_none()
 }
 
 /// Records by eBPF programs.
@@ -369,32 +377,40 @@ fn run_ebpf(request: &RecordRequest, afterwards: AfterRecording) -> Result<Recor
         Target::Command(words) => Some(HeldCommand::start(words)?),
         _ => None,
     };
-    let signals = StopSignals::catch()?;
     let mut dumps = request.ring.as_ref().map(DumpRequests::catch).transpose()?;
-    let settings = settings(request, command.as_ref())?;
+    let signals = StopSignals::catch()?;
+    let settings = Settings {
+        lasting_waits: true,
+        ..settings(request, command.as_ref())?
+    };
     // The finder inherits a right that we drop later, and must not inherit our priority. The
     // switches that starting it causes are over before recording begins.
     let finder = Finder::start().context("starting to look for user-mode schedulers")?;
     let mut capture = Capture::start(&settings, arch)?;
     let mut meta = facts::at_start(request, capture.started(), facts::hooks(&capture));
-    let writer = make_trace(request, &meta)?;
+    let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
     let user_level = UserLevel::new(finder, capture.streams());
-    let mut pipeline = Pipeline::new(arch, writer, user_level, request.stacks.is_some());
-    let heir =
-        caller.filter(|caller| inherits(caller, |user, group| pipeline.give_to(user, group)));
-    let guard = start_guard(&capture, heir.is_some())?;
+    let with_stacks = request.stacks.is_some();
+    let mut pipeline = Pipeline::new(arch, writer, user_level, with_stacks, capture.naming());
+    let guard = start_guard(&capture, caller.is_some())?;
     let guarded_by = guard.priority();
     raise_priority();
     // The command is released while we still may remove the trace. From here on it runs and there
     // is something to record, so the trace is never removed any more.
     if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {
-        pipeline.discard()?;
+        as_caller(|| Ok(pipeline.discard()?))?;
         return Err(error.into());
     }
-    let confined = give_up_rights(request, heir.as_ref(), command.as_ref(), afterwards, || {
-        pipeline.read_commands(Commands::start()?);
-        Ok(())
-    });
+    let confined = give_up_rights(
+        request,
+        caller.as_ref(),
+        command.as_ref(),
+        afterwards,
+        || {
+            pipeline.read_commands(Commands::start()?);
+            Ok(())
+        },
+    );
     let directory = pipeline.directory().clone();
     let session = RecordingSession {
         request,
@@ -467,24 +483,6 @@ fn under_free_name<T>(
     }
 }
 
-/// Gives the trace to the user who called `sudo`; true if that worked. A file system without owners
-/// leaves it to root, and then the recorder stays root as well, since no other user could write to
-/// it.
-fn inherits(
-    caller: &Caller,
-    give_trace_to: impl FnOnce(u32, u32) -> Result<(), swtch_store::Error>,
-) -> bool {
-    let (user, group) = (caller.user.as_raw(), caller.group.as_raw());
-    match give_trace_to(user, group) {
-        Ok(()) => true,
-        Err(error) => {
-            let why = format!("{:#}", anyhow::Error::from(error));
-            message!("swtch: the trace stays root's: {}", escaped(&why));
-            false
-        }
-    }
-}
-
 /// Drops every right that recording does not need, so that none can be regained. `start_helpers`
 /// is called while the last of them are there.
 ///
@@ -492,20 +490,20 @@ fn inherits(
 /// When the system refuses.
 pub fn give_up_rights(
     request: &RecordRequest,
-    heir: Option<&Caller>,
+    caller: Option<&Caller>,
     command: Option<&HeldCommand>,
     afterwards: AfterRecording,
     start_helpers: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     empty_bounding_set();
-    if let Some(caller) = heir {
+    if let Some(caller) = caller {
         caller.switch_to_user()?;
     }
     let kept = KeptPrivileges {
         rings: true,
         look_at_processes: request.stacks.is_some(),
         // Root would be allowed to read the programs whose symbols are looked up; this user is not.
-        open_files_of_others: heir.is_some() && request.stacks.is_some(),
+        open_files_of_others: caller.is_some() && request.stacks.is_some(),
         // The command may run as root, or change its user.
         signal_others: command.is_some(),
         change_user: false,
@@ -684,6 +682,7 @@ impl RecordingSession<'_> {
             if self.is_over(&mut end, now, || rounds.targets_are_gone())? {
                 return Ok(());
             }
+            require_cpu_time()?;
             self.sleep(pauses.after(round, now).min(self.time_left(&end, now)))?;
         }
     }
@@ -808,7 +807,7 @@ fn finish(
         Ok(()) => meta.state = RecordingState::Finished,
         Err(error) => stop_early(meta, error),
     }
-    facts::complete(meta, capture, &pipeline);
+    facts::complete(meta, capture, &mut pipeline);
     pipeline.narrow_to_kept(meta, capture);
     let (writer, rows) = pipeline.into_rows();
     make_rows(writer, rows, meta)
@@ -835,7 +834,13 @@ fn make_rows(writer: Writer, rows: RowsToMake, meta: &mut Meta) -> Finished {
 /// Keeps the first reason, since later ones follow from it.
 fn stop_early(meta: &mut Meta, error: anyhow::Error) {
     meta.state = RecordingState::StoppedEarly;
-    meta.stop_reason.get_or_insert_with(|| format!("{error:#}"));
+    meta.stop_reason.get_or_insert_with(|| {
+        let why = format!("{error:#}");
+        match limit_behind(&why) {
+            Some(limit) => format!("{why}; {limit}"),
+            None => why,
+        }
+    });
 }
 
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]

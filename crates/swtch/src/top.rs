@@ -9,7 +9,7 @@
 //!
 //! Nothing is kept of a single switch, and nothing is written to a disk.
 
-pub mod cgroups;
+mod cgroups;
 mod head;
 mod screen;
 mod session;

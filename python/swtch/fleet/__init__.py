@@ -24,7 +24,7 @@ __all__ = ["QUESTIONS", "ask", "text_of"]
 QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "cgroups": ("which cgroups of which hosts pay most for switches", {}),
     "hosts": ("which hosts pay most for switches", {}),
-    "neighbours": ("which cgroups take the CPU from which others, and what that cost these", {}),
+    "neighbours": ("which cgroups had the CPU while which others waited for it", {}),
     "kinds": ("which kernel or instance type has dearer switches", {}),
     "rollout": ("what got worse from one release to another", {"before": None, "after": None}),
     "band": ("on which hosts and days the p99 of run-queue waits left its band", {}),

@@ -8,8 +8,8 @@ the nanosecond.
 What there is to find:
 
 - the host `h0003` waits three times as long as the others: it pays most, and so do its cgroups;
-- on `h0005`, `/batch.slice/job` takes the CPU from `/app.slice/web`; elsewhere a cgroup only takes
-  it from itself;
+- on `h0005`, `/batch.slice/job` has the CPU for half of the time that `/app.slice/web` waits;
+  elsewhere a cgroup waits for itself alone, and for CPUs that are still idle;
 - kernel 7.3 and instance type `small` have dearer switches than 6.18 and `large`;
 - release `v2`, on every host from the middle day on, makes each wait 20 % longer and nothing else;
 - on `h0007`, the waits of the day after the first are six times as long.
@@ -24,6 +24,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -31,7 +32,7 @@ import duckdb
 from ..database import new_database
 from ..lake.columns import SEGMENT_COLUMNS, SWITCH_COLUMNS
 from ..lake.manifest import Change, Segments, commit
-from ..lake.segment import NS_PER_S, facts_of_file, name_for
+from ..lake.segment import NS_PER_S, Converted, facts_of_files, name_for, write_contention
 from ..lake.store import Store, store_at
 from ..tables import literal
 
@@ -97,12 +98,9 @@ def fill(store: Store, fleet: Fleet) -> None:
     with store.scratch() as place:
         for day in range(fleet.days):
             for host in range(fleet.hosts):
-                file = place / "switches.parquet"
-                row = _write_segment(database, fleet, host, day, str(file))
-                row.update(facts_of_file(file))
-                row["file"] = name_for(row["date"], row["host"], row["segment"])
-                store.put(file, row["file"])
-                waiting.append(row)
+                made = _made_segment(database, fleet, host, day, place)
+                made.put_into(store)
+                waiting.append(made.row)
                 if len(waiting) == _BATCH:
                     _commit(store, waiting)
                     waiting = []
@@ -119,6 +117,44 @@ def _commit(store: Store, rows: list[dict[str, Any]]) -> None:
         return change
 
     commit(store, make)
+
+
+def _made_segment(
+    database: duckdb.DuckDBPyConnection, fleet: Fleet, host: int, day: int, place: Path
+) -> Converted:
+    switches, contention = place / "switches.parquet", place / "contention.parquet"
+    row = _write_segment(database, fleet, host, day, str(switches))
+    rows = [
+        {"segment": row["segment"], "host": row["host"], **part}
+        for part in _contention(fleet, host, fleet.unit_ns(host, day))
+    ]
+    write_contention(database, rows, contention)
+    row.update(facts_of_files(switches, contention))
+    row["file"] = name_for(row["date"], row["host"], row["segment"])
+    return Converted(row, switches, contention)
+
+
+def _contention(fleet: Fleet, host: int, unit_ns: int) -> list[dict[str, Any]]:
+    """Who had the CPU for how long while each cgroup waited, in a segment of such waits."""
+    rows = []
+    for cgroup, places in _CGROUPS.items():
+        waits = len(places) * _cycles(fleet)
+        runq = sum(_WAITS[k] for k in places) * _cycles(fleet) * unit_ns
+        parts: list[tuple[str | None, str, int]] = [(None, "idle", runq // 10)]
+        if host == _NOISY and cgroup == "/app.slice/web":
+            parts.append(("/batch.slice/job", "cgroup", runq // 2))
+        parts.append((cgroup, "cgroup", runq - sum(part[2] for part in parts)))
+        rows += [
+            {
+                "cgroup": cgroup,
+                "neighbour": neighbour,
+                "kind": kind,
+                "waits": waits,
+                "runq_ns": time_ns,
+            }
+            for neighbour, kind, time_ns in parts
+        ]
+    return rows
 
 
 def _write_segment(
@@ -269,21 +305,25 @@ def _neighbours(fleet: Fleet) -> list[dict[str, Any]]:
     if fleet.hosts <= _NOISY:
         return []
     # Throttling (9) is nobody's taking, whoever came next.
-    places = [k for k in range(500) if k % 10 == 7]
-    taken = len(places) * _cycles(fleet) * fleet.days
-    units = _units(fleet, _NOISY)
-    waited = _cycles(fleet) * (2 * units * len(places) + sum(places) * fleet.days)
-    runq = sum(_WAITS[:500]) * _cycles(fleet) * units
+    taken = len([k for k in range(500) if k % 10 == 7]) * _cycles(fleet) * fleet.days
+    web = [
+        part
+        for day in range(fleet.days)
+        for part in _contention(fleet, _NOISY, fleet.unit_ns(_NOISY, day))
+        if part["cgroup"] == "/app.slice/web"
+    ]
+    job = [part for part in web if part["neighbour"] == "/batch.slice/job"]
+    waits, waited = (sum(part[name] for part in job) for name in ("waits", "runq_ns"))
     return [
         {
             "host": name_of(_NOISY),
             "neighbour": "/batch.slice/job",
             "victim": "/app.slice/web",
-            "taken": taken,
-            "per_s": taken / (fleet.days * _SEGMENT_S),
+            "waits": waits,
             "waited_ns": waited,
-            "mean_ns": waited / taken,
-            "share_pct": waited * 100 / runq,
+            "mean_ns": waited / waits,
+            "share_pct": waited * 100 / sum(part["runq_ns"] for part in web),
+            "taken": taken,
         }
     ]
 

@@ -1,4 +1,4 @@
-"""The two tables of a lake, `switches` and `segments`. `docs/LAKE.md` describes the columns.
+"""The tables of a lake: `switches`, `contention`, `segments`. `docs/LAKE.md` describes the columns.
 
 Columns are only added. A file that lacks some was written by an older package: they are null in its
 rows. A file with more was written by a newer one: they are left out. Types are those that every
@@ -43,6 +43,17 @@ SWITCH_COLUMNS: dict[str, str] = {
     "waker_comm": "VARCHAR",
 }
 
+# Run-queue time of a segment by who had the CPU meanwhile. The rows of a cgroup sum to its waits.
+CONTENTION_COLUMNS: dict[str, str] = {
+    "segment": "VARCHAR",
+    "host": "VARCHAR",
+    "cgroup": "VARCHAR",
+    "neighbour": "VARCHAR",
+    "kind": "VARCHAR",
+    "waits": "BIGINT",
+    "runq_ns": "BIGINT",
+}
+
 SEGMENT_COLUMNS: dict[str, str] = {
     "segment": "VARCHAR",
     "host": "VARCHAR",
@@ -71,4 +82,6 @@ SEGMENT_COLUMNS: dict[str, str] = {
     "file_bytes": "BIGINT",
     "file_crc32": "BIGINT",
     "file_columns": "VARCHAR",
+    "contention_bytes": "BIGINT",
+    "contention_crc32": "BIGINT",
 }

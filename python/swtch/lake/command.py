@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import Error
-from . import operations
+from ..text import escaped
+from . import operations, ring
 from .segment import Labels
 from .store import store_at
 
@@ -19,7 +21,16 @@ def add_verbs(verbs: Any) -> None:
     lake = verbs.add_parser("lake", help="keep the traces of many hosts for questions")
     kinds = lake.add_subparsers(dest="lake_verb", required=True)
     add = _verb(kinds, "add", _add, "add finished traces; one that is there already is left out")
-    add.add_argument("paths", metavar="NAME.swtch", nargs="+", type=Path)
+    add.add_argument("paths", metavar="NAME.swtch", nargs="*", type=Path)
+    add.add_argument(
+        "--from",
+        dest="rings",
+        metavar="RING",
+        action="append",
+        default=[],
+        type=Path,
+        help="add what the flight recorder (`swtch record --ring`) that writes RING has sealed",
+    )
     add.add_argument("--release", help="what was rolled out on the host, for fleet questions")
     add.add_argument("--instance-type", help="what the host is, for fleet questions")
     add.add_argument(
@@ -58,15 +69,26 @@ def _verb(kinds: Any, name: str, run: Any, what: str) -> argparse.ArgumentParser
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    """Prints what a verb says. Names of others in it end no line and move no cursor."""
+    print("\n".join(escaped(line) for line in text.split("\n")), flush=True)
+
+
+def _given(options: argparse.Namespace) -> Iterator[operations.Given]:
+    """What is to be added: traces, then what rings have sealed."""
+    if not options.paths and not options.rings:
+        raise Error("name the traces to be added, or with --from the ring of a flight recorder")
+    yield from map(operations.Given, options.paths)
+    for place in options.rings:
+        yield from ring.sealed(place)
 
 
 def _add(options: argparse.Namespace) -> int:
     labels = Labels(options.release, options.instance_type, options.prices)
-    outcome = operations.add(store_at(options.lake), options.paths, labels, _say)
+    outcome = operations.add(store_at(options.lake), _given(options), labels, _say)
+    dropped = f", {len(outcome.vanished)} dropped meanwhile" if outcome.vanished else ""
     print(
         f"{len(outcome.added)} added, {len(outcome.present)} in the lake already, "
-        f"{len(outcome.quarantined)} quarantined",
+        f"{len(outcome.quarantined)} quarantined{dropped}",
         file=sys.stderr,
     )
     return 1 if outcome.quarantined else 0
@@ -95,7 +117,7 @@ def _verify(options: argparse.Namespace) -> int:
     store = store_at(options.lake)
     found = operations.verify(store, repair=options.repair, say=_say)
     for facts in operations.quarantined(store):
-        _say(f"in quarantine  {facts['source']}: {facts['why'].splitlines()[0]}")
+        _say(f"in quarantine  {escaped(facts['source'])}: {facts['why'].partition(chr(10))[0]}")
     print(
         f"{found.files} files, {found.segments} segments, {found.switches} switches; "
         f"{len(found.damaged)} files damaged",

@@ -1,7 +1,7 @@
 """Engines that answer questions over a lake: DuckDB in this process, or Spark on a cluster.
 
-Questions are SQL that both understand, with values as `$name`. An engine makes the two tables of a
-lake from the files that the manifest names, and turns an answer into a `Result`.
+Questions are SQL that both understand, with values as `$name`. An engine makes the tables of a lake
+from the files that the manifest names, and turns an answer into a `Result`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..errors import Error
 from ..result import Result, engine_errors
 from ..tables import literal
 from ..text import escaped
-from .columns import SEGMENT_COLUMNS, SWITCH_COLUMNS
+from .columns import SEGMENT_COLUMNS
 from .store import Bucket, Store, without_wildcards
 
 _QUESTION = "the question cannot be answered"
@@ -40,10 +40,14 @@ class Engine(Protocol):
     def create_segments(self, rows: Path) -> None:
         """Makes the table `segments` of the rows of a Parquet file on this machine."""
 
-    def create_switches(
-        self, store: Store, by_columns: Mapping[tuple[str, ...], Sequence[str]]
+    def create_view(
+        self,
+        store: Store,
+        name: str,
+        columns: Mapping[str, str],
+        by_columns: Mapping[tuple[str, ...], Sequence[str]],
     ) -> None:
-        """Makes the view `switches` over data files, given by the columns that they have."""
+        """Makes a view with these columns over files, given by the columns that they have."""
 
     def answer(self, query: str, params: dict[str, Any] | None) -> Result:
         """The answer to a question."""
@@ -61,7 +65,7 @@ def connect(where: Any = None) -> Engine | None:
     if where is None or where == "duckdb":
         return Embedded()
     if not isinstance(where, str):
-        return where if hasattr(where, "create_switches") else Spark(where)
+        return where if hasattr(where, "create_view") else Spark(where)
     if where.startswith(("spark://", "local")):
         engine = Spark(_spark_session(where))
         engine.is_own = True
@@ -86,25 +90,30 @@ class Embedded:
         """Makes the table `segments` of the rows of a Parquet file on this machine."""
         self.connection.execute(f"CREATE OR REPLACE TABLE segments AS {_rows_of([str(rows)])}")
 
-    def create_switches(
-        self, store: Store, by_columns: Mapping[tuple[str, ...], Sequence[str]]
+    def create_view(
+        self,
+        store: Store,
+        name: str,
+        columns: Mapping[str, str],
+        by_columns: Mapping[tuple[str, ...], Sequence[str]],
     ) -> None:
-        """Makes the view `switches` over data files, given by the columns that they have."""
-        if isinstance(store, Bucket):
+        """Makes a view with these columns over files, given by the columns that they have."""
+        # Once for all views: a database takes a file system of one name only once.
+        if isinstance(store, Bucket) and not self._reads_by_python:
             self.connection.register_filesystem(store.filesystem)
             self._reads_by_python = True
         selects = [
-            _select(SWITCH_COLUMNS, columns, [store.url(file) for file in files])
-            for columns, files in by_columns.items()
+            _select(columns, found, [store.url(file) for file in files])
+            for found, files in by_columns.items()
         ]
         if not selects:
             nulls = ", ".join(
-                f'CAST(NULL AS {kind}) AS "{name}"' for name, kind in SWITCH_COLUMNS.items()
+                f'CAST(NULL AS {kind}) AS "{column}"' for column, kind in columns.items()
             )
             selects = [f"SELECT {nulls} WHERE false"]
         with engine_errors(f"cannot read the lake {escaped(store.location)}"):
             self.connection.execute(
-                f"CREATE OR REPLACE VIEW switches AS {' UNION ALL '.join(selects)}"
+                f"CREATE OR REPLACE VIEW {name} AS {' UNION ALL '.join(selects)}"
             )
 
     def answer(self, query: str, params: dict[str, Any] | None) -> Result:
@@ -171,11 +180,15 @@ class Spark:
             frame = self.session.createDataFrame(table, _spark_schema(SEGMENT_COLUMNS))
             frame.createOrReplaceTempView("segments")
 
-    def create_switches(
-        self, store: Store, by_columns: Mapping[tuple[str, ...], Sequence[str]]
+    def create_view(
+        self,
+        store: Store,
+        name: str,
+        columns: Mapping[str, str],
+        by_columns: Mapping[tuple[str, ...], Sequence[str]],
     ) -> None:
-        """Makes the view `switches`; columns that a file lacks are null in Spark anyway."""
-        schema = _spark_schema(SWITCH_COLUMNS)
+        """Makes a view over files; columns that a file lacks are null in Spark anyway."""
+        schema = _spark_schema(columns)
         urls = [_hadoop_url(store.url(file)) for files in by_columns.values() for file in files]
         with _spark_errors(f"Spark cannot read the lake {escaped(store.location)}"):
             if urls:
@@ -183,7 +196,7 @@ class Spark:
                     frame = self.session.read.schema(schema).parquet(*urls)
             else:
                 frame = self.session.sql("SELECT 1 WHERE false").select().to(schema)
-            frame.createOrReplaceTempView("switches")
+            frame.createOrReplaceTempView(name)
 
     @contextmanager
     def _few_tasks_for_paths(self) -> Iterator[None]:

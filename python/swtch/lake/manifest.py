@@ -18,21 +18,27 @@ list of one row, and now and then merges short lists.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import duckdb
+
 from ..database import new_database
-from ..errors import Error
 from ..tables import literal
 from ..text import escaped
 from .columns import SEGMENT_COLUMNS
-from .store import Store, without_wildcards
+from .store import LakeError, Store, checked_name, quoted, with_names
 
 SCHEMA = "swtch.lake/1"
+# The files of versions.
+VERSION = re.compile(r"manifest/v(\d{8,18})\.json")
 # Versions are deleted when they are a day old, so a writer must not take longer than that between
 # reading one and creating the next: the number could be free again.
 OLDEST_BASE_S = 3600
@@ -78,22 +84,35 @@ class Manifest:
 
     @classmethod
     def of_json(cls, text: bytes, where: str) -> Manifest:
-        """Reads the file of a version; `Error` for a newer schema and for damage."""
+        """Reads the file of a version; `LakeError` for a newer schema and for damage."""
         try:
             facts = json.loads(text)
             if facts["schema"] != SCHEMA:
-                raise Error(
+                raise LakeError(
                     f"{escaped(where)} has the schema {facts['schema']}, and this package knows "
                     f"{SCHEMA}",
                     "install a newer package",
                 )
+            lists = [(checked_name(one["file"], "manifest"), one) for one in facts["lists"]]
+            dropped = [(checked_name(one["file"], "data"), one) for one in facts["dropped"]]
             return cls(
                 int(facts["version"]),
-                tuple(SegmentList(one["file"], int(one["segments"])) for one in facts["lists"]),
-                tuple(Dropped(one["file"], float(one["since_s"])) for one in facts["dropped"]),
+                tuple(SegmentList(file, int(one["segments"])) for file, one in lists),
+                tuple(Dropped(file, float(one["since_s"])) for file, one in dropped),
             )
-        except (ValueError, KeyError, TypeError) as why:
-            raise Error(f"{escaped(where)} is damaged: it is no manifest of a lake") from why
+        except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as why:
+            raise LakeError(f"{escaped(where)} is damaged: it is no manifest of a lake") from why
+
+
+def existing(store: Store) -> Manifest:
+    """The newest version; `LakeError` where there is no lake but somebody's own files."""
+    newest = latest(store)
+    if newest.version == 0:
+        raise LakeError(
+            f"there is no lake at {escaped(store.location)}",
+            "a lake begins with the first segment: swtch lake add LAKE NAME.swtch",
+        )
+    return newest
 
 
 def name_of(version: int) -> str:
@@ -103,18 +122,21 @@ def name_of(version: int) -> str:
 
 def latest(store: Store) -> Manifest:
     """The newest version of a lake; version 0 where there is none."""
-    pointer = store.read("manifest/latest")
-    version = int(pointer) if pointer is not None and pointer.strip().isdigit() else 0
+    pointer = re.fullmatch(rb"\d{1,18}\s*", store.read("manifest/latest") or b"")
+    version = int(pointer[0]) if pointer is not None else 0
     newest = store.read(name_of(version)) if version else None
     if newest is None:
         # The pointer was never written, or long ago.
-        versions = [one.name for one in store.names("manifest") if one.name.endswith(".json")]
+        found = (VERSION.fullmatch(one.name) for one in store.names("manifest"))
+        versions = [int(one[1]) for one in found if one is not None]
         if not versions:
             return Manifest()
-        version = int(max(versions).removeprefix("manifest/v").removesuffix(".json"))
+        version = max(versions)
         newest = store.read(name_of(version))
         if newest is None:
-            raise Error(f"{escaped(store.location)}: {name_of(version)} has vanished", "try again")
+            raise LakeError(
+                f"{escaped(store.location)}: {name_of(version)} has vanished", "try again"
+            )
     while (newer := store.read(name_of(version + 1))) is not None:
         version, newest = version + 1, newer
     return Manifest.of_json(newest, store.url(name_of(version)))
@@ -129,11 +151,21 @@ class Segments:
         self.connection = new_database()
         columns = ", ".join(f"{name} {kind}" for name, kind in SEGMENT_COLUMNS.items())
         self.connection.execute(f"CREATE TABLE empty ({columns})")
-        self.connection.execute(f"CREATE VIEW segments AS {select_of_lists(store, manifest.lists)}")
+        held = contextlib.ExitStack()
+        weakref.finalize(self, held.close)
+        files = [one.file for one in manifest.lists]
+        self._sources = {file: quoted(held.enter_context(store.local(file))) for file in files}
+        lists = select_of_lists(self._sources)
+        self.connection.execute(f"CREATE VIEW segments AS {lists}")
 
     def rows(self, query: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The answer to a query over `segments`."""
-        return self.connection.execute(query, list(params)).fetchall()
+        try:
+            return self.connection.execute(query, list(params)).fetchall()
+        except duckdb.Error as why:
+            where = escaped(self._store.location)
+            told = with_names(str(why), self._sources)
+            raise LakeError(f"cannot read the lists of the lake {where}: {told}") from why
 
     def files(self) -> dict[str, list[tuple[str, int]]]:
         """Data files with the segments in each and their switches."""
@@ -143,16 +175,13 @@ class Segments:
         return files
 
 
-def select_of_lists(store: Store, lists: Sequence[SegmentList]) -> str:
+def select_of_lists(sources: Mapping[str, str]) -> str:
     """SQL for the rows of lists. An older list may lack columns: they are null."""
-    if not lists:
+    if not sources:
         return "SELECT * FROM empty"
-    sources = [
-        f"SELECT * FROM read_parquet({literal(without_wildcards(str(store.local(one.file))))})"
-        for one in lists
-    ]
+    lists = [f"SELECT * FROM read_parquet({one})" for one in sources.values()]
     names = ", ".join(SEGMENT_COLUMNS)
-    everything = " UNION ALL BY NAME ".join(["SELECT * FROM empty", *sources])
+    everything = " UNION ALL BY NAME ".join(["SELECT * FROM empty", *lists])
     return f"SELECT {names} FROM ({everything})"
 
 
@@ -190,7 +219,8 @@ def commit(store: Store, make: Callable[[Segments], Change]) -> Manifest:
         lists, written = _lists_after(store, base, change)
         now = time.time()
         kept = [one for one in base.dropped if one.file not in change.forget]
-        dropped = (*kept, *(Dropped(file, now) for file in sorted(change.drop)))
+        drop = sorted(checked_name(file, "data") for file in change.drop)
+        dropped = (*kept, *(Dropped(file, now) for file in drop))
         new = replace(base, version=base.version + 1, lists=lists, dropped=dropped)
         in_time = time.monotonic() - begun < OLDEST_BASE_S
         if in_time and store.create(name_of(new.version), new.to_json()):
@@ -199,7 +229,7 @@ def commit(store: Store, make: Callable[[Segments], Change]) -> Manifest:
         for file in written:
             store.delete(file)
         time.sleep(min(0.01 * 2 ** min(attempt, 6), 0.5))
-    raise Error(f"{escaped(store.location)}: other writers were faster 100 times", "try again")
+    raise LakeError(f"{escaped(store.location)}: other writers were faster 100 times", "try again")
 
 
 def _lists_after(
@@ -215,7 +245,8 @@ def _lists_after(
         total += merged[-1].segments
     if not merged and not change.add:
         return tuple(kept), []
-    database = Segments(store, replace(base, lists=tuple(merged))).connection
+    now = Segments(store, replace(base, lists=tuple(merged)))
+    database = now.connection
     names = list(SEGMENT_COLUMNS)
     database.execute("CREATE TABLE gone (segment VARCHAR)")
     if change.remove:

@@ -8,10 +8,13 @@ writer is killed, and each of these may be run again.
 from __future__ import annotations
 
 import datetime
+import errno
 import json
+import re
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +23,14 @@ import duckdb
 
 from ..database import new_database
 from ..errors import Error
+from ..program import run_program
 from ..tables import literal
 from ..text import escaped
 from . import segment as segments_of
-from .columns import SEGMENT_COLUMNS, SWITCH_COLUMNS
-from .manifest import Change, Segments, commit, latest
-from .segment import Labels
-from .store import Store, without_wildcards
+from .columns import CONTENTION_COLUMNS, SEGMENT_COLUMNS, SWITCH_COLUMNS
+from .manifest import VERSION, Change, Segments, commit, existing, latest, name_of
+from .segment import Labels, Origin, contention_of
+from .store import LakeError, Store, checked_name, quoted, with_names, without_wildcards
 
 # Files above this are left as they are; small ones are merged up to twice of it.
 TARGET_BYTES = 64 << 20
@@ -36,6 +40,7 @@ GRACE_S = 3600.0
 LEFTOVER_S = 86_400.0
 # A batch of new segments is committed when it has so many, or has waited so long.
 _BATCH = 64
+_OF_THIS_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _BATCH_S = 30.0
 # A host's clock that moved more than this against the time since its boot was set meanwhile.
 _MOVED_NS = 60 * segments_of.NS_PER_S
@@ -51,56 +56,109 @@ class Added:
     present: list[str] = field(default_factory=list)
     # Path -> why it was refused.
     quarantined: dict[str, str] = field(default_factory=dict)
+    # Segments of a flight recorder that it dropped while they were read.
+    vanished: list[str] = field(default_factory=list)
 
 
-def add(store: Store, paths: Iterable[Path], labels: Labels, say: Say) -> Added:
+class Given:
+    """A finished trace that is to be added."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self.path = path.absolute()
+
+    def origin(self) -> Origin:
+        """Which segment of a lake it becomes."""
+        return Origin(segments_of.id_of(self.path), str(self.path))
+
+    @contextmanager
+    def finished(self) -> Iterator[Path]:
+        """The trace as tables."""
+        yield self.path
+
+    def has_vanished(self) -> bool:
+        """Whether it is gone for a reason that is no trouble."""
+        return False
+
+
+def add(store: Store, traces: Iterable[Given], labels: Labels, say: Say) -> Added:
     """Adds finished traces; those that cannot be read or be true are put into quarantine."""
     outcome = Added()
+    # The program finds out who had the CPU. That it is missing, or too old, is no trace's fault.
+    run_program(["report", "--by", "neighbour", "--help"])
+    prices = segments_of.prices_of(labels)
     waiting: list[dict[str, Any]] = []
     since = time.monotonic()
     with store.scratch() as place:
-        for path in paths:
-            row = _new_segment(store, path, place, labels, outcome, say)
-            if row is not None:
-                waiting.append(row)
-            if waiting and (len(waiting) >= _BATCH or time.monotonic() - since > _BATCH_S):
+        try:
+            for given in traces:
+                row = _new_segment(store, given, place, labels, outcome, say)
+                if row is not None:
+                    waiting.append({**row, **prices})
+                if waiting and (len(waiting) >= _BATCH or time.monotonic() - since > _BATCH_S):
+                    batch, waiting, since = waiting, [], time.monotonic()
+                    _commit_added(store, batch, outcome, say)
+        finally:
+            # An error ends the command; what came before it is in the lake.
+            if waiting:
                 _commit_added(store, waiting, outcome, say)
-                waiting, since = [], time.monotonic()
-        if waiting:
-            _commit_added(store, waiting, outcome, say)
     return outcome
 
 
 def _new_segment(
-    store: Store, path: Path, place: Path, labels: Labels, outcome: Added, say: Say
+    store: Store, given: Given, place: Path, labels: Labels, outcome: Added, say: Say
 ) -> dict[str, Any] | None:
     """Brings a trace into the store as a data file that no version names yet."""
-    absolute = path.absolute()
-    try:
-        identity = segments_of.id_of(absolute)
-        if _is_present(store, identity):
-            outcome.present.append(str(path))
-            say(f"in the lake already  {escaped(str(path))}")
+    if not given.path.is_dir():
+        if given.has_vanished():
+            _dropped(given, outcome, say)
             return None
-        file = place / "switches.parquet"
-        row = segments_of.convert(absolute, file, labels)
-    except Error as why:
-        if not absolute.is_dir() or labels_are_wrong(why, labels):
-            raise
-        outcome.quarantined[str(path)] = str(why)
-        _quarantine(store, str(absolute), str(why), [])
-        say(f"quarantined  {escaped(str(path))}: {why}")
-        return None
-    store.put(file, row["file"])
-    return row
+        raise Error(f"{escaped(given.name)} is not a trace: there is no such directory")
+    with _quarantine_of(store, given, outcome, say):
+        origin = given.origin()
+        if is_present(store, origin.segment):
+            outcome.present.append(given.name)
+            say(f"in the lake already  {escaped(given.name)}")
+            return None
+        with given.finished() as path:
+            converted = segments_of.convert(path, origin, place, labels)
+        converted.put_into(store)
+        return converted.row
+    return None
 
 
-def labels_are_wrong(why: Error, labels: Labels) -> bool:
-    """Whether an error is about the list of prices, so that every trace would have it."""
-    return labels.prices is not None and escaped(str(labels.prices)) in str(why)
+def _dropped(given: Given, outcome: Added, say: Say) -> None:
+    outcome.vanished.append(given.name)
+    say(f"dropped meanwhile  {escaped(given.name)}")
 
 
-def _is_present(store: Store, identity: str) -> bool:
+@contextmanager
+def _quarantine_of(store: Store, given: Given, outcome: Added, say: Say) -> Iterator[None]:
+    """Puts a trace into quarantine whatever is wrong with it, so that the others are added.
+
+    A trace comes from anywhere and may raise anything. What the lake raises is not its fault, nor
+    is that this machine has no more disk, memory or descriptors.
+    """
+    try:
+        yield
+    except (LakeError, MemoryError):
+        raise
+    except Exception as why:
+        if isinstance(why, OSError) and why.errno in _OF_THIS_MACHINE:
+            raise LakeError(f"cannot add {escaped(given.name)}: {why}") from why
+        if given.has_vanished():
+            _dropped(given, outcome, say)
+            return
+        text = str(why) if isinstance(why, Error) else f"{type(why).__name__}: {why}"
+        outcome.quarantined[given.name] = text
+        _quarantine(store, str(given.path), text, [])
+        # What the engine quotes of a trace may hold line ends: none begins a line of ours.
+        indented = text.replace("\n", "\n  ")
+        say(f"quarantined  {escaped(given.name)}: {indented}")
+
+
+def is_present(store: Store, identity: str) -> bool:
+    """Whether a segment is in the lake."""
     now = Segments(store, latest(store))
     return bool(now.rows("SELECT 1 FROM segments WHERE segment = ? LIMIT 1", [identity]))
 
@@ -143,7 +201,7 @@ def _commit_added(
     for row in twice:
         # Another writer, or the same trace given twice under two names.
         outcome.present.append(row["source"])
-        store.delete(row["file"])
+        _delete(store, row["file"])
         say(f"in the lake already  {escaped(row['source'])}")
 
 
@@ -190,9 +248,14 @@ def quarantined(store: Store) -> list[dict[str, Any]]:
     found = []
     for one in store.names("quarantine"):
         text = store.read(one.name)
-        if text is not None:
-            found.append(json.loads(text))
-    return sorted(found, key=lambda facts: facts["when"])
+        try:
+            facts = json.loads(text or b"")
+            noted = {key: str(facts[key]) for key in ("source", "why", "when")}
+            found.append({**noted, "segments": list(facts["segments"])})
+        except (ValueError, KeyError, TypeError, RecursionError):
+            why = "it is damaged, and does not say what was refused"
+            found.append({"source": one.name, "why": why, "when": "", "segments": []})
+    return sorted(found, key=lambda facts: (facts["when"], facts["source"]))
 
 
 def compact(store: Store, say: Say, target: int = TARGET_BYTES, grace_s: float = GRACE_S) -> int:
@@ -218,7 +281,7 @@ def _small_files(store: Store, target: int) -> list[list[str]]:
     """Files to be merged, a list for each new file."""
     groups: list[list[str]] = []
     place, total = None, 0
-    rows = Segments(store, latest(store)).rows(
+    rows = Segments(store, existing(store)).rows(
         """SELECT date, host, file, any_value(file_bytes) AS bytes
         FROM segments GROUP BY date, host, file
         HAVING bytes < ? ORDER BY date, host, min(start_ns)""",
@@ -239,19 +302,28 @@ def _merge(store: Store, files: Sequence[str], say: Say) -> int:
     rows = _segment_rows(now, where, [list(files)])
     if {row["file"] for row in rows} != set(files):
         return 0
-    sources = [literal(without_wildcards(str(store.local(file)))) for file in files]
-    with store.scratch() as place:
-        new = place / "merged.parquet"
-        counts = _write_merged(sources, new)
+    # Segments of older packages have no contention.
+    with_contention = {row["file"] for row in rows if row["contention_bytes"] is not None}
+    of_contention = [contention_of(file) for file in files if file in with_contention]
+    with store.scratch() as place, ExitStack() as held:
+        sources = _sources(store, files, held)
+        others = _sources(store, of_contention, held)
+        new, contention = place / "merged.parquet", place / "contention.parquet"
+        counts = _write_merged(sources, SWITCH_COLUMNS, "time_ns", new)
+        if others:
+            order = "segment, cgroup, runq_ns DESC, neighbour, kind"
+            _write_merged(others, CONTENTION_COLUMNS, order, contention)
         expected = {row["segment"]: row["switches"] for row in rows if row["switches"]}
         if counts != expected:
             raise Error(
                 f"{escaped(files[0])} and {len(files) - 1} more are not merged: they hold "
                 f"{sum(counts.values())} switches, and {sum(expected.values())} were added"
             )
-        facts = segments_of.facts_of_file(new)
+        facts = segments_of.facts_of_files(new, contention if others else None)
         stem = f"merged-{len(rows)}"
         name = segments_of.name_for(rows[0]["date"], rows[0]["host"], stem)
+        if others:
+            store.put(contention, contention_of(name))
         store.put(new, name)
 
     committed = False
@@ -270,7 +342,7 @@ def _merge(store: Store, files: Sequence[str], say: Say) -> int:
     commit(store, make)
     if not committed:
         # Another writer merged or retained them meanwhile.
-        store.delete(name)
+        _delete(store, name)
         return 0
     say(f"merged  {len(files)} files of {escaped(rows[0]['host'])}, {rows[0]['date']}")
     return len(files)
@@ -282,18 +354,35 @@ def _segment_rows(now: Segments, where: str, params: Sequence[Any]) -> list[dict
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
-def _write_merged(sources: Sequence[str], target: Path) -> dict[str, int]:
+def _sources(store: Store, files: Sequence[str], held: ExitStack) -> dict[str, str]:
+    """Files as the engine is given them, as long as they are `held`."""
+    names = [checked_name(file, "data", "contention") for file in files]
+    return {name: quoted(held.enter_context(store.local(name))) for name in names}
+
+
+def _delete(store: Store, file: str) -> None:
+    """Deletes a data file, and its contention before it."""
+    store.delete(contention_of(file))
+    store.delete(file)
+
+
+def _write_merged(
+    sources: Mapping[str, str], columns: Mapping[str, str], order: str, target: Path
+) -> dict[str, int]:
     """Writes all rows of several files into one; returns the rows of each segment in it."""
     database = new_database()
-    kinds = ", ".join(f'"{name}" {kind}' for name, kind in SWITCH_COLUMNS.items())
-    names = ", ".join(f'"{name}"' for name in SWITCH_COLUMNS)
+    kinds = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+    names = ", ".join(f'"{name}"' for name in columns)
     try:
         database.execute(f"CREATE TABLE empty ({kinds})")
         everything = " UNION ALL BY NAME ".join(
-            ["SELECT * FROM empty", *(f"SELECT * FROM read_parquet({one})" for one in sources)]
+            [
+                "SELECT * FROM empty",
+                *(f"SELECT * FROM read_parquet({one})" for one in sources.values()),
+            ]
         )
         database.execute(
-            f"COPY (SELECT {names} FROM ({everything}) ORDER BY time_ns) "
+            f"COPY (SELECT {names} FROM ({everything}) ORDER BY {order}) "
             f"TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)"
         )
         counted = database.execute(
@@ -301,7 +390,9 @@ def _write_merged(sources: Sequence[str], target: Path) -> dict[str, int]:
             f"read_parquet({literal(without_wildcards(str(target)))}) GROUP BY segment"
         ).fetchall()
     except duckdb.Error as why:
-        raise Error(f"{len(sources)} files from {sources[0]} on are not merged: {why}") from why
+        first = escaped(next(iter(sources)))
+        told = with_names(str(why), sources)
+        raise Error(f"{len(sources)} files from {first} on are not merged: {told}") from why
     finally:
         database.close()
     return dict(counted)
@@ -313,6 +404,7 @@ def retain(store: Store, before: str, say: Say, grace_s: float = GRACE_S) -> int
         datetime.date.fromisoformat(before)
     except ValueError as why:
         raise Error(f"{before!r} is no date: YYYY-MM-DD") from why
+    existing(store)
     count = 0
 
     def make(now: Segments) -> Change:
@@ -343,27 +435,36 @@ def tidy(store: Store, grace_s: float) -> None:
         if one.since_s < time.time() - grace_s and one.file not in named
     }
     for file in sorted(due):
-        store.delete(file)
+        _delete(store, file)
     if due:
         commit(store, lambda _: Change([], set(), set(), due))
     for name in leftovers(store, now):
         store.delete(name)
 
 
+# What writers put into a lake, and versions are made of. Other files there are somebody else's.
+_OWN = re.compile(
+    r"(data|contention)/date=[^/]+/host=[^/]+/[^/]+-[0-9a-f]{8}\.parquet"
+    r"|manifest/segments-[0-9a-f]{32}\.parquet"
+    rf"|{VERSION.pattern}"
+    r"|incoming/[^/]+/[a-z_]+(\.parquet)?"
+)
+
+
 def leftovers(store: Store, now: Segments) -> list[str]:
-    """Files older than a day that no version names."""
+    """Files of writers that are older than a day and that no version names."""
+    files = {*now.files(), *(one.file for one in now.manifest.dropped)}
     kept = {
-        *now.files(),
-        *(one.file for one in now.manifest.dropped),
+        *files,
+        *map(contention_of, files),
         *(one.file for one in now.manifest.lists),
-        "manifest/latest",
-        f"manifest/v{now.manifest.version:08}.json",
+        name_of(now.manifest.version),
     }
     return [
         one.name
-        for folder in ("data", "manifest", "incoming")
+        for folder in ("data", "contention", "manifest", "incoming")
         for one in store.names(folder)
-        if one.age_s > LEFTOVER_S and one.name not in kept
+        if one.age_s > LEFTOVER_S and one.name not in kept and _OWN.fullmatch(one.name)
     ]
 
 
@@ -383,14 +484,18 @@ def verify(store: Store, *, repair: bool, say: Say) -> Verified:
     With `repair`, segments of damaged files are put into quarantine, so that questions are answered
     without them.
     """
-    now = Segments(store, latest(store))
+    now = Segments(store, existing(store))
     damaged: dict[str, str] = {}
     facts = now.rows(
         """SELECT file, any_value(file_bytes), any_value(file_crc32), sum(switches)::BIGINT,
-        count(*) FROM segments GROUP BY file ORDER BY file"""
+        count(*), any_value(contention_bytes), any_value(contention_crc32)
+        FROM segments GROUP BY file ORDER BY file"""
     )
-    for file, size, crc32, switches, _ in facts:
-        why = _damage(store, file, size, crc32, switches)
+    for file, size, crc32, _, _, contention_bytes, contention_crc32 in facts:
+        why = _damage(store, checked_name(file, "data"), size, crc32)
+        if why is None and contention_bytes is not None:
+            why = _damage(store, contention_of(file), contention_bytes, contention_crc32)
+            why = why and f"{contention_of(escaped(file))}: {why}"
         if why is not None:
             damaged[file] = why
             say(f"damaged  {escaped(file)}: {why}")
@@ -402,8 +507,8 @@ def verify(store: Store, *, repair: bool, say: Say) -> Verified:
     )
 
 
-def _damage(store: Store, file: str, size: int, crc32: int, switches: int) -> str | None:
-    """What is wrong with a data file; `None` if it is as it was written."""
+def _damage(store: Store, file: str, size: int, crc32: int) -> str | None:
+    """What is wrong with a file; `None` if it is as it was written."""
     found = store.size(file)
     if found is None:
         return "it is missing"

@@ -1,4 +1,4 @@
-"""A lake opened for questions, on an engine: the views `switches` and `segments`.
+"""A lake opened for questions, on an engine: the views `switches`, `contention` and `segments`.
 
 Which files hold a day or a host is known from the manifest. No directory is listed, and files of
 other days and hosts are not opened.
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Error
 from ..result import Result
 from ..tables import literal
 from ..text import escaped
-from .columns import SEGMENT_COLUMNS
+from .columns import CONTENTION_COLUMNS, SEGMENT_COLUMNS, SWITCH_COLUMNS
 from .engines import Embedded, Engine
-from .manifest import Segments, latest
-from .store import store_at
+from .manifest import Segments, existing
+from .segment import contention_of
+from .store import checked_name, store_at
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -38,12 +38,7 @@ class Lake:
         on: Engine | None = None,
     ) -> None:
         self.store = store_at(location)
-        segments = Segments(self.store, latest(self.store))
-        if segments.manifest.version == 0:
-            raise Error(
-                f"there is no lake at {escaped(self.store.location)}",
-                "a lake begins with the first segment: swtch lake add LAKE NAME.swtch",
-            )
+        segments = Segments(self.store, existing(self.store))
         # Dates are texts that sort as days do.
         segments.connection.execute(
             "CREATE TABLE chosen AS SELECT * FROM segments WHERE date >= ? AND date <= ? "
@@ -61,11 +56,17 @@ class Lake:
             self.engine.create_segments(file)
         # Files that were written with the same columns are read together.
         by_columns: dict[tuple[str, ...], list[str]] = {}
-        for columns, file in segments.rows(
-            "SELECT DISTINCT file_columns, file FROM chosen WHERE switches > 0 ORDER BY file"
+        contention: list[str] = []
+        for columns, file, has_contention in segments.rows(
+            """SELECT file_columns, file, max(contention_bytes) IS NOT NULL
+            FROM chosen WHERE switches > 0 GROUP BY file_columns, file ORDER BY file"""
         ):
-            by_columns.setdefault(tuple(columns.split(",")), []).append(file)
-        self.engine.create_switches(self.store, by_columns)
+            by_columns.setdefault(tuple(columns.split(",")), []).append(checked_name(file, "data"))
+            if has_contention:
+                contention.append(contention_of(file))
+        self.engine.create_view(self.store, "switches", SWITCH_COLUMNS, by_columns)
+        kept = {tuple(CONTENTION_COLUMNS): contention} if contention else {}
+        self.engine.create_view(self.store, "contention", CONTENTION_COLUMNS, kept)
         segments.connection.close()
 
     def sql(self, query: str, params: dict[str, Any] | None = None) -> Result:

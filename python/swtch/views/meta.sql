@@ -14,6 +14,7 @@
 -- end_ns          BIGINT    its end
 -- duration_ns     BIGINT    how long it is; up to the last switch where the end is not told
 -- lost            BIGINT    records that were produced and could not be kept
+-- untraced        BIGINT    switches that the kernel made and did not report to tracing: in no row
 -- format_version  BIGINT    version of the format
 -- rules_version   BIGINT    version of the rules that chose the reasons
 -- swtch_version   VARCHAR   the program that recorded

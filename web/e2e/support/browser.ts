@@ -37,7 +37,7 @@ export interface Opened {
 }
 
 /** Much longer than a page takes to open. */
-const OPENS_WITHIN_MS = 15_000;
+const OPENS_WITHIN_MS = 45_000;
 
 export const DESK = { width: 1440, height: 900 };
 
@@ -46,9 +46,11 @@ export async function open(
   from: Browser,
   url: string,
   options: BrowserContextOptions = {},
+  prepare: (page: Page) => Promise<void> = () => Promise.resolve(),
 ): Promise<Opened> {
   const context = await from.newContext({ viewport: DESK, reducedMotion: "reduce", ...options });
   const page = await context.newPage();
+  await prepare(page);
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (message) => {
@@ -67,22 +69,21 @@ export async function open(
   return { page, complaints, close: () => context.close() };
 }
 
-/** Waits until no panel is waiting for an answer. */
+/** Waits until nothing on the page waits for an answer any more: no panel, lane, legend or tooltip. */
 export async function settled(page: Page): Promise<void> {
-  // The question is asked a moment after the view has come to rest.
-  await page.waitForTimeout(300);
-  // Asked from here: a condition that the page itself looks at again and again would need `eval`.
-  const isBusy = (): Promise<boolean> =>
-    page.evaluate(
-      () =>
-        document.querySelector('[aria-busy="true"]') !== null ||
-        [...document.querySelectorAll(".busy")].some((busy) => busy.textContent !== ""),
-    );
-  const late = Date.now() + OPENS_WITHIN_MS;
-  while (await isBusy()) {
-    if (Date.now() > late) throw new Error("a panel is still waiting for its answer");
-    await page.waitForTimeout(50);
-  }
+  const isLate = await page.evaluate(async (patience) => {
+    const isBusy = (): boolean =>
+      document.querySelector('[aria-busy="true"]') !== null ||
+      [...document.querySelectorAll(".busy")].some((busy) => busy.textContent !== "");
+    const late = performance.now() + patience;
+    // What was done is shown by the next frame, and what that asks for by those after it.
+    for (let quiet = 0; quiet < 4; quiet = isBusy() ? 0 : quiet + 1) {
+      if (performance.now() > late) return true;
+      await new Promise(requestAnimationFrame);
+    }
+    return false;
+  }, OPENS_WITHIN_MS);
+  if (isLate) throw new Error("something on the page is still waiting for its answer");
 }
 
 /** Opens a tab at the bottom and waits for its answer. */

@@ -19,14 +19,18 @@ const count = (wanted) => tests.filter((test) => wanted.includes(test.status)).l
 const broken = files.filter(
   (one) =>
     one.status === "failed" && one.assertionResults.every((test) => test.status !== "failed"),
-).length;
-let failed = count(["failed"]) + broken;
+);
+let failed = count(["failed"]) + broken.length;
 if (failed === 0 && (status !== "0" || tests.length === 0)) failed = 1;
 
 const skipped = tests.filter((test) => !["passed", "failed"].includes(test.status));
 // The only reason there is: traces that are recorded are made as root only (traces.ts).
 const why = "not root, so that its trace cannot be recorded";
 for (const test of skipped) console.log(`test ${test.fullName} ... skipped: ${why}`);
+const firstLine = (text) => (text ?? "").split("\n")[0];
+for (const test of tests.filter((test) => test.status === "failed"))
+  console.log(`test ${test.fullName} ... FAILED: ${firstLine(test.failureMessages[0])}`);
+for (const file of broken) console.log(`test ${file.name} ... FAILED: ${firstLine(file.message)}`);
 const verdict = failed === 0 ? "ok" : "FAILED";
 console.log(
   `test result: ${verdict}. ${count(["passed"])} passed; ${failed} failed; ${skipped.length} skipped; ${name}`,

@@ -1,6 +1,6 @@
 // Traces that the tests look at, made once before all of them: made-up ones, whose numbers are the same each
 // time, and as root real ones.
-import { access, mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
@@ -22,7 +22,7 @@ export interface Traces {
   readonly hostile: string | null;
   /** Recorded: four workers of a user-mode scheduler on one thread. */
   readonly levels: string | null;
-  /** A price list, made here and now. */
+  /** A made-up price list. */
   readonly prices: string;
 }
 
@@ -44,28 +44,32 @@ wait
 
 export default async function makeTraces(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), "swtch-web-"));
+  const prices = join(folder, "prices.json");
   const made = (
     name: string,
     switches: string,
     threads: string,
     cpus: string,
-    seconds = "2",
+    more: Readonly<Record<string, string>> = {},
   ): Promise<string> =>
-    makeTrace(join(folder, `${name}.swtch`), { switches, threads, cpus, seconds });
+    makeTrace(join(folder, `${name}.swtch`), { switches, threads, cpus, seconds: "2", ...more });
   const recorded = async (name: string, ...command: readonly string[]): Promise<string | null> => {
     if (!isRoot()) return null;
     const path = join(folder, `${name}.swtch`);
     await swtch("record", "-o", path, "--stacks=0", "--", ...command);
     return path;
   };
-  const prices = join(folder, "prices.json");
-  // On a busy machine it ends with 1, for prices that stay unresolved, and writes the list all the same.
-  await swtch("cost", "--quick", "-o", prices).catch(() => access(prices));
+  const [ordinary, empty, crowded, day] = await Promise.all([
+    made("made", "60000", "24", "4", { prices }),
+    made("empty", "0", "1", "1"),
+    made("crowded", "60000", "20000", "8"),
+    made("day", "100000", "12", "2", { seconds: "86400" }),
+  ]);
   project.provide("traces", {
-    made: await made("made", "60000", "24", "4"),
-    empty: await made("empty", "0", "1", "1"),
-    crowded: await made("crowded", "60000", "20000", "8"),
-    day: await made("day", "100000", "12", "2", "86400"),
+    made: ordinary,
+    empty,
+    crowded,
+    day,
     sampler: await recorded("sampler", swtchPath(), "workload", "sampler", "--quiet"),
     hostile: await recorded("hostile", "sh", "-c", HOSTILE),
     // It waits half a second before it begins, and tests look at the middle: long enough that the

@@ -58,6 +58,8 @@ export const traceInfo = record({
   duration_ns: number,
   switches: number,
   lost: number,
+  /** Switches that the kernel made and did not report to tracing: they are in no row. */
+  untraced: number,
   threads: number,
   /** What was recorded, in words: a command, process ids, `whole system`; empty where it is not told. */
   scope: string,
@@ -132,6 +134,8 @@ export const frame = record({
   file: optional(string),
   line: optional(number),
   kind: oneOf("kernel", "user"),
+  /** What is not known of it. */
+  note: optional(string),
 });
 export type Frame = Decoded<typeof frame>;
 

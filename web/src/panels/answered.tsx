@@ -19,7 +19,11 @@ export function Answered<T>({
   return (
     <>
       {refusal !== null && !loading && <Refused refusal={refusal} retry={retry} />}
-      {value === null && loading && <p class="muted">Reading the trace …</p>}
+      {value === null && loading && (
+        <p class="muted" aria-busy="true">
+          Reading the trace …
+        </p>
+      )}
       {value !== null && (refusal === null || loading) && (
         <div class={loading ? "answer is-old" : "answer"} aria-busy={loading}>
           {children(value)}

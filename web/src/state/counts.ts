@@ -17,6 +17,9 @@ export interface Counts {
 /** null as long as nothing is known. */
 export const visibleCounts = atom<Counts | null>(null);
 
+/** Whether other counts are on their way. */
+export const counting = atom(false);
+
 export function countVisible(): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   let asking: AbortController | null = null;
@@ -31,13 +34,15 @@ export function countVisible(): () => void {
       const sums = reasons.map(({ id, counts }) => [id, counts[0] ?? 0] as const);
       visibleCounts.set({ range, byReason: new Map(sums) });
     } catch (error) {
-      if (!signal.aborted) {
-        visibleCounts.set(null);
-        noteAnswer(error);
-      }
+      if (signal.aborted) return;
+      visibleCounts.set(null);
+      noteAnswer(error);
     }
+    counting.set(false);
   };
   const later = (): void => {
+    counting.set(true);
+    asking?.abort();
     clearTimeout(timer);
     timer = setTimeout(() => void ask(), REST_MS);
   };

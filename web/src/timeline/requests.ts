@@ -13,7 +13,8 @@ const MOST_LANES = 150;
 const PAUSE_MS = 3_000;
 
 export class Requests {
-  private underWay = false;
+  /** Whether lanes are on their way. */
+  underWay = false;
   private pausedUntil = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
 

@@ -188,6 +188,7 @@ export class Timeline {
     this.markFirst(rows);
     tellVisible(rows);
     this.requests.ask(wantedLanes(rows, scroll), scale, wholeRange.get());
+    scroller.setAttribute("aria-busy", String(this.requests.underWay));
   }
 
   /** Tells when lanes can first be seen. */

@@ -11,7 +11,7 @@ import {
   showAllReasons,
   toggleReasons,
 } from "../state/filter";
-import { visibleCounts } from "../state/counts";
+import { counting, visibleCounts } from "../state/counts";
 import { reasons, trace } from "../state/trace";
 import { LaneKey } from "./lane-key";
 import { LegendItem } from "./legend-item";
@@ -20,9 +20,10 @@ export function Legend() {
   const known = useAtom(reasons);
   const filtered = useAtom(isFiltered);
   const hasEveryTask = useAtom(trace)?.every_task ?? true;
+  const isCounting = useAtom(counting);
   const [open, setOpen] = useState<Category | "running" | null>(null);
   return (
-    <div class="legend" role="group" aria-label="Legend: what is shown">
+    <div class="legend" role="group" aria-label="Legend: what is shown" aria-busy={isCounting}>
       <RunningItem open={open === "running"} onOpen={(next) => setOpen(next ? "running" : null)} />
       <span class="legend-key">
         <span class="swatch hatched" /> run queue

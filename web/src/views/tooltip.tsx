@@ -20,8 +20,13 @@ async function tellOf({ row, lane, state }: LanePiece): Promise<Told | null> {
   return { detail, before: before === null ? null : await detailOf(before, level) };
 }
 
+/** The words of a spot, and whether the server is about to tell more of it. */
+export interface SpotWords extends Words {
+  readonly loading: boolean;
+}
+
 /** The words of a spot, with what the server tells of it as soon as that is known. */
-export function useSpotWords(spot: Spot | null): Words | null {
+export function useSpotWords(spot: Spot | null): SpotWords | null {
   const [known, setKnown] = useState<{ spot: Spot; told: Told | null } | null>(null);
   useEffect(() => {
     if (spot?.kind !== "piece") return undefined;
@@ -31,7 +36,7 @@ export function useSpotWords(spot: Spot | null): Words | null {
       tellOf(piece).then(
         (told) => isCurrent && setKnown({ spot, told }),
         // Without a detail the words say less; what failed is told by the banner.
-        () => undefined,
+        () => isCurrent && setKnown({ spot, told: null }),
       );
     }, REST_MS);
     return () => {
@@ -46,7 +51,9 @@ export function useSpotWords(spot: Spot | null): Words | null {
     threads: threads.get(),
     placeOfTask: placeOfTask.get(),
   };
-  return spotWords(spot, names, known?.spot === spot ? known.told : null);
+  const isKnown = known?.spot === spot;
+  const words = spotWords(spot, names, isKnown ? known.told : null);
+  return { ...words, loading: spot.kind === "piece" && !isKnown };
 }
 
 const AWAY_PX = 14;
@@ -66,7 +73,7 @@ export function Tooltip() {
     bottom: above ? `${innerHeight - at.y + AWAY_PX}px` : "auto",
   };
   return (
-    <div class="tooltip" role="tooltip" style={place}>
+    <div class="tooltip" role="tooltip" style={place} aria-busy={words.loading}>
       <div class="tooltip-title">{words.title}</div>
       {words.lines.map((line, at) => (
         <div key={at}>{line}</div>

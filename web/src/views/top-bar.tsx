@@ -22,6 +22,7 @@ export function TopBar() {
           <summary>
             {lengthOf(known.duration_ns)} · {grouped(known.switches)} switches ·{" "}
             {grouped(known.lost)} lost
+            {known.untraced > 0 && `, ${grouped(known.untraced)} not traced`}
           </summary>
           <pre class="head-text">{headOf(known)}</pre>
         </details>

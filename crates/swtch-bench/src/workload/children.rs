@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::needs::Needs;
 use crate::outcome::{Expect, WorkloadOutcome};
 use crate::process::ForkedChild;
-use crate::workers::{start, start_process};
+use crate::workers::{fork_locks, start, start_process};
 
 const CHILD_WORK: Duration = Duration::from_millis(1);
 
@@ -55,7 +55,7 @@ fn wait(children: u64) -> Result<WorkloadOutcome, Error> {
     let because = "one wait a child, less those that a preemption of the parent spares";
     let waits = Expect::blocks(Reason::Child, children, spared, because);
     Ok(WorkloadOutcome {
-        threads: vec![parent.expecting(vec![waits])],
+        threads: vec![parent.expecting(vec![waits, fork_locks(children)])],
     })
 }
 
@@ -86,7 +86,7 @@ fn spawn(children: u64) -> Result<WorkloadOutcome, Error> {
             "a vfork waits until the child executes, and a child that still runs is waited for",
         );
         Ok(WorkloadOutcome {
-            threads: vec![parent.expecting(vec![waits])],
+            threads: vec![parent.expecting(vec![waits, fork_locks(children)])],
         })
     })
 }

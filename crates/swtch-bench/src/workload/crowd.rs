@@ -55,9 +55,9 @@ fn run(count: u64) -> Result<WorkloadOutcome, Error> {
             sleeps,
             mostly,
             Expect::at_least(
-                Reason::Fault,
+                Reason::Lock,
                 0,
-                "stacks are mapped and unmapped under one lock",
+                "stacks are mapped and unmapped under one lock, which each thread takes when it ends",
             ),
             Expect::at_least(
                 Reason::Futex,

@@ -29,6 +29,15 @@ pub(super) const HOGS: Workload = Workload {
     run: hogs,
 };
 
+pub(super) const OWN_CLOCK: Workload = Workload {
+    name: "own-clock",
+    about: "two threads share one CPU, and one asks for its CPU time all the time",
+    needs: Needs::Nothing,
+    default_count: 1000,
+    count_is: "ms",
+    run: own_clock,
+};
+
 pub(super) const ROUND_ROBIN: Workload = Workload {
     name: "round-robin",
     about: "two SCHED_RR threads share one CPU and never block",
@@ -39,14 +48,29 @@ pub(super) const ROUND_ROBIN: Workload = Workload {
 };
 
 fn hogs(ms: u64) -> Result<WorkloadOutcome, Error> {
-    let workers = spin_together(&["hog-1", "hog-2", "hog-3"], Policy::Batch, ms)?;
+    let hogs = ["hog-1", "hog-2", "hog-3"].map(|name| (name, OnTheSide::Nothing));
+    let workers = spin_together(&hogs, Policy::Batch, ms)?;
+    Ok(WorkloadOutcome {
+        threads: workers.into_iter().map(fair_hog).collect(),
+    })
+}
+
+/// The kernel charges the run time when a thread asks for it, and so finds the slice used up in that call
+/// and not in a tick (`task_sched_runtime`, `kernel/sched/core.c`, v6.18).
+fn own_clock(ms: u64) -> Result<WorkloadOutcome, Error> {
+    let hogs = [
+        ("asks-nothing", OnTheSide::Nothing),
+        ("asks-cpu-time", OnTheSide::AsksCpuTime),
+    ];
+    let workers = spin_together(&hogs, Policy::Batch, ms)?;
     Ok(WorkloadOutcome {
         threads: workers.into_iter().map(fair_hog).collect(),
     })
 }
 
 fn round_robin(ms: u64) -> Result<WorkloadOutcome, Error> {
-    let workers = spin_together(&["turn-1", "turn-2"], Policy::RoundRobin, ms)?;
+    let hogs = ["turn-1", "turn-2"].map(|name| (name, OnTheSide::Nothing));
+    let workers = spin_together(&hogs, Policy::RoundRobin, ms)?;
     Ok(WorkloadOutcome {
         threads: workers.into_iter().map(turn_taker).collect(),
     })
@@ -59,27 +83,41 @@ struct HogTimes {
     turn: Duration,
 }
 
+/// What a hog does while it spins.
+#[derive(Clone, Copy, Debug)]
+enum OnTheSide {
+    Nothing,
+    AsksCpuTime,
+}
+
 /// All inherit the policy from the starter. A thread that took a real-time policy by itself would
 /// keep the CPU from a starter that has not yet started the others.
 fn spin_together(
-    names: &[&str],
+    hogs: &[(&str, OnTheSide)],
     policy: Policy,
     ms: u64,
 ) -> Result<Vec<WorkerResult<HogTimes>>, Error> {
     let _policy = CpuPolicyGuard::on_workload_cpu(policy)?;
     let end = clock::after(Duration::from_millis(ms));
-    let spin = move || {
+    let spin = move |on_the_side: OnTheSide| {
         let turn = cpu::round_robin_interval()?;
-        clock::spin_until(end);
+        match on_the_side {
+            OnTheSide::Nothing => clock::spin_until(end),
+            OnTheSide::AsksCpuTime => {
+                while clock::now() < end {
+                    clock::cpu_time();
+                }
+            }
+        }
         Ok(HogTimes {
             cpu_time: clock::cpu_time(),
             turn,
         })
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = names
+        let workers: Vec<_> = hogs
             .iter()
-            .map(|name| start(scope, *name, spin))
+            .map(|&(name, on_the_side)| start(scope, name, move || spin(on_the_side)))
             .collect::<Result<_, _>>()?;
         workers.into_iter().map(RunningWorker::finish).collect()
     })

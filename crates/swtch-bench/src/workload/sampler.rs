@@ -24,7 +24,7 @@ use crate::outcome::{Expect, ThreadOutcome, WorkloadOutcome};
 use crate::process::ForkedChild;
 use crate::scratch::{AlignedBlock, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
-use crate::workers::{RunningWorker, WorkerProcess, start, start_process};
+use crate::workers::{RunningWorker, WorkerProcess, fork_locks, start, start_process};
 
 /// How long a thread rests after each repetition of what it does. By default, that leaves a few
 /// hundred repetitions.
@@ -46,7 +46,11 @@ fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
     let end = clock::after(Duration::from_millis(ms));
     let resources = SamplerResources::new()?;
     // Processes are started first, while the process has one thread: a fork copies only its caller.
-    let parent = start_process("parent", || until(end, wait_for_a_child).map(|()| []))?;
+    let parent = start_process("parent", || {
+        let mut children = 0;
+        until(end, || wait_for_a_child().inspect(|()| children += 1))?;
+        Ok([children])
+    })?;
     let stopped = start_process("stopped", || until(end, || Ok(())).map(|()| []))?;
     let throttled = Throttled::start(end)?;
     let mut threads = thread::scope(|scope| {
@@ -65,7 +69,11 @@ fn run(ms: u64) -> Result<WorkloadOutcome, Error> {
         })?;
         workers.finish()
     })?;
-    threads.push(parent.finish()?.expecting(shows(Reason::Child)));
+    let parent = parent.finish()?;
+    let mut expect = shows(Reason::Child);
+    let [children] = parent.value;
+    expect.push(fork_locks(children));
+    threads.push(parent.expecting(expect));
     threads.push(stopped.finish()?.expecting(shows(Reason::Stop)));
     if let Some(throttled) = throttled {
         threads.push(throttled.finish()?);

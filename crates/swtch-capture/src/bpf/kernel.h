@@ -51,6 +51,10 @@ enum {
 #define PF_MEMALLOC 0x00000800
 #define PF_KTHREAD 0x00200000
 
+/* include/linux/sched.h: states of tasks */
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_NOLOAD 0x0400
+
 /* include/linux/sched/prio.h, include/uapi/linux/sched.h */
 #define MAX_RT_PRIO 100
 #define SCHED_RR 2
@@ -78,6 +82,10 @@ enum {
 #define ANON_INODE_FS_MAGIC 0x09041934
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sched_info {
+	__u64 last_arrival; /* on the scheduler's clock: when it was last given a CPU */
+};
 
 struct load_weight {
 	unsigned long weight;
@@ -147,11 +155,32 @@ enum cgroup_subsys_id {
 	cpu_cgrp_id = 1,
 };
 
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+/* A task in the queue of a read-write semaphore; it lies on that task's stack. */
+struct rwsem_waiter {
+	struct list_head list;
+	struct task_struct *task;
+};
+
+struct rw_semaphore {
+	struct list_head wait_list; /* before 7.1; PREEMPT_RT has other queues */
+	struct rwsem_waiter *first_waiter; /* 7.1 and later */
+};
+
+struct mm_struct {
+	struct rw_semaphore mmap_lock;
+};
+
 struct super_block {
 	unsigned long s_magic;
 };
 
 struct inode {
+	struct rw_semaphore i_rwsem;
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
@@ -167,10 +196,6 @@ struct dentry {
 
 struct path {
 	struct dentry *dentry;
-};
-
-struct list_head {
-	struct list_head *next;
 };
 
 /* A pointer, nothing more: used to read a pointer out of an array of pointers. */
@@ -208,8 +233,17 @@ struct task_struct {
 	unsigned int policy;
 	struct sched_entity se;
 	struct sched_dl_entity dl;
+	struct sched_info sched_info;
 	bool throttled; /* 6.18 and later */
 	void *migration_pending;
+	void *blocked_on; /* the mutex that it waits for, 6.17 and later */
+	/*
+	 * The lock that it waits for (include/linux/hung_task.h, 6.16 and later, with
+	 * CONFIG_DETECT_HUNG_TASK_BLOCKER): the two lowest bits of the address say of which kind it is.
+	 * Mutexes and semaphores, and from 6.17 on read-write semaphores that are waited for without
+	 * regard to signals.
+	 */
+	unsigned long blocker;
 	unsigned int in_iowait : 1;
 	unsigned int frozen : 1;
 	unsigned int in_memstall : 1;
@@ -226,10 +260,18 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct css_set *cgroups;
+	struct mm_struct *mm;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq; /* what the program writes into, and user space reads */
 };
 
 /* The context of an iterator over all tasks; `task` is NULL at the end. */
 struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
 	struct task_struct *task;
 };
 

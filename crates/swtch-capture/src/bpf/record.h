@@ -85,6 +85,9 @@ enum evidence {
 	EVIDENCE_WOKEN_SINCE_TICK = 1 << 22,
 	EVIDENCE_MOVED_IS_NEXT = 1 << 23,
 	EVIDENCE_REQUESTS_NOT_SEEN = 1 << 25,
+	EVIDENCE_KERNEL_LOCK = 1 << 26,
+	EVIDENCE_MMAP_LOCK = 1 << 27,
+	EVIDENCE_INODE_LOCK = 1 << 28,
 };
 
 enum task_event {
@@ -403,6 +406,7 @@ struct cpu_state {
 	__u64 storage_failed; /* times that no slot was free for a task */
 	__u64 stack_failed;
 	__u64 untraced; /* switches between that the tracepoint did not report */
+	__u64 untraced_in_scope; /* of them, those away from a task in scope */
 	__u64 words_unread; /* words of user-mode schedulers that could not be read */
 	__u64 hook_events; /* for tests: events of the hooks in `missed_hooks` */
 	__u64 missed; /* for tests: of them, those that were made to be missed */

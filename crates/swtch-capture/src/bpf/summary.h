@@ -19,7 +19,8 @@
 /* What rules read of a switch-out: see swtch-core/src/summary.rs, which names the same bits. */
 #define READ_OF_BLOCKED                                                                            \
 	(EVIDENCE_VOLUNTARY | EVIDENCE_IN_IOWAIT | EVIDENCE_FROZEN | EVIDENCE_MEMSTALL |           \
-	 EVIDENCE_EXITING | EVIDENCE_KTHREAD | EVIDENCE_COMPAT | EVIDENCE_WQ_WORKER)
+	 EVIDENCE_EXITING | EVIDENCE_KTHREAD | EVIDENCE_COMPAT | EVIDENCE_WQ_WORKER |              \
+	 EVIDENCE_KERNEL_LOCK | EVIDENCE_MMAP_LOCK | EVIDENCE_INODE_LOCK)
 #define READ_OF_RUNNABLE                                                                           \
 	(EVIDENCE_VOLUNTARY | EVIDENCE_THROTTLED | EVIDENCE_DL_THROTTLED | EVIDENCE_COMPAT |       \
 	 EVIDENCE_NEXT_STOPPER | EVIDENCE_ROUND_ROBIN | EVIDENCE_REQUESTS_NOT_SEEN |               \
@@ -276,9 +277,9 @@ static __always_inline void keep_pending(struct cpu_state *c, __u64 now, struct 
 	bool blocks = state && !preempt;
 	struct switch_record r;
 
-	note_evidence(&key->evidence, c, prev, next, next_key, blocks, preempt);
+	note_evidence(&key->evidence, c, prev, next, next_key, state, blocks, preempt);
 	r.evidence = key->evidence;
-	describe_call(c, &r, prev, blocks);
+	describe_call(c, &r, prev, state, blocks);
 	key->task = st->key;
 	key->syscall = resolved_call(st, r.syscall);
 	key->wait_object = r.wait_object;

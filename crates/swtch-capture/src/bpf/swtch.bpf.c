@@ -186,7 +186,7 @@ struct task_state {
 	__u32 waits_on;
 	__u8 in_scope;
 	__u8 inherits; /* its parent was in scope when it was forked */
-	__u8 announced; /* set when its record found room: one that did not is tried at the next run */
+	__u8 announced; /* ANNOUNCED when its record found room: one that did not is tried at the next run */
 	/* Of summaries only, see summary.h: its last switch-out, and the last call it was seen in. */
 	__u8 has_pending;
 	__u64 pending_ts;
@@ -339,16 +339,28 @@ static __always_inline bool is_target(struct task_struct *p)
 	return ticks && p->group_leader->start_boottime / TICKS_NS == *ticks;
 }
 
-/* Called when the task is first seen and when its cgroups changed: a pointer to compare, usually. */
+#define ANNOUNCED 1
+#define ANNOUNCED_ELSEWHERE 2 /* of a summary: in a cgroup that it has left since */
+
+/*
+ * Called when the task is first seen and when its cgroups changed: a pointer to compare, usually. A record
+ * of a switch has its cgroup; a summary counts by task, so a task that moved is told of again.
+ */
 static __attribute__((noinline)) int settle_scope(struct task_state *st, struct css_set *css,
 						  bool is_named)
 {
 	struct cgroup *cgroup;
+	bool has_moved;
+	__u64 id;
 
 	if (!st)
 		return 0;
 	cgroup = cgroup_of(css);
-	st->cgroup = BPF_CORE_READ(cgroup, kn, id);
+	id = BPF_CORE_READ(cgroup, kn, id);
+	has_moved = st->cgroup != id;
+	st->cgroup = id;
+	if (summary && has_moved && st->announced)
+		st->announced = ANNOUNCED_ELSEWHERE;
 	st->css = (__u64)css;
 	st->in_scope = scope_all || is_named || st->inherits ||
 		       (has_cgroups && is_in_scope_cgroup(cgroup));
@@ -526,6 +538,7 @@ static __attribute__((noinline)) int tell(struct task_struct *p, struct task_sta
 		c->lost_task_records++;
 		return 0;
 	}
+	st->announced = ANNOUNCED; /* before its cgroup is read: another CPU may change both */
 	r->kind = RECORD_TASK;
 	r->event = event;
 	r->ts = bpf_ktime_get_ns();
@@ -544,13 +557,12 @@ static __attribute__((noinline)) int tell(struct task_struct *p, struct task_sta
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
 	BPF_CORE_READ_STR_INTO(&r->comm, p, comm);
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
-	st->announced = 1;
 	return 0;
 }
 
 static __always_inline void announce(struct task_struct *p, struct task_state *st)
 {
-	if (!st->announced)
+	if (st->announced != ANNOUNCED)
 		tell(p, st, TASK_SEEN);
 }
 
@@ -696,6 +708,14 @@ static __always_inline __u32 slice_evidence(struct task_struct *p)
 		se = se->parent;
 	}
 	return 0;
+}
+
+/* Of a fair task; what real-time tasks have there is left over. */
+static __always_inline __u32 own_slice_evidence(struct task_struct *p)
+{
+	__u32 evidence = p->prio < MAX_RT_PRIO ? 0 : slice_evidence(p);
+
+	return evidence ?: protection_evidence(p);
 }
 
 /*
@@ -1359,10 +1379,11 @@ int BPF_PROG(sched_set_need_resched, struct task_struct *p, int cpu, int tif)
 	} else if (c == t && !c->interrupts) {
 		/*
 		 * In its own context, or in __schedule itself, where it does not matter: half of
-		 * all requests on a pipe. No time is read for it.
+		 * all requests on a pipe. No time is read for it. A call that charges the run time
+		 * (of its own CPU time: update_curr) may find the slice used up.
 		 */
 		t->cause = CAUSE_OWN;
-		t->cause_evidence = 0;
+		t->cause_evidence = p->__state ? 0 : own_slice_evidence(p);
 		t->nominator = KEY_UNKNOWN;
 		t->cause_ts = 0;
 		return 0;
@@ -1375,6 +1396,73 @@ int BPF_PROG(sched_set_need_resched, struct task_struct *p, int cpu, int tif)
 	t->nominator = nominator;
 	t->cause_ts = bpf_ktime_get_ns();
 	return 0;
+}
+
+/* ---- locks of the kernel ---- */
+
+/*
+ * How many of a lock's queue are looked at, from its end. A task that has just begun to wait is the last;
+ * behind it are those who came since, or while it was woken in vain.
+ */
+#define MOST_QUEUED_BEHIND 8
+
+/*
+ * Whether the task that leaves the CPU stands in the queue of the read-write semaphore at this address. The
+ * queue changes while it is read, and its nodes lie on the stacks of tasks: each read may fail, and then the
+ * task is not found.
+ *
+ * It is global, so that the verifier looks at it once and not for each way that leads here, which took as long
+ * as all of the program besides. Such a function takes numbers only: the address must have been read by a
+ * helper.
+ */
+__attribute__((noinline)) int is_queued_at(__u64 address)
+{
+	const struct task_struct *p = (void *)bpf_get_current_task();
+	struct rw_semaphore *lock = (void *)address;
+	struct rwsem_waiter *waiter = NULL;
+	int i;
+
+	if (bpf_core_field_exists(lock->wait_list))
+		waiter = (void *)BPF_CORE_READ(lock, wait_list.prev);
+	else if (bpf_core_field_exists(lock->first_waiter))
+		waiter = (void *)BPF_CORE_READ(lock, first_waiter, list.prev);
+	for (i = 0; i < MOST_QUEUED_BEHIND && waiter; i++) {
+		if (BPF_CORE_READ(waiter, task) == p)
+			return true;
+		waiter = (void *)BPF_CORE_READ(waiter, list.prev);
+	}
+	return false;
+}
+
+/*
+ * A wait for a read-write semaphore counts as load, killable or not, and is no I/O. Nearly all that blocks
+ * often sleeps otherwise, and costs no look at any queue.
+ */
+static __always_inline bool may_wait_for_rwsem(__u32 state, __u32 evidence)
+{
+	return (state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) == TASK_UNINTERRUPTIBLE &&
+	       !(evidence & EVIDENCE_IN_IOWAIT);
+}
+
+/*
+ * What the kernel says of the lock that a task blocks on. It does not tell of those that a signal may end
+ * the wait for, as mmap and most page faults wait for the address space's lock: the queue does.
+ */
+__attribute__((noinline)) int lock_evidence(__u32 state, __u32 evidence)
+{
+	const struct task_struct *p = (void *)bpf_get_current_task();
+	struct mm_struct *mm;
+	__u32 found = 0;
+
+	if ((bpf_core_field_exists(p->blocked_on) && BPF_CORE_READ(p, blocked_on)) ||
+	    (bpf_core_field_exists(p->blocker) && BPF_CORE_READ(p, blocker)))
+		found = EVIDENCE_KERNEL_LOCK;
+	if (!may_wait_for_rwsem(state, evidence))
+		return found;
+	mm = BPF_CORE_READ(p, mm);
+	if (mm && is_queued_at((__u64)&mm->mmap_lock))
+		found |= EVIDENCE_MMAP_LOCK;
+	return found;
 }
 
 /* ---- the switch ---- */
@@ -1409,7 +1497,8 @@ static __always_inline __u8 kind_of_mode(unsigned short mode)
 	}
 }
 
-static __always_inline void describe_file(struct switch_record *r, struct task_struct *p, __u64 fd)
+static __always_inline void describe_file(struct switch_record *r, struct task_struct *p,
+					  __u32 state, __u64 fd)
 {
 	struct files_struct *files = p->files;
 	struct inode *inode;
@@ -1442,6 +1531,10 @@ static __always_inline void describe_file(struct switch_record *r, struct task_s
 	}
 	if (magic == ANON_INODE_FS_MAGIC)
 		r->wait_object = kind_of_anonymous(file);
+	else if (may_wait_for_rwsem(state, r->evidence)) {
+		inode = BPF_CORE_READ(file, f_inode);
+		r->evidence |= is_queued_at((__u64)&inode->i_rwsem) * EVIDENCE_INODE_LOCK;
+	}
 }
 
 /*
@@ -1478,7 +1571,7 @@ static __always_inline bool is_listed(const volatile __u8 calls[128], __s32 numb
 }
 
 static __always_inline void describe_call(struct cpu_state *c, struct switch_record *r,
-					  struct task_struct *p, bool blocks)
+					  struct task_struct *p, __u32 state, bool blocks)
 {
 	struct pt_regs *regs;
 	__s32 number;
@@ -1515,7 +1608,7 @@ static __always_inline void describe_call(struct cpu_state *c, struct switch_rec
 	if (number == syscall_clone3)
 		bpf_probe_read_user(&r->args[0], sizeof(r->args[0]), (void *)r->args[0]);
 	if (is_listed(syscalls_on_files, number))
-		describe_file(r, p, (__u32)r->args[0]);
+		describe_file(r, p, state, (__u32)r->args[0]);
 }
 
 static __always_inline __u32 evidence_of(struct cpu_state *c, struct task_struct *prev,
@@ -1586,13 +1679,15 @@ static __always_inline __u32 last_comers(struct cpu_state *c, __u32 next_key)
  * Without the hook the slice is looked at when the task leaves, some microseconds after the request.
  * A deadline also moves when a task is placed on its run queue, so it must have moved in this run;
  * and it moves unasked while the task is alone, so what is left must still be near a whole slice,
- * and besides this task and the one that came last another must be queued.
+ * and besides this task and the one that came last another must be queued. Nobody need have come: a
+ * call that charges the run time finds its slice used up, too.
  */
 static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct task_struct *p)
 {
 	__u64 left = p->se.deadline - p->se.vruntime;
+	unsigned int least = c->last_woken || c->last_moved ? AFTER_QUEUEING : IN_COMPANY;
 
-	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(&p->se) < AFTER_QUEUEING ||
+	if (p->prio < MAX_RT_PRIO || !c->run_start || queued_with(&p->se) < least ||
 	    p->se.deadline == c->run_deadline)
 		return 0;
 	return is_renewed_within(left, p->se.slice, weight_of(&p->se), 5) ? EVIDENCE_SLICE_END : 0;
@@ -1605,9 +1700,11 @@ static __always_inline __u32 late_slice_evidence(struct cpu_state *c, struct tas
  */
 static __always_inline void note_evidence(__u32 *evidence, struct cpu_state *c,
 					  struct task_struct *prev, struct task_struct *next,
-					  __u32 next_key, bool blocks, bool preempt)
+					  __u32 next_key, __u32 state, bool blocks, bool preempt)
 {
 	*evidence = evidence_of(c, prev, next, blocks, preempt);
+	if (blocks)
+		*evidence |= lock_evidence(state, *evidence);
 	if (!has_need_resched && !blocks) {
 		*evidence |= last_comers(c, next_key);
 		/* Of a run whose start was missed it may be the one's before. */
@@ -1723,10 +1820,10 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	r->cause_ts = c->cause ? c->cause_ts : 0;
 	r->nominator = c->cause ? c->nominator : KEY_UNKNOWN;
 	blocks = state && !preempt;
-	note_evidence(&r->evidence, c, prev, next, next_key, blocks, preempt);
+	note_evidence(&r->evidence, c, prev, next, next_key, state, blocks, preempt);
 	r->has_user_word = 0;
 	__builtin_memset(r->pad, 0, sizeof(r->pad));
-	describe_call(c, r, prev, blocks);
+	describe_call(c, r, prev, state, blocks);
 	if (words_generation)
 		add_user_word(c, r, prev);
 	publish_slot(c);
@@ -1892,6 +1989,7 @@ static __always_inline bool is_run_of(struct cpu_state *c, struct task_struct *p
 static __always_inline void resume_untraced(struct cpu_state *c, struct task_struct *prev)
 {
 	c->untraced++;
+	c->untraced_in_scope += c->in_scope;
 	c->requests_unseen = !c->in_scope;
 	begin_run(c, 0, prev, prev->pid ? task_state_of(prev, c) : NULL);
 }
@@ -2071,6 +2169,8 @@ int BPF_PROG(task_rename, struct task_struct *p, const char *comm)
 	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
 	return 0;
 }
+
+#include "lasting.h"
 
 /* Attached to nothing: it is run to learn what the kernel's own statistics of programs take. */
 SEC("raw_tp")

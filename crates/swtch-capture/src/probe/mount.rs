@@ -28,6 +28,25 @@ pub enum CpuController {
     V2(PathBuf),
 }
 
+/// The hierarchy whose directories have the ids by which cgroups are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamingHierarchy {
+    /// That of the v1 controller `cpu`.
+    V1,
+    /// That of v2.
+    V2,
+}
+
+impl Cgroups {
+    /// The one for switches of all cgroups: that in which quotas are set in v1, and v2 otherwise.
+    pub const fn naming(&self) -> NamingHierarchy {
+        match self.cpu {
+            CpuController::V1(_) => NamingHierarchy::V1,
+            CpuController::Absent | CpuController::V2(_) => NamingHierarchy::V2,
+        }
+    }
+}
+
 /// The fields of one line of `/proc/self/mounts`.
 #[derive(Debug)]
 pub(super) struct Mount {
@@ -148,11 +167,13 @@ mod tests {
             seen.cpu,
             CpuController::V1("/sys/fs/cgroup/cpu,cpuacct".into())
         );
+        assert_eq!(seen.naming(), NamingHierarchy::V1);
         assert_eq!(seen.v1[0].1, ["cpu", "cpuacct"]);
 
         let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
         let seen = arranged(&Mount::parse_all(unified), |_| true);
         assert_eq!(seen.cpu, CpuController::V2("/sys/fs/cgroup".into()));
+        assert_eq!(seen.naming(), NamingHierarchy::V2);
         let seen = arranged(&Mount::parse_all(unified), |_| false);
         assert_eq!(seen.cpu, CpuController::Absent);
     }

@@ -13,12 +13,6 @@ mod stack_verdict;
 mod tree;
 mod watched;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Lets one test at a time load the CPUs or count what happens on one: the load of another test
-/// would be counted, too.
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    swtch_test::tell_failures_at_once();
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+// One test at a time loads the CPUs or counts what happens on one: the load of another test would
+// be counted, too.
+use swtch_test::alone;

@@ -342,6 +342,7 @@ fn record_twice(
 /// Misses events of these hooks, and compares the number of rows that differ with their number.
 fn heals(load: MissedLoad, scope: &RecordingScope, hooks: &'static [OptionalHook], one_in: u32) {
     let _turn = crate::alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let (exact, other) = record_twice(load, scope, Handicap::missing(hooks, one_in));
     let (lost, missed) = (
         exact.counters.lost + other.counters.lost,
@@ -473,6 +474,7 @@ fn root_a_child_whose_fork_was_not_seen_is_followed() {
 #[ignore = "needs root"]
 fn root_two_recorders_of_one_load_agree() {
     let _turn = crate::alone();
+    let _quiet = swtch_test::depends_on_quiet();
     agree(Handicap::default());
 }
 
@@ -482,6 +484,7 @@ fn root_two_recorders_of_one_load_agree() {
 #[ignore = "needs root"]
 fn root_tasks_that_share_few_slots_are_told_apart() {
     let _turn = crate::alone();
+    let _quiet = swtch_test::depends_on_quiet();
     agree(Handicap {
         task_slots: Some(2048),
         ..Handicap::default()

@@ -253,6 +253,7 @@ fn compare(capture: &Capture, cases: &HashMap<OracleCase, u64>) -> VerdictCounts
 #[ignore = "needs root"]
 fn root_markers_agree_with_kernel_stacks() {
     let _turn = crate::alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let arch = Arch::from_machine(std::env::consts::ARCH).expect("a known architecture");
     let cpus = thread::available_parallelism()
         .expect("the number of CPUs")

@@ -119,7 +119,7 @@ fn base_name(name: &str) -> &str {
 
 /// Functions in which tasks sleep; earlier entries decide first: a fault inside a read is a fault.
 const SLEEPING_PLACES: &[(&[Reason], &[&str])] = &[
-    (&[Reason::Exit], &["do_task_dead", "do_exit"]),
+    (&[Reason::Exit], &["do_task_dead"]),
     (
         &[Reason::Stop],
         &[
@@ -131,6 +131,22 @@ const SLEEPING_PLACES: &[(&[Reason], &[&str])] = &[
         ],
     ),
     (&[Reason::Migrate], &["affine_move_task"]),
+    // In whatever call, in a fault or at the end of the task.
+    (
+        &[Reason::Lock],
+        &[
+            "__mutex_lock",
+            "__mutex_lock_slowpath",
+            "__mutex_lock_killable_slowpath",
+            "__mutex_lock_interruptible_slowpath",
+            "rwsem_down_read_slowpath",
+            "rwsem_down_write_slowpath",
+            "__down",
+            "__down_killable",
+            "__down_interruptible",
+            "__down_timeout",
+        ],
+    ),
     (&[Reason::Fault], &["exc_page_fault", "do_user_addr_fault"]),
     (
         &[Reason::Futex],
@@ -233,7 +249,7 @@ fn blocked(place: &TrimmedStack) -> StackVerdict {
     if place.innermost() == "worker_thread" {
         return Reasons(&[Reason::Ipc]);
     }
-    // A lock inside the kernel, or a kernel thread: the stack names it, but no reason does.
+    // A kernel thread, or the rest of a task's end: the stack names it, but no reason does.
     Undecided
 }
 
@@ -385,11 +401,18 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_ends_waits_for_a_lock_as_others_do() {
+        let at = "__schedule schedule schedule_preempt_disabled rwsem_down_read_slowpath down_read do_exit";
+        assert_eq!(blocked_in(at), Reasons(&[Reason::Lock]));
+        assert_eq!(blocked_in("__schedule schedule do_exit"), Undecided);
+    }
+
+    #[test]
     fn a_worker_is_idle_only_in_its_own_loop() {
         let idle = "__schedule schedule worker_thread kthread";
         let busy = "__schedule schedule __mutex_lock process_one_work worker_thread kthread";
         assert_eq!(blocked_in(idle), Reasons(&[Reason::Ipc]));
-        assert_eq!(blocked_in(busy), Undecided);
+        assert_eq!(blocked_in(busy), Reasons(&[Reason::Lock]));
     }
 
     /// Half of what looks like wakeup preemption is this, when tasks are in cgroups.

@@ -112,9 +112,18 @@ fn blocked_answers() -> Vec<(&'static str, Evidence)> {
             asleep_in("sched_setaffinity").state(TASK_UNINTERRUPTIBLE),
         ),
         (
-            "blocked_while_exiting",
-            asleep_in("write").bits(Bits::EXITING),
+            "address_space_lock",
+            asleep().bits(Bits::MMAP_LOCK.with(Bits::KERNEL_LOCK)),
         ),
+        (
+            "inode_lock",
+            asleep_on("pwrite64", WaitObject::Regular)
+                .bits(Bits::INODE_LOCK.with(Bits::KERNEL_LOCK)),
+        ),
+        ("kernel_lock", asleep_in("read").bits(Bits::KERNEL_LOCK)),
+        ("ending", asleep_in("write").bits(Bits::EXITING)),
+        ("ending", asleep().bits(Bits::EXITING)),
+        ("ending", asleep_in("exit_group")),
         ("page_fault", asleep()),
         ("memory_stall", asleep_in("futex").bits(Bits::MEMSTALL)),
         ("compat_call", asleep_in("futex").bits(Bits::COMPAT)),
@@ -208,6 +217,9 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
         ("woken_task", told_by(Wakeup, none)),
         ("woken_task_remote", told_by(RemoteWakeup, none)),
         ("new_task", told_by(NewTask, none)),
+        ("own_call_slice_end", told_by(Own, Bits::SLICE_END)),
+        ("own_call_slice_end", told_by(Own, Bits::GROUP_SLICE_END)),
+        ("own_call_protection_lapsed", told_by(Own, lapsed)),
         ("woken_before_it_blocked", going_to_sleep(Own)),
         (
             "requests_not_seen",
@@ -370,4 +382,68 @@ fn calls_have_the_same_rules_on_other_architectures() {
         classify(&futex, &SyscallTable::of(Arch::Aarch64)).name,
         "futex_call"
     );
+}
+
+/// A profiler or a runtime asks for the thread's CPU time again and again: seen on 6.18 as two thirds of
+/// the involuntary switches of such a thread.
+#[test]
+fn a_slice_that_the_own_call_finds_used_up_is_a_slice() {
+    let asked = |call| Evidence {
+        syscall: Some(number_of(call)),
+        ..told_by(Cause::Own, Bits::SLICE_END)
+    };
+    for call in ["clock_gettime", "getrusage", "read"] {
+        assert_eq!(rule_for(&asked(call)), "own_call_slice_end", "{call}");
+    }
+    let same = |call, rule| {
+        let unused = Evidence {
+            bits: Bits::default(),
+            ..asked(call)
+        };
+        assert_eq!(rule_for(&unused), rule);
+    };
+    same("membarrier", "own_call");
+    same("setns", "own_call");
+    same("write", "woken_before_it_blocked");
+}
+
+/// The deadlines of real-time tasks are left over from when they were fair.
+#[test]
+fn a_real_time_task_has_no_slice_that_its_own_call_could_end() {
+    let asked = Evidence {
+        syscall: Some(number_of("getrusage")),
+        ..told_by(Cause::Own, Bits::SLICE_END)
+    };
+    let fifo = asked.classes(Class::RealTime, Class::RealTime);
+    assert_eq!(rule_for(&fifo), "own_call");
+}
+
+/// 20,001 threads that ended were 24,133 switches for `exit`: most of them waited for the lock of
+/// their address space.
+#[test]
+fn only_the_end_of_a_task_is_an_exit() {
+    let ending = asleep_in("exit")
+        .state(TASK_UNINTERRUPTIBLE)
+        .bits(Bits::EXITING);
+    let rules = [
+        (Bits::KERNEL_LOCK, "kernel_lock"),
+        (Bits::MMAP_LOCK, "address_space_lock"),
+        (Bits::IN_IOWAIT, "iowait"),
+        (Bits::MEMSTALL, "memory_stall"),
+        (Bits::default(), "ending"),
+    ];
+    for (bits, rule) in rules {
+        assert_eq!(rule_for(&ending.bits(bits)), rule);
+    }
+    let exits = kernel_rules().filter(|rule| rule.reason == Reason::Exit);
+    let exits: Vec<_> = exits.map(|rule| rule.name).collect();
+    assert_eq!(exits, ["task_dead"]);
+}
+
+/// A file that is sent to a socket may have to come from the disk first.
+#[test]
+fn a_wait_for_the_disk_is_one_whatever_the_call_names() {
+    let sending = asleep_on("sendfile", WaitObject::Socket);
+    assert_eq!(rule_for(&sending), "socket_file");
+    assert_eq!(rule_for(&sending.bits(Bits::IN_IOWAIT)), "iowait");
 }

@@ -246,8 +246,8 @@ fn a_clock_behind_that_of_another_cpu_gives_no_length_and_is_counted() {
 }
 
 /// ```text
-///  in      out           moved     in        out
-///  100     200            300      550       900
+///  in      out    woken  moved     in        out
+///  100     200     250    300      550       900
 ///                          │◀─────▶│            time on the queue where it ran
 /// ```
 #[test]
@@ -255,12 +255,53 @@ fn a_move_counts_from_the_moment_of_the_move_and_only_in_its_wait() {
     let mut line = timeline();
     row(&mut line, run(100, 200));
     let moved_at = |moment| {
-        let mut event = after(200, run(550, 900));
+        let mut event = woken_at(250, after(200, run(550, 900)));
         event.wait.moved = Some(Timestamp::from_ns(moment));
         event
     };
     assert_eq!(row(&mut line, moved_at(300)).wait.moved, ns(250));
     assert_eq!(row(&mut line, moved_at(150)).wait.moved, None);
+}
+
+/// A change of its allowed CPUs moves a task that sleeps, too: seen as a time of 1.9 s on a run queue
+/// in a wait that had 64 ms of run-queue time.
+///
+/// ```text
+///  in      out    moved  woken     in        out
+///  100     200     250    300      550       900
+///                          │◀─────▶│            its time in a run queue
+/// ```
+#[test]
+fn a_task_that_is_moved_in_its_sleep_is_in_no_run_queue() {
+    let mut line = timeline();
+    row(&mut line, run(100, 200));
+    let moved = |mut event: SwitchEvent| {
+        event.wait.moved = Some(Timestamp::from_ns(250));
+        event
+    };
+    let asleep = row(&mut line, moved(woken_at(300, after(200, run(550, 900)))));
+    assert_eq!((asleep.wait.runq, asleep.wait.moved), (ns(250), None));
+    let not_seen = row(&mut line, moved(after(900, run(950, 990))));
+    assert_eq!((not_seen.wait.runq, not_seen.wait.moved), (None, None));
+}
+
+/// ```text
+///  another CPU   │ wakes a task … asks │
+///                80                   120
+///  this CPU             in            out
+///                       100           130
+/// ```
+#[test]
+fn a_request_is_not_older_than_the_run_that_it_ends() {
+    let mut line = timeline();
+    let asked = |start| {
+        let mut event = run(start, 130);
+        event.evidence.need_resched_delay = ns(50);
+        event
+    };
+    let delay = |row: Switch| row.evidence.need_resched_delay;
+    assert_eq!(delay(row(&mut line, asked(100))), ns(30));
+    assert_eq!(delay(row(&mut line, asked(10))), ns(50));
 }
 
 /// The hypervisor had the CPU, unless the difference is the kernel's own delay in charging.

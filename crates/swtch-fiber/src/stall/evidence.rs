@@ -260,6 +260,8 @@ fn parse_idle(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     /// A thread can have any name, also `) R 1`.
@@ -318,17 +320,22 @@ mod tests {
             ended.recv().unwrap_err();
         });
         let tid = receive.recv().unwrap();
-        let sample = (0..1000)
-            .map(|_| {
-                std::thread::sleep(Duration::from_millis(1));
-                ThreadSample::take(tid, &[tid])
-            })
-            .find(ThreadSample::is_blocked)
-            .unwrap();
-        let Call::Inside { number, .. } = sample.call else {
-            panic!("{sample:?}");
+        // It sends first, and may be anywhere in that when it is looked at. The state and the call
+        // are read one after the other.
+        let is_in_its_wait = |sample: &ThreadSample| {
+            let futex = libc::SYS_futex;
+            sample.is_blocked()
+                && matches!(sample.call, Call::Inside { number, .. } if number == futex)
         };
-        assert_eq!(number, libc::SYS_futex);
+        let latest = Instant::now() + Duration::from_secs(60);
+        let sample = loop {
+            let sample = ThreadSample::take(tid, &[tid]);
+            if is_in_its_wait(&sample) {
+                break sample;
+            }
+            assert!(Instant::now() < latest, "{sample:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        };
         assert_eq!(sample.preemptive[0].0, tid);
         assert!(sample.cpu_ns.unwrap() < sample.process_cpu_ns.unwrap());
         drop(end);

@@ -14,6 +14,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use swtch_bench::load::{EventKind, Fault, Load, LoadLockKind, LoadRingSpec, RingKind, UsableCpus};
+use swtch_output::caller::as_caller;
 use swtch_store::input;
 use toml::Spanned;
 use toml::de::DeTable;
@@ -78,7 +79,9 @@ impl LoadFile {
     /// It cannot be read, is no regular file, is larger than 1 MiB, or is malformed.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
-        let text = input::read_text(path, MAX_BYTES).with_context(|| format!("reading {name}"))?;
+        // A mistake in it is shown with its line, so it must be a file that the caller may read.
+        let text = as_caller(|| Ok(input::read_text(path, MAX_BYTES)?));
+        let text = text.with_context(|| format!("reading {name}"))?;
         Self::read(&name, &text)
     }
 

@@ -10,15 +10,14 @@
 //! stdout holds the first table alone; JSON holds the rest too.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::stdout;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::{Map, Value as Json, json};
 use swtch_core::cost::Origin;
 use swtch_output::answer::{self, VerbAnswer};
-use swtch_output::destination::{beside, check_directory};
+use swtch_output::destination::{beside, check_directory, write_whole};
 use swtch_output::format::Format;
 use swtch_output::host::HostWords;
 use swtch_output::message;
@@ -262,7 +261,7 @@ impl OutcomeFileFormat {
 /// # Errors
 /// It cannot be written.
 pub fn write_file(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    write_whole(path, text.as_bytes())
 }
 
 /// The first line of every answer: which machine.

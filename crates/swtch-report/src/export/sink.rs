@@ -1,11 +1,8 @@
 //! Where an export goes: a file that gets its name when it is complete, or stdout.
 //!
 //! Until the last byte is on the disk, a file is `NAME.….partial` in the same directory, so that an
-//! error, a full disk, Ctrl-C or a kill leave nothing that looks complete. Anything but a regular
-//! file (a FIFO, `/dev/null`) is opened and written directly, because renaming a file onto it would
-//! remove it.
+//! error, a full disk, Ctrl-C or a kill leave nothing that looks complete.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context as _, Result, bail};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use swtch_output::destination::{self, check_directory};
-use tempfile::NamedTempFile;
+use swtch_output::destination::{Destination, check_directory};
 
 /// Bytes that are gathered before each call of `write`.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -59,13 +55,7 @@ struct CountedTarget {
 
 #[derive(Debug)]
 enum OutputTarget {
-    /// A temporary file, renamed when it is complete.
-    Draft {
-        draft: NamedTempFile,
-        path: PathBuf,
-    },
-    /// A device or FIFO, which is written directly.
-    Direct(File, PathBuf),
+    File(Destination, PathBuf),
     Stdout(io::Stdout),
 }
 
@@ -82,7 +72,10 @@ impl Sink {
         interrupted: Arc<AtomicBool>,
     ) -> Result<Self> {
         let target = match path {
-            Some(path) => OutputTarget::open(path)?,
+            Some(path) => {
+                check_directory(path)?;
+                OutputTarget::File(Destination::open(path)?, path.to_owned())
+            }
             None if bytes == ExportEncoding::Binary && io::stdout().is_terminal() => bail!(
                 "this format is binary and stdout is a terminal: give a file with -o FILE, or a pipe"
             ),
@@ -115,59 +108,32 @@ impl Sink {
         let place = plain.into_inner();
         let mut place = place.map_err(io::IntoInnerError::into_error)?;
         place.flush()?;
-        if let OutputTarget::Draft { draft, path } = place.target {
-            let synced = draft.as_file().sync_all();
-            synced.map_err(|error| not_written(&path, &error))?;
-            let persisted = draft.persist(&path);
-            persisted.map_err(|refused| not_written(&path, &refused.error))?;
+        if let OutputTarget::File(file, path) = place.target {
+            file.finish().with_context(|| no_export(&path))?;
         }
         Ok(place.written)
     }
 }
 
 impl OutputTarget {
-    fn open(path: &Path) -> Result<Self> {
-        check_directory(path)?;
-        let shown = || format!("cannot write {}", path.display());
-        match fs::metadata(path) {
-            Ok(found) if found.is_dir() => bail!("{}: it is a directory", shown()),
-            Ok(found) if !found.is_file() => {
-                let file = File::options().write(true).open(path);
-                return Ok(Self::Direct(file.with_context(shown)?, path.to_owned()));
-            }
-            // A symbolic link is followed, so that the file that it names is replaced and not the
-            // link.
-            Ok(_) => return Self::draft(&fs::canonicalize(path).with_context(shown)?),
-            Err(_) => {}
-        }
-        Self::draft(path)
-    }
-
-    fn draft(path: &Path) -> Result<Self> {
-        Ok(Self::Draft {
-            draft: destination::draft(path)?,
-            path: path.to_owned(),
-        })
-    }
-
     /// Adds the path to an error of the system.
     fn refused(&self, error: &io::Error) -> io::Error {
-        match self {
-            Self::Draft { path, .. } | Self::Direct(_, path) => not_written(path, error),
-            Self::Stdout(_) => not_written(Path::new("to stdout"), error),
-        }
+        let path = match self {
+            Self::File(_, path) => path,
+            Self::Stdout(_) => Path::new("to stdout"),
+        };
+        let words = match error.kind() {
+            io::ErrorKind::BrokenPipe => {
+                "the reader of the export went away before its end".to_owned()
+            }
+            _ => format!("{}: {error}", no_export(path)),
+        };
+        io::Error::new(error.kind(), words)
     }
 }
 
-fn not_written(path: &Path, error: &io::Error) -> io::Error {
-    let words = match error.kind() {
-        io::ErrorKind::BrokenPipe => "the reader of the export went away before its end".to_owned(),
-        _ => format!(
-            "cannot write {}: {error}; no export was left behind",
-            path.display()
-        ),
-    };
-    io::Error::new(error.kind(), words)
+fn no_export(path: &Path) -> String {
+    format!("cannot write {}; no export was left behind", path.display())
 }
 
 impl Write for CountedTarget {
@@ -176,8 +142,7 @@ impl Write for CountedTarget {
             return Err(io::Error::other("interrupted: no export was left behind"));
         }
         let written = match &mut self.target {
-            OutputTarget::Draft { draft, .. } => draft.as_file_mut().write(bytes),
-            OutputTarget::Direct(file, _) => file.write(bytes),
+            OutputTarget::File(file, _) => file.write(bytes),
             OutputTarget::Stdout(stdout) => stdout.write(bytes),
         };
         match written {
@@ -192,8 +157,7 @@ impl Write for CountedTarget {
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = match &mut self.target {
-            OutputTarget::Draft { draft, .. } => draft.as_file_mut().flush(),
-            OutputTarget::Direct(file, _) => file.flush(),
+            OutputTarget::File(file, _) => file.flush(),
             OutputTarget::Stdout(stdout) => stdout.flush(),
         };
         flushed.map_err(|error| self.target.refused(&error))
@@ -218,6 +182,8 @@ impl Write for Sink {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+
     use super::*;
 
     fn names(dir: &Path) -> Vec<String> {

@@ -10,6 +10,7 @@
 //! processes, threads      which tasks switched
 //! who had the CPU         which tasks ran during the run-queue time of others
 //! waits, wakers           what tasks waited for, and what ended the waits
+//! blocked all the time    threads that made no switch, if the recorder looked for them
 //! the bill                what the switches cost, if there are prices
 //! verdict                 what stands out, with its numbers, and what could be changed
 //! ```
@@ -35,6 +36,7 @@ use super::filter::Filter;
 use super::filtered_trace::{CountedRows, FilteredTrace, PieceVisitor};
 use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
+use super::lasting::LastingThreads;
 use super::names::Names;
 use super::preemptor::Preemptors;
 use super::pricing::Prices;
@@ -44,7 +46,7 @@ use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::tally::Tally;
-use super::verdict::{self, Details, Finding, LongestWait, VerdictInput};
+use super::verdict::{self, Details, Finding, LongestWait, RecordedMachine, VerdictInput};
 use super::wait::Objects;
 use super::waker::Wakers;
 use super::worth::{Billed, Saving, SwitchPricing};
@@ -52,6 +54,9 @@ use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of};
 
 /// Rows of each table of the page.
 const ROWS: usize = 8;
+
+/// Heading of the table of threads that made no switch.
+const BLOCKED_ALL_THE_TIME: &str = "threads that were blocked all the time";
 
 /// Most stacks that the page shows.
 const STACKS: usize = 3;
@@ -88,9 +93,19 @@ pub struct Explanation {
     longest: Vec<Option<LongestWait>>,
     /// The text for a page without findings.
     pub without_findings: String,
+    /// Threads that were blocked all the time; `None` if it is not known.
+    lasting: Option<LastingAnswer>,
     billed: Option<Billed>,
     /// The counts for the first screen.
     pub screen: Screen,
+}
+
+/// Threads that were blocked all the time.
+#[derive(Debug)]
+struct LastingAnswer {
+    /// The main ones in sentences.
+    told: Vec<String>,
+    sheet: Sheet,
 }
 
 /// How much of the answer is written for people.
@@ -347,7 +362,10 @@ impl<'p> ExplainPage<'p> {
             None => None,
         };
         let names = &filtered.names();
-        let cpus = head.meta.cpus_of_the_recorded();
+        let machine = RecordedMachine {
+            cpus: head.meta.cpus_of_the_recorded(),
+            quotas: &head.meta.quotas,
+        };
         let selection = filtered.selection();
         let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
         let bill = bill.as_ref();
@@ -355,10 +373,16 @@ impl<'p> ExplainPage<'p> {
             names,
             filtered.arch(),
             &cgroups,
-            cpus,
+            machine,
             symbols.as_ref(),
             bill,
         );
+        let lasting = LastingThreads::of(&head.meta, filtered.filter(), filtered.arch());
+        explained.lasting = lasting.map(|lasting| LastingAnswer {
+            // Without a switch they are all that is known, be they idle or not.
+            told: lasting.told(rows.counted == 0),
+            sheet: lasting.sheet(),
+        });
         if let Some(why) = why_nothing(head, rows) {
             explained.without_findings = why;
         }
@@ -370,7 +394,7 @@ impl<'p> ExplainPage<'p> {
         names: &Names,
         arch: Option<Arch>,
         cgroups: &FxHashMap<CgroupId, String>,
-        cpus: u32,
+        machine: RecordedMachine<'_>,
         symbols: Option<&Symbols>,
         bill: Option<&BillContext<'_>>,
     ) -> Explanation {
@@ -388,7 +412,8 @@ impl<'p> ExplainPage<'p> {
             symbols,
             arch,
             cgroups,
-            cpus,
+            cpus: machine.cpus,
+            quotas: machine.quotas,
         };
         let words = KeyNames {
             names,
@@ -426,6 +451,7 @@ impl<'p> ExplainPage<'p> {
                 .collect(),
             findings,
             without_findings: verdict::nothing_stands_out(),
+            lasting: None,
             billed,
             screen,
         }
@@ -454,6 +480,7 @@ fn columns(has_stacks: bool) -> Columns {
         | Columns::WAKER
         | Columns::NOMINATOR
         | Columns::CGROUP
+        | Columns::CLASS
         | CONTENTION
         | stacks
 }
@@ -475,6 +502,14 @@ impl Explanation {
         if let Some(stacks) = self.stacks.as_ref().filter(|sheet| !sheet.rows.is_empty()) {
             page += "\nplaces that waited longest\n";
             page += &stack::to_table(stacks, STACKS.min(most));
+        }
+        if let Some(lasting) = self
+            .lasting
+            .as_ref()
+            .filter(|one| !one.sheet.rows.is_empty())
+        {
+            page += &format!("\n{BLOCKED_ALL_THE_TIME}\n");
+            page += &lasting.sheet.to_table_in(width, most);
         }
         if let Some(billed) = &self.billed {
             page += "\nwhat the switches cost\n";
@@ -509,11 +544,20 @@ impl Explanation {
                 .map(|sheet| ("places that waited longest", sheet)),
         );
         tables.extend(
+            self.lasting
+                .map(|lasting| (BLOCKED_ALL_THE_TIME, lasting.sheet)),
+        );
+        tables.extend(
             self.billed
                 .map(|billed| ("what the switches cost", billed.sheet)),
         );
         tables.retain(|(_, sheet)| !sheet.rows.is_empty());
         tables
+    }
+
+    /// The main threads that were blocked all the time, in sentences.
+    pub fn lasting(&self) -> &[String] {
+        self.lasting.as_ref().map_or(&[], |lasting| &lasting.told)
     }
 
     /// The findings in words, the weightiest first.
@@ -584,6 +628,7 @@ impl Explanation {
             "waits": rows_of(&self.waits),
             "wakers": rows_of(&self.wakers),
             "stacks": self.stacks.as_ref().map(rows_of),
+            "lasting": self.lasting.as_ref().map(|lasting| rows_of(&lasting.sheet)),
             "bill": billed.map(|billed| rows_of(&billed.sheet)),
             "bill_total": billed.map(|billed| billed.sheet.to_json_total()),
             "bill_notes": billed.map(|billed| &billed.sheet.notes),

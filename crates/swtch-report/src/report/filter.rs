@@ -9,6 +9,8 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use swtch_core::{Nanos, Pid, Reason, Switch, Timestamp};
 
@@ -28,7 +30,30 @@ pub struct Filter {
     pub since: Option<Moment>,
     /// Only switches before this moment, counted from the start of the trace.
     pub until: Option<Moment>,
+    /// Who asked. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
+    pub asker: Asker,
 }
+
+/// Whether somebody still waits for an answer; by default somebody does. Clones are of one asker.
+#[derive(Clone, Debug, Default)]
+pub struct Asker(Arc<AtomicBool>);
+
+impl Asker {
+    /// Notes that nobody waits any more.
+    pub fn leave(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody waits any more.
+    pub fn is_gone(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The answer was not made, since nobody waits for it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody waits for this answer any more")]
+pub struct GivenUp;
 
 impl Filter {
     /// Whether the filter takes all of the trace's time.

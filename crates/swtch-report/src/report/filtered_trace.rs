@@ -1,6 +1,7 @@
 //! One trace opened for one question: the names of its tasks, which rows count, and the head of the
 //! report.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
@@ -8,7 +9,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
 use swtch_store::{Columns, Completeness, Meta, PieceReader, RecordingState, Trace};
 
-use super::filter::{CountedParts, Filter, Selection};
+use super::filter::{CountedParts, Filter, GivenUp, Selection};
 use super::group::reason_of_open;
 use super::head::{ReportedSwitches, TraceHead, told_length};
 use super::names::Names;
@@ -91,6 +92,11 @@ impl<'t> FilteredTrace<'t> {
         &self.head
     }
 
+    /// The filter.
+    pub const fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
     /// The names of the tasks.
     pub fn names(&self) -> Rc<Names> {
         Rc::clone(&self.names)
@@ -166,7 +172,7 @@ impl<'t> FilteredTrace<'t> {
         first: &mut dyn FnMut(CountedRows<'_>),
         further: Vec<PieceVisitor<'_>>,
     ) -> Result<ReportedSwitches> {
-        let (names, selection) = (&*self.names, &*self.selection);
+        let (names, selection, asker) = (&*self.names, &*self.selection, &self.filter.asker);
         let mut rows = ReportedSwitches::default();
         let mut last = Timestamp::default();
         let ends_untold = told_length(&self.head.meta).is_none();
@@ -178,6 +184,9 @@ impl<'t> FilteredTrace<'t> {
         let columns = columns | Columns::TASK | ts;
         let mut parts = Vec::new();
         let mut take = |piece: &[Switch]| {
+            if asker.is_gone() {
+                return ControlFlow::Break(());
+            }
             let counted = counted_rows(piece, names, selection, &mut parts);
             for (row, task, counted) in counted.iter() {
                 if row.level == Level::Os {
@@ -187,6 +196,7 @@ impl<'t> FilteredTrace<'t> {
                 last = row.ts;
             }
             first(counted);
+            ControlFlow::Continue(())
         };
         let further = further.into_iter().map(|mut visit| -> PieceReader<'_> {
             let mut parts = Vec::new();
@@ -196,6 +206,9 @@ impl<'t> FilteredTrace<'t> {
             .trace
             .scan_together(levels, columns, span, &mut take, further.collect());
         scanned.context("reading the switches of the trace")?;
+        if asker.is_gone() {
+            return Err(GivenUp.into());
+        }
         if ends_untold {
             let start = Timestamp::from_ns(self.head.meta.start_ns);
             let length = self.last_moment(last)?.since(start);
@@ -356,6 +369,25 @@ mod tests {
         }
         let refusal = scanned(Some("4ms"), None).unwrap_err();
         assert!(refusal.is::<EmptySpan>(), "{refusal}");
+    }
+
+    /// Who asks leaves while the first rows are read: the others are not, and there is no answer.
+    #[test]
+    fn an_answer_that_nobody_waits_for_is_not_made() {
+        let (trace, _dir) = cut();
+        let filter = Filter::default();
+        let mut filtered = FilteredTrace::open(&trace, &filter).unwrap();
+        let mut seen = 0;
+        let refusal = filtered.scan(Columns::NONE, &mut |_, _, _| {
+            seen += 1;
+            filter.asker.leave();
+        });
+        assert!(refusal.unwrap_err().is::<GivenUp>());
+        assert_eq!(seen, 3, "what was read already is one piece");
+        let mut filtered = FilteredTrace::open(&trace, &filter).unwrap();
+        let refusal = filtered.scan(Columns::NONE, &mut |_, _, _| seen += 1);
+        assert!(refusal.unwrap_err().is::<GivenUp>());
+        assert_eq!(seen, 3);
     }
 
     /// If runs of other tasks have no row, a CPU that looks idle may have run them.

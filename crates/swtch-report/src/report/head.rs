@@ -42,6 +42,43 @@ fn sum(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
+/// Number of lost records, and of switches that were not traced, for the line of a head that counts
+/// switches: `0 lost`, `0 lost, 426 not traced`.
+pub fn lost_in_words(lost: u64, untraced: u64) -> String {
+    let untraced = match untraced {
+        0 => String::new(),
+        some => format!(", {} not traced", grouped(some)),
+    };
+    format!("{} lost{untraced}", grouped(lost))
+}
+
+/// What it means that the kernel made switches and did not report them to tracing, `in_scope` of
+/// them away from recorded tasks where that is known; `None` if there were none.
+pub fn untraced_in_words(untraced: u64, in_scope: Option<u64>) -> Option<String> {
+    let (of, meaning) = match in_scope {
+        _ if untraced == 0 => return None,
+        Some(0) => (
+            ", as far as is known all of tasks that are not recorded",
+            "who had the CPU then is not known".to_owned(),
+        ),
+        Some(some) if some < untraced => (
+            "",
+            format!(
+                "{} of them are of recorded tasks and in no row, so counts and sums are lower bounds",
+                grouped(some)
+            ),
+        ),
+        _ => (
+            "",
+            "they are in no row, so counts and sums are lower bounds".to_owned(),
+        ),
+    };
+    let switches = counted(untraced, "context switch");
+    Some(format!(
+        "the kernel made {switches} that it did not report to tracing{of}: {meaning}"
+    ))
+}
+
 /// Switches of the report, which the head names beside those of the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedSwitches {
@@ -65,7 +102,7 @@ impl TraceHead {
         told_length(&self.meta).unwrap_or(self.duration)
     }
 
-    /// Whether every switch that was seen is in a row: known only of a recording that has ended.
+    /// Whether every switch of the recorded tasks is in a row: known only of a recording that has ended.
     pub fn is_complete(&self) -> bool {
         let counts = &self.meta.counts;
         let is_told = self.meta.state != RecordingState::Recording && self.incomplete.is_none();
@@ -74,6 +111,9 @@ impl TraceHead {
             && is_balanced
             && self.lost() == 0
             && counts.storage_refused == 0
+            && counts.untraced == 0
+            && counts.uncaught == 0
+            && self.meta.tree.is_none_or(|tree| tree.missed == 0)
             && self.meta.imported.is_none()
     }
 
@@ -86,9 +126,9 @@ impl TraceHead {
             format!("host   {}", escaped(&host)),
             format!("trace  {}", escaped(&trace)),
             format!(
-                "{} · {} lost · recorder: {}",
+                "{} · {} · recorder: {}",
                 counted(rows.counted, "context switch"),
-                grouped(self.lost()),
+                lost_in_words(self.lost(), self.meta.counts.untraced),
                 self.overhead(),
             ),
         ];
@@ -138,11 +178,11 @@ impl TraceHead {
         if self.meta.end_ns > 0 {
             let all = Nanos::from_ns(self.meta.end_ns.saturating_sub(ring.began_ns));
             lines.push(format!(
-                "the last {} of {all} that were recorded (record --ring {}); in all of it: {}, {} lost",
+                "the last {} of {all} that were recorded (record --ring {}); in all of it: {}, {}",
                 self.duration(),
                 ring.kept,
                 counted(ring.switches, "switch"),
-                grouped(ring.lost),
+                lost_in_words(ring.lost, ring.untraced),
             ));
         }
         lines
@@ -229,6 +269,9 @@ impl TraceHead {
             unnamed,
             storage_failed,
             storage_refused,
+            untraced,
+            untraced_in_scope,
+            uncaught,
             ..
         } = self.meta.counts;
         let mut lines = Vec::new();
@@ -251,6 +294,14 @@ impl TraceHead {
         if storage_failed > 0 {
             let rows = counted(storage_failed, "row");
             lines.push(format!("{rows} could not be written to disk"));
+        }
+        lines.extend(untraced_in_words(untraced, untraced_in_scope));
+        let unexplained = uncaught.saturating_sub(sum([self.lost(), untraced].into_iter()));
+        if unexplained > 0 {
+            lines.push(format!(
+                "by the kernel's own count {} of recorded tasks are missing between their rows",
+                counted(unexplained, "context switch")
+            ));
         }
         if let Some(missed) = self
             .meta
@@ -302,6 +353,9 @@ impl TraceHead {
             "rows_out_of_scope": rows.out_of_scope,
             "filter": self.filter,
             "lost": self.lost(),
+            "untraced": meta.counts.untraced,
+            "untraced_in_scope": meta.counts.untraced_in_scope,
+            "complete": self.is_complete(),
             "gaps": gaps,
             "incomplete": self.incomplete,
             "stop_reason": meta.stop_reason,
@@ -414,6 +468,7 @@ mod tests {
     use super::*;
     use crate::report::drawn::head;
     use swtch_core::{CpuId, Timestamp};
+    use swtch_store::TreeCounts;
 
     fn lines(head: &TraceHead, rows: ReportedSwitches) -> String {
         head.to_text(rows)
@@ -489,10 +544,18 @@ note: only --pid 10: 10 of the trace's 13 rows
     #[test]
     fn complete_is_only_what_balances_without_a_loss() {
         assert!(head().is_complete());
-        let incomplete: [fn(&mut TraceHead); 5] = [
+        let incomplete: [fn(&mut TraceHead); 8] = [
             |head| head.meta.counts.lost = 1,
             |head| head.meta.counts.switches_seen = 20,
             |head| head.meta.counts.storage_refused = 1,
+            |head| head.meta.counts.untraced = 1,
+            |head| head.meta.counts.uncaught = 1,
+            |head| {
+                head.meta.tree = Some(TreeCounts {
+                    missed: 1,
+                    ..TreeCounts::default()
+                });
+            },
             |head| head.meta.state = RecordingState::Recording,
             |head| head.incomplete = Some("unfinished".into()),
         ];
@@ -501,6 +564,51 @@ note: only --pid 10: 10 of the trace's 13 rows
             change(&mut head);
             assert!(!head.is_complete(), "{:?}", head.meta.counts);
         }
+    }
+
+    /// A thread of a sandbox, whose switches its kernel hides from tracing: 426 in 5 s were in no row,
+    /// and the trace was called complete.
+    #[test]
+    fn switches_that_were_not_traced_are_said_in_the_first_line_and_what_they_mean() {
+        let mut head = head();
+        head.meta.counts.untraced = 426;
+        for (in_scope, note) in [
+            (
+                Some(426),
+                "note: the kernel made 426 context switches that it did not report to tracing: they are \
+                 in no row, so counts and sums are lower bounds\n",
+            ),
+            (
+                Some(20),
+                "note: the kernel made 426 context switches that it did not report to tracing: 20 of them \
+                 are of recorded tasks and in no row, so counts and sums are lower bounds\n",
+            ),
+            (
+                Some(0),
+                "note: the kernel made 426 context switches that it did not report to tracing, as far as \
+                 is known all of tasks that are not recorded: who had the CPU then is not known\n",
+            ),
+        ] {
+            head.meta.counts.untraced_in_scope = in_scope;
+            let lines = lines(&head, TEN);
+            let first = "10 context switches · 0 lost, 426 not traced · recorder";
+            assert!(lines.contains(first) && lines.contains(note), "{lines}");
+            let json = head.to_json_trace(TEN);
+            assert_eq!(
+                (&json["complete"], &json["untraced"]),
+                (&json!(false), &json!(426))
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_counted_beyond_losses_is_said() {
+        let mut head = head();
+        (head.meta.counts.lost, head.meta.counts.uncaught) = (5, 7);
+        let note = "the kernel's own count 2 context switches of recorded tasks are missing";
+        assert!(lines(&head, TEN).contains(note));
+        head.meta.counts.uncaught = 5;
+        assert!(!lines(&head, TEN).contains("own count"));
     }
 
     /// The counters of a killed recorder were never written, so their zeros are not what it saw.

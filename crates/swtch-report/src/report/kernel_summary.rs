@@ -21,11 +21,11 @@ use swtch_core::{
 };
 use swtch_output::answer::VerbAnswer;
 use swtch_output::sheet::{Cell, Sheet, SheetTable};
-use swtch_output::text::{counted, escaped, grouped, table_width};
+use swtch_output::text::{counted, escaped, table_width};
 use swtch_store::Meta;
 
 use super::group::{GroupKey, Groups, KeyNames, RowSyscall};
-use super::head::{ReportedSwitches, TraceHead, host_words};
+use super::head::{ReportedSwitches, TraceHead, host_words, lost_in_words};
 use super::names::Names;
 use super::reason::sum_cells;
 use super::tally::Tally;
@@ -375,9 +375,9 @@ impl KernelSummary {
                 escaped(&what)
             ),
             format!(
-                "{} · {} lost · recorder: {}",
+                "{} · {} · recorder: {}",
                 counted(self.switches(), "context switch"),
-                grouped(head.lost()),
+                lost_in_words(head.lost(), head.meta.counts.untraced),
                 head.overhead(),
             ),
         ];

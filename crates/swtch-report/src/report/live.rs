@@ -23,5 +23,5 @@ pub use counts::LiveCounts;
 pub use frame::{LiveRow, LiveView, LiveWait, RateFrame, RowKey};
 pub use history::RateHistory;
 pub use sheet::{CgroupLimits, FrameNames, LiveColumn, UserLevelRates};
-pub use sums::{LiveSums, RowSums};
+pub use sums::{BeforeRunq, LiveSums, RowSums};
 pub use tasks::{LiveTask, LiveTasks};

@@ -38,9 +38,11 @@ mod group;
 mod head;
 mod kernel_summary;
 mod last;
+mod lasting;
 mod level;
 pub mod live;
 mod names;
+mod neighbour;
 mod preemptor;
 mod pricing;
 mod programs;
@@ -77,22 +79,25 @@ pub use diff::{
 };
 pub use empty::{is_failure, why_empty};
 pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
-pub use filter::{EmptySpan, Filter, Moment, Selection, takes_task};
+pub use filter::{Asker, EmptySpan, Filter, GivenUp, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use flame::{FlameNaming, FlameNode, FrameKind};
 pub use group::RowSyscall;
 pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
-pub use stack::{Symbols, frame_words, is_of_tracing};
+pub use stack::{
+    CALLER_LACKING, Symbols, frame_words, functions_in_line, is_of_tracing, may_lack_a_caller,
+};
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
 pub use worth::own_functions;
 
 use group::{Groups, KeyNames, reason_of_open};
 use head::TraceHead;
-pub use head::{ReportedSwitches, host_words};
+pub use head::{ReportedSwitches, host_words, lost_in_words, untraced_in_words};
 
+use neighbour::Neighbours;
 use preemptor::Preemptors;
 use reason::ByReason;
 use stack::StackCounts;
@@ -137,13 +142,15 @@ pub enum By {
     Cpu,
     /// The cgroup of the task.
     Cgroup,
+    /// The cgroup that had the CPU while tasks of another were runnable.
+    Neighbour,
     /// The level: the kernel, or a user-mode scheduler.
     Level,
 }
 
 impl By {
     /// All of them, in the order in which help names them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Reason,
         Self::Process,
         Self::Thread,
@@ -154,6 +161,7 @@ impl By {
         Self::Stack,
         Self::Cpu,
         Self::Cgroup,
+        Self::Neighbour,
         Self::Level,
     ];
 
@@ -170,6 +178,7 @@ impl By {
             Self::Stack => "stack",
             Self::Cpu => "cpu",
             Self::Cgroup => "cgroup",
+            Self::Neighbour => "neighbour",
             Self::Level => "level",
         }
     }
@@ -215,6 +224,8 @@ pub struct FirstLines {
     pub lines: Vec<String>,
     /// Number of records that were lost.
     pub lost: u64,
+    /// Number of switches that the kernel did not report to tracing.
+    pub untraced: u64,
 }
 
 /// The first lines of a report that counts `rows`. `duration` is the length of a trace that does
@@ -235,6 +246,7 @@ pub fn first_lines(trace: &Trace, rows: ReportedSwitches, duration: Nanos) -> Re
             .map(str::to_owned)
             .collect(),
         lost: head.lost(),
+        untraced: head.meta.counts.untraced,
     })
 }
 
@@ -330,6 +342,7 @@ fn sheet_of(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, Reported
     match by {
         By::Reason => by_reason(filtered),
         By::Preemptor => by_preemptor(filtered),
+        By::Neighbour => by_neighbour(filtered),
         By::Waker => by_waker(filtered),
         By::Wait => by_wait(filtered),
         By::Stack => by_stack(filtered),
@@ -415,6 +428,17 @@ fn by_preemptor(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwit
     })?;
     preemptors.finish(&names);
     Ok((preemptors.sheet(&names), rows))
+}
+
+fn by_neighbour(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+    let columns = Columns::REASON | Columns::CGROUP | CONTENTION;
+    let names = filtered.names();
+    let mut neighbours = Neighbours::new(contention_of(filtered), &names);
+    let rows = filtered.scan_from_start(columns, &mut |row, task, counted| {
+        neighbours.add(row, task, counted, &names);
+    })?;
+    neighbours.finish(&names);
+    Ok((neighbours.sheet(&filtered.cgroups()?), rows))
 }
 
 fn contention_of(filtered: &FilteredTrace<'_>) -> Contention {

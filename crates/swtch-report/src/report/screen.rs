@@ -166,6 +166,9 @@ fn beginning(
     for warning in head.warnings(rows) {
         lines.extend(hung("note: ", &warning, width));
     }
+    for wait in explained.lasting() {
+        lines.extend(hung("blocked: ", &escaped(wait), width));
+    }
     for (sheet, most) in [
         (screen.programs(length), PROGRAMS),
         (screen.reasons(length, width), REASONS),

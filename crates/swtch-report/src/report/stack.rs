@@ -11,6 +11,7 @@ use swtch_output::text;
 
 use super::empty_sheet;
 use super::names::Names;
+use super::worth::{is_of_c_library, own_functions};
 
 const COLUMNS: [&str; 10] = [
     "switches",
@@ -24,6 +25,13 @@ const COLUMNS: [&str; 10] = [
     "kernel_frames",
     "folded",
 ];
+
+/// Why a caller may be missing from a stack.
+pub const CALLER_LACKING: &str = "where the C library keeps no frame pointers (as in Debian), the function that \
+    called it is missing";
+
+/// Stands where the function that called the C library may be missing.
+const UNKNOWN_CALLER: &str = "?";
 
 /// The note for a trace without stacks.
 pub const NO_STACKS: &str = "this trace has no stacks: record again with --stacks (or \
@@ -113,7 +121,26 @@ impl StackCounts {
             ));
         }
         sheet.notes.extend(self.cut_short(&ranked, symbols));
+        sheet.notes.extend(self.callers_lacking(&ranked, symbols));
         sheet
+    }
+
+    /// Where the function that called the C library may be missing between others.
+    fn callers_lacking(
+        &self,
+        ranked: &[(Stacks, StackPairWaits)],
+        symbols: &Symbols,
+    ) -> Option<String> {
+        let is_lacking = |user| may_lack_a_caller(&symbols.frames(StackKind::User, user));
+        let lacking = ranked.iter().filter(|((user, _), _)| is_lacking(*user));
+        let waits: u64 = lacking.map(|(_, waits)| waits.waits).sum();
+        (waits > 0).then(|| {
+            format!(
+                "{} of {} are in a function of the C library: {CALLER_LACKING}",
+                text::counted(waits, "wait"),
+                text::grouped(self.waits),
+            )
+        })
     }
 
     /// What to do where callers are missing.
@@ -292,6 +319,35 @@ pub fn frame_words(frame: &Frame) -> String {
     }
 }
 
+/// Whether a stack goes from a function of the C library to one that is not. The kernel follows frame
+/// pointers: where the library's function keeps none, the register still holds that of its caller, whose
+/// frame then leads to the caller's caller.
+pub fn may_lack_a_caller(frames: &[String]) -> bool {
+    let mut frames = frames.iter();
+    frames.next().is_some_and(|frame| is_of_c_library(frame))
+        && frames.next().is_some_and(|frame| !is_of_c_library(frame))
+}
+
+/// The program's functions of a stack as [`own_functions`] names them, after a sign for one that may
+/// be missing.
+pub fn functions_in_line(frames: &[String], most: usize) -> Option<String> {
+    let mut functions = own_functions(frames, most);
+    if functions.is_empty() {
+        return None;
+    }
+    if may_lack_a_caller(frames) {
+        functions.insert(0, UNKNOWN_CALLER.to_owned());
+    }
+    Some(functions.join(" < "))
+}
+
+/// What the sign in such a line means; `None` if it is not in it.
+pub fn sign_in_words(line: &str) -> Option<String> {
+    let sign = line.strip_prefix(UNKNOWN_CALLER)?;
+    sign.starts_with(" <")
+        .then(|| format!("{UNKNOWN_CALLER}: libc may hide a caller: no frame pointer"))
+}
+
 /// A frame without its address or offset: `read [libc.so.6]`, or `(unnamed) [libc.so.6]`.
 pub fn function_of(frame: &str) -> String {
     let (place, module) = match frame.split_once(" [") {
@@ -457,6 +513,35 @@ mod tests {
         );
     }
 
+    /// `main > serve > handle > take_ticket > read`, recorded: `read` keeps no frame pointer.
+    #[test]
+    fn a_caller_of_the_c_library_that_may_be_missing_is_marked_and_not_invented() {
+        let frames = |words: &[&str]| -> Vec<String> {
+            words.iter().map(|word| (*word).to_owned()).collect()
+        };
+        let lacking = frames(&[
+            "read+0xd [libc.so.6]",
+            "handle+0x1 [deepfp]",
+            "main+0x2 [deepfp]",
+        ]);
+        let line = functions_in_line(&lacking, 3).unwrap();
+        assert_eq!(line, "? < handle < main");
+        assert!(sign_in_words(&line).is_some_and(|words| words.contains("frame pointer")));
+        for whole in [
+            frames(&["handle+0x1 [deepfp]", "main+0x2 [deepfp]"]),
+            frames(&["read+0xd [libc.so.6]"]),
+            frames(&[
+                "read+0xd [libc.so.6]",
+                "fread+0x1 [libc.so.6]",
+                "main+0x2 [deepfp]",
+            ]),
+        ] {
+            assert!(!may_lack_a_caller(&whole), "{whole:?}");
+            let line = functions_in_line(&whole, 3).unwrap_or_default();
+            assert_eq!(sign_in_words(&line), None);
+        }
+    }
+
     #[test]
     fn the_function_of_a_tracepoint_is_of_tracing() {
         assert!(is_of_tracing("__traceiter_sched_exit_tp+0x4d [kernel]"));
@@ -487,6 +572,7 @@ mod tests {
           0xabc
 
 note: 1 wait had no stack: shorter than asked for, or the task stayed runnable
+note: 1 wait of 1 are in a function of the C library: where the C library keeps no frame pointers (as in Debian), the function that called it is missing
 ";
         assert_eq!(table, expected);
     }

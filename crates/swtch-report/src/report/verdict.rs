@@ -24,10 +24,11 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, Category, CgroupId, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
+    Arch, Category, CgroupId, Class, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
+use swtch_store::QuotaFacts;
 
 use super::ends::WaitEnds;
 use super::group::Groups;
@@ -96,6 +97,17 @@ pub struct VerdictInput<'a> {
     pub cgroups: &'a FxHashMap<CgroupId, String>,
     /// Number of CPUs of the machine.
     pub cpus: u32,
+    /// Quotas of CPU time of these cgroups and of those above them, where the recording tells them.
+    pub quotas: &'a [QuotaFacts],
+}
+
+/// The machine on which a trace was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedMachine<'a> {
+    /// Number of its CPUs.
+    pub cpus: u32,
+    /// As in [`VerdictInput`].
+    pub quotas: &'a [QuotaFacts],
 }
 
 /// Counts that only the verdict needs.
@@ -105,6 +117,9 @@ pub struct Details {
     rules: Vec<(&'static Rule, u64)>,
     /// The place in `rules` of the rule that decided last for each reason.
     recent_rules: Vec<usize>,
+    /// Switches for the reason `throttle` and the waits after them, by [`CpuLimit::index`].
+    limits: [Tally; 3],
+    /// Run-queue time of tasks whose cgroup had used up its quota.
     throttled: FxHashMap<CgroupId, Nanos>,
     /// What was counted of kernel threads, by reason.
     kernel: Vec<Tally>,
@@ -123,6 +138,7 @@ impl Default for Details {
         Self {
             rules: Vec::new(),
             recent_rules: vec![0; Reason::ALL.len()],
+            limits: <[Tally; 3]>::default(),
             throttled: FxHashMap::default(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
             ends: vec![WaitEnds::default(); Reason::ALL.len()],
@@ -137,6 +153,9 @@ impl Details {
     pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
         let place = self.place_of(row.rule);
         self.rules[place].1 += 1;
+        if row.rule.reason == Reason::Throttle {
+            self.limits[CpuLimit::of(row).index()].add_switch(row);
+        }
         if names.process_of(task).is_kernel {
             self.kernel[row.rule.reason.index()].add_switch(row);
         }
@@ -148,8 +167,12 @@ impl Details {
             return;
         };
         if reason == Reason::Throttle {
-            let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
-            *self.throttled.entry(row.cgroup).or_default() += runq;
+            let limit = CpuLimit::of(row);
+            self.limits[limit.index()].add_wait(row);
+            if limit == CpuLimit::Quota {
+                let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
+                *self.throttled.entry(row.cgroup).or_default() += runq;
+            }
         }
         if names.process_of(task).is_kernel {
             self.kernel[reason.index()].add_wait(row);
@@ -238,6 +261,31 @@ impl Details {
     }
 }
 
+/// Whose limit of CPU time a task had used up. Only fair tasks have a cgroup's quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CpuLimit {
+    /// Of its cgroup.
+    Quota,
+    /// Its own, as a `SCHED_DEADLINE` task.
+    Budget,
+    /// Of all real-time tasks together.
+    RealTime,
+}
+
+impl CpuLimit {
+    const fn of(row: &Switch) -> Self {
+        match row.evidence.class {
+            Class::Deadline => Self::Budget,
+            Class::RealTime | Class::Stop => Self::RealTime,
+            Class::Idle | Class::Ext | Class::Fair => Self::Quota,
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// Which switches a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -312,6 +360,8 @@ impl LongestWait {
 pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
     let rules = [
         VerdictInput::throttle,
+        VerdictInput::deadline_budget,
+        VerdictInput::real_time_limit,
         VerdictInput::slice,
         VerdictInput::wakeup,
         VerdictInput::class,
@@ -326,6 +376,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::sleep,
         VerdictInput::io,
         VerdictInput::fault,
+        VerdictInput::kernel_lock,
         VerdictInput::child,
         VerdictInput::exit,
         VerdictInput::kernel_threads,
@@ -504,7 +555,7 @@ pub const fn in_words(reason: Reason) -> &'static str {
         Reason::Slice => "time slice used up",
         Reason::Wakeup => "preempted by a woken thread",
         Reason::Class => "preempted by a real-time task",
-        Reason::Throttle => "CPU quota used up",
+        Reason::Throttle => "CPU quota or budget used up",
         Reason::Migrate => "moved to another CPU",
         Reason::Other => "preempted for a rare reason",
         Reason::Yield => "called sched_yield",
@@ -524,6 +575,7 @@ pub const fn in_words(reason: Reason) -> &'static str {
         Reason::Policy => "changed its own priority",
         Reason::Blocked => "blocked (not told on what)",
         Reason::Preempted => "preempted (not told why)",
+        Reason::Lock => "waited for a lock of the kernel",
     }
 }
 

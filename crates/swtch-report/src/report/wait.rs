@@ -15,9 +15,8 @@ use super::filter::CountedParts;
 use super::last::LastByTask;
 use super::names::Names;
 use super::programs::program_numbers;
-use super::stack::Symbols;
+use super::stack::{Symbols, functions_in_line};
 use super::waker::{MOST_IN_TABLE, Waker, is_blocking};
-use super::worth::own_functions;
 
 const COLUMNS: [&str; 14] = [
     "wait_key",
@@ -309,8 +308,7 @@ fn woken_from(ends: &WaitEnds, symbols: &Symbols) -> Option<String> {
         .iter()
         .max_by_key(|(stack, count)| (**count, **stack))?;
     let frames = symbols.frames(StackKind::User, Some(*stack));
-    let functions = own_functions(&frames, FUNCTIONS_NAMED);
-    (!functions.is_empty()).then(|| functions.join(" < "))
+    functions_in_line(&frames, FUNCTIONS_NAMED)
 }
 
 /// What the row's task begins to wait for, if the trace tells.

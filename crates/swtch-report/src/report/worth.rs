@@ -161,13 +161,17 @@ pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
 
 /// Whether a frame is one of the program's functions, and has a name.
 fn is_own(frame: &str) -> bool {
-    let is_of_library = WAITING_LIBRARIES
+    let is_of_rust = WAITING_PREFIXES
+        .iter()
+        .any(|prefix| frame.starts_with(prefix));
+    !is_of_c_library(frame) && !is_of_rust && !frame.starts_with("0x")
+}
+
+/// Whether a frame is of the C library, by the name of its file.
+pub fn is_of_c_library(frame: &str) -> bool {
+    WAITING_LIBRARIES
         .iter()
         .any(|library| frame.contains(library))
-        || WAITING_PREFIXES
-            .iter()
-            .any(|prefix| frame.starts_with(prefix));
-    !is_of_library && !frame.starts_with("0x")
 }
 
 /// The bill of a page.

@@ -7,11 +7,9 @@
 
 use std::fs;
 
-use swtch_core::Nanos;
+use swtch_core::{CgroupId, Nanos};
+use swtch_host::hierarchy::{CgroupTree, CpuQuota, Throttling};
 use swtch_host::{pressure_total, steal};
-
-use crate::record::facts::cgroup_root;
-use crate::top::cgroups;
 
 /// Counters of the whole machine.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,15 +37,22 @@ pub struct Pressure {
     pub total_s: f64,
 }
 
-/// What `cpu.stat` and `cpu.pressure` say of a cgroup.
+/// What `cpu.stat` and `cpu.pressure` say of the cgroups that had one path, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupCounters {
-    /// Periods in which the quota was used up.
-    pub throttled_periods: Option<u64>,
-    /// Time for which CPUs were stopped by the quota, in seconds.
-    pub throttled_s: Option<f64>,
-    /// Time in which tasks of it waited for a CPU.
-    pub pressure: Vec<Pressure>,
+    /// Its quota, if it has one.
+    pub quota: Option<CpuQuota>,
+    /// The cgroup that has the path, as of the last reading, and what that said.
+    last: Option<(CgroupId, CgroupReading)>,
+    /// What those before it had counted, which are removed.
+    before: CgroupReading,
+}
+
+/// One reading of the files of one cgroup.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct CgroupReading {
+    throttled: Option<Throttling>,
+    pressure: Vec<Pressure>,
 }
 
 impl HostCounters {
@@ -84,25 +89,75 @@ impl HostCounters {
 }
 
 impl CgroupCounters {
-    /// Reads those of the cgroup at this path below the root of the hierarchy.
-    pub fn read(path: &str) -> Self {
-        let Some(root) = cgroup_root() else {
-            return Self::default();
+    /// Reads those of the cgroup at this path. What is known stays if there is none; returns whether
+    /// there is one.
+    pub fn read(&mut self, tree: &CgroupTree, path: &str) -> bool {
+        let directory = tree.directory(path);
+        let id = tree.id_of(path);
+        let pressure_text = fs::read_to_string(directory.join("cpu.pressure"));
+        let reading = CgroupReading {
+            throttled: Throttling::of(&directory),
+            pressure: pressure("cpu", &pressure_text.unwrap_or_default()),
         };
-        let directory = root.join(path.trim_start_matches('/'));
-        let read = |name: &str| fs::read_to_string(directory.join(name)).unwrap_or_default();
-        Self {
-            pressure: pressure("cpu", &read("cpu.pressure")),
-            ..Self::of_stat(&read("cpu.stat"))
+        let quota = CpuQuota::of(&directory);
+        match id {
+            // It was neither removed nor made meanwhile.
+            Some(id) if tree.id_of(path) == Some(id) => {
+                self.take(id, reading);
+                self.quota = quota;
+            }
+            _ => {}
+        }
+        id.is_some()
+    }
+
+    fn take(&mut self, id: CgroupId, reading: CgroupReading) {
+        if let Some((last_id, last)) = self.last.replace((id, reading))
+            && last_id != id
+        {
+            self.before = self.before.plus(&last);
         }
     }
 
-    fn of_stat(stat: &str) -> Self {
-        let throttling = cgroups::throttling(stat);
+    /// The cgroup that has the path, as of the last reading.
+    pub fn id(&self) -> Option<CgroupId> {
+        self.last.as_ref().map(|(id, _)| *id)
+    }
+
+    /// Periods in which the quota was used up, and for how long CPUs were stopped by it.
+    pub fn throttled(&self) -> Option<Throttling> {
+        self.all().throttled
+    }
+
+    /// Time in which tasks of it waited for a CPU.
+    pub fn pressure(&self) -> Vec<Pressure> {
+        self.all().pressure
+    }
+
+    fn all(&self) -> CgroupReading {
+        match &self.last {
+            Some((_, last)) => self.before.plus(last),
+            None => self.before.clone(),
+        }
+    }
+}
+
+impl CgroupReading {
+    fn plus(&self, other: &Self) -> Self {
+        let throttled = match (self.throttled, other.throttled) {
+            (Some(one), Some(more)) => Some(one.plus(more)),
+            (one, more) => one.or(more),
+        };
+        let mut pressure = self.pressure.clone();
+        for more in &other.pressure {
+            match pressure.iter_mut().find(|one| one.kind == more.kind) {
+                Some(one) => one.total_s += more.total_s,
+                None => pressure.push(*more),
+            }
+        }
         Self {
-            throttled_periods: throttling.map(|of| of.times),
-            throttled_s: throttling.map(|of| seconds(Nanos::from_ns(of.time_ns))),
-            pressure: Vec::new(),
+            throttled,
+            pressure,
         }
     }
 }
@@ -147,17 +202,40 @@ mod tests {
         assert_eq!(pressure("cpu", "some total=x"), []);
     }
 
+    /// A service that is started again has a new cgroup under its old path, whose counters begin at 0.
     #[test]
-    fn throttling_of_both_versions_is_in_seconds() {
-        let v2 = "usage_usec 9\nnr_throttled 3\nthrottled_usec 1500000\n";
-        let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 1500000000\n";
-        for stat in [v2, v1] {
-            let found = CgroupCounters::of_stat(stat);
-            assert_eq!(
-                (found.throttled_periods, found.throttled_s),
-                (Some(3), Some(1.5))
-            );
-        }
-        assert_eq!(CgroupCounters::of_stat("usage_usec 9\n").throttled_s, None);
+    fn counters_of_a_path_never_go_back() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = CgroupTree::at(root.path().to_owned());
+        let make = |name: &str, periods| {
+            let directory = root.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            let stat = format!("nr_throttled {periods}\nthrottled_usec {periods}000000\n");
+            fs::write(directory.join("cpu.stat"), stat).unwrap();
+            let psi = format!("some total={periods}000000\n");
+            fs::write(directory.join("cpu.pressure"), psi).unwrap();
+        };
+        let mut counters = CgroupCounters::default();
+        let mut read = || {
+            let is_there = counters.read(&tree, "/service");
+            let throttled = counters.throttled().map(|of| of.periods);
+            (is_there, throttled, counters.pressure().first().copied())
+        };
+        let psi = |total_s| {
+            Some(Pressure {
+                resource: "cpu",
+                kind: "some",
+                total_s,
+            })
+        };
+        assert_eq!(read(), (false, None, None));
+        make("service", 7);
+        assert_eq!(read(), (true, Some(7), psi(7.0)));
+        make("next", 2);
+        fs::rename(root.path().join("service"), root.path().join("old")).unwrap();
+        assert_eq!(read(), (false, Some(7), psi(7.0)));
+        fs::rename(root.path().join("next"), root.path().join("service")).unwrap();
+        assert_eq!(read(), (true, Some(9), psi(9.0)));
+        assert_eq!(read(), (true, Some(9), psi(9.0)));
     }
 }

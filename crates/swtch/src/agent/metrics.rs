@@ -19,10 +19,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use swtch_core::{LengthHistogram, Nanos, Reason};
 use swtch_output::text::escaped;
-use swtch_report::report::live::RowSums;
+use swtch_report::report::live::{BeforeRunq, RowSums};
 
 use super::host::Pressure;
-use super::totals::{AgentTotals, OtlpCounts, SinkCounts};
+use super::totals::{AgentTotals, OtlpCounts};
 
 /// The type of the text (`OpenMetrics` 1.0).
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -177,7 +177,6 @@ pub fn families(totals: &AgentTotals) -> Vec<MetricFamily<'_>> {
         page.switches_by_cgroup(totals);
     }
     page.cgroups(totals);
-    page.sink(&totals.sink);
     page.otlp(&totals.otlp);
     page.agent(totals);
     page.0
@@ -312,15 +311,20 @@ impl<'a> MetricsPage<'a> {
             "Switches that found no room in the kernel's table, and are in no other metric",
             [(Vec::new(), totals.lost)],
         );
+        self.counters(
+            "swtch_untraced_switches",
+            "Switches that the kernel made and did not report to tracing; they are in no other metric",
+            [(Vec::new(), totals.untraced)],
+        );
     }
 
     /// What is counted of the switches of each cgroup.
     fn switches_by_cgroup(&mut self, totals: &'a AgentTotals) {
         let cgroups = &totals.cgroups;
         // Of some only the kernel's own counters are known.
-        let named = cgroups.named().filter(|one| one.sums.switches() > 0);
+        let named = cgroups.named().filter(|(_, one)| one.sums.switches() > 0);
         let rows: Vec<(Cow<'a, str>, &RowSums)> = named
-            .map(|one| (escaped(&one.path), &one.sums))
+            .map(|(label, one)| (label.into(), &one.sums))
             .chain([(OTHERS.into(), cgroups.others())])
             .collect();
         self.counters(
@@ -348,6 +352,20 @@ impl<'a> MetricsPage<'a> {
                 })
             }),
         );
+        self.counters(
+            "swtch_cgroup_run_queue_after_seconds",
+            "Time in a run queue, by what came before: a wakeup (who had the CPU is not counted), or who took the CPU",
+            rows.iter().flat_map(|(cgroup, sums)| {
+                BeforeRunq::ALL.iter().filter_map(|before| {
+                    let time = sums.runq_after[*before as usize];
+                    let labels = vec![
+                        ("cgroup", cgroup.clone()),
+                        ("after", before.as_str().into()),
+                    ];
+                    (time > Nanos::ZERO).then_some((labels, seconds(time)))
+                })
+            }),
+        );
         for (name, help, of) in CGROUP_SECONDS {
             if *name == "swtch_cgroup_switching_seconds" && !totals.has_prices {
                 continue;
@@ -371,28 +389,34 @@ impl<'a> MetricsPage<'a> {
     /// What the kernel counts of each cgroup anyway.
     fn cgroups(&mut self, totals: &'a AgentTotals) {
         let cgroups = &totals.cgroups;
-        let named = || {
-            cgroups
-                .named()
-                .map(|one| (escaped(&one.path), &one.counters))
+        let throttled = || {
+            let counters = cgroups.counters();
+            counters.filter_map(|(label, of)| Some((of_label(label), of.throttled()?)))
         };
         self.counters(
             "swtch_cgroup_throttled_seconds",
-            "Time for which CPUs of a cgroup were stopped by its quota, since it was made",
-            named().filter_map(|(cgroup, of)| Some((of_cgroup(&cgroup), of.throttled_s?))),
+            "Time for which CPUs were stopped by the quota of this cgroup, in it and in all below it",
+            throttled().map(|(labels, of)| (labels, seconds(of.time))),
         );
         self.counters(
             "swtch_cgroup_throttled_periods",
-            "Periods in which a cgroup used up its quota, since it was made",
-            named().filter_map(|(cgroup, of)| Some((of_cgroup(&cgroup), of.throttled_periods?))),
+            "Periods in which the quota of this cgroup was used up",
+            throttled().map(|(labels, of)| (labels, of.periods)),
+        );
+        self.gauges(
+            "swtch_cgroup_quota_cpus",
+            "CPUs that the quota of this cgroup allows on average, to it and to all below it",
+            cgroups
+                .counters()
+                .filter_map(|(label, of)| Some((of_label(label), of.quota?.cpus()))),
         );
         self.counters(
             "swtch_cgroup_pressure_seconds",
-            "Time in which some or all tasks of a cgroup waited for a CPU (PSI), since it was made",
-            named().flat_map(|(cgroup, of)| {
-                of.pressure.iter().map(move |one| {
-                    let mut labels = of_pressure(one);
-                    labels.push(("cgroup", cgroup.clone()));
+            "Time in which some or all tasks of a cgroup waited for a CPU (PSI)",
+            cgroups.counters().flat_map(|(label, of)| {
+                of.pressure().into_iter().map(move |one| {
+                    let mut labels = of_pressure(&one);
+                    labels.push(("cgroup", label.into()));
                     (labels, one.total_s)
                 })
             }),
@@ -407,59 +431,6 @@ impl<'a> MetricsPage<'a> {
             "swtch_cgroups_named_limit",
             "Most cgroups that have metrics of their own (--cgroups)",
             number(cgroups.most()),
-        );
-    }
-
-    /// What becomes of what is recorded besides.
-    fn sink(&mut self, sink: &SinkCounts) {
-        if !sink.is_asked_for {
-            return;
-        }
-        self.gauge(
-            "swtch_sink_recorder_up",
-            "1 while the flight recorder runs",
-            u64::from(sink.recorder_is_up),
-        );
-        self.counters(
-            "swtch_sink_recorder_restarts",
-            "Times that the flight recorder was started again after it had ended",
-            [(Vec::new(), sink.recorder_restarts)],
-        );
-        self.gauge(
-            "swtch_sink_dumps",
-            "Dumps of the flight recorder that are there",
-            sink.dumps,
-        );
-        self.counters(
-            "swtch_sink_segments_written",
-            "Segments that were written",
-            [(Vec::new(), sink.written)],
-        );
-        self.counters(
-            "swtch_sink_segments_removed",
-            "Segments that were removed, by why: their bound on size, or a full disk",
-            [
-                (vec![("because", "size".into())], sink.removed_for_size),
-                (
-                    vec![("because", "disk_full".into())],
-                    sink.removed_for_space,
-                ),
-            ],
-        );
-        self.counters(
-            "swtch_sink_segments_failed",
-            "Times that no segment could be made",
-            [(Vec::new(), sink.failed)],
-        );
-        self.counters(
-            "swtch_sink_missed_seconds",
-            "Time that should be in a segment and is in none",
-            [(Vec::new(), sink.missed_s)],
-        );
-        self.gauge(
-            "swtch_sink_segments_bytes",
-            "Disk that the segments take",
-            sink.bytes,
         );
     }
 
@@ -641,6 +612,10 @@ fn takers(row: &RowSums) -> impl Iterator<Item = (&'static str, u64)> + use<> {
 
 fn of_pressure(one: &Pressure) -> Labels<'static> {
     vec![("resource", one.resource.into()), ("kind", one.kind.into())]
+}
+
+fn of_label(cgroup: &str) -> Labels<'_> {
+    vec![("cgroup", cgroup.into())]
 }
 
 fn of_cgroup<'a>(path: &Cow<'a, str>) -> Labels<'a> {

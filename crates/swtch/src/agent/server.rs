@@ -5,11 +5,11 @@
 //! pages in a browser that let their own name lead there (DNS rebinding). On any other address, who
 //! asks must send a token.
 
-use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use axum::extract::{Request, State};
@@ -18,6 +18,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
+use swtch_store::input;
 
 use super::AgentRequest;
 use super::metrics::{AgentMetrics, CONTENT_TYPE};
@@ -27,7 +28,10 @@ use crate::view::is_same;
 
 /// Most connections that are open at once: for one more, the oldest is closed. So a scraper that
 /// connects and reads nothing keeps none away, and the memory of unread answers is bounded.
-const MOST_CONNECTIONS: usize = 16;
+const MOST_CONNECTIONS: usize = 128;
+
+/// A connection is closed after so long: who has not read an answer by then will not.
+const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 
 /// The longest token.
 const MOST_TOKEN_BYTES: u64 = 4096;
@@ -101,7 +105,9 @@ impl MetricsServer {
         thread::Builder::new()
             .name("swtch-http".to_owned())
             .spawn(move || {
-                runtime.block_on(connections::serve(listener, router, MOST_CONNECTIONS));
+                let most = connections::most_connections().min(MOST_CONNECTIONS);
+                let longest = Some(LONGEST_CONNECTION);
+                runtime.block_on(connections::serve(listener, router, most, longest));
             })
             .context("starting a thread")?;
         Ok(())
@@ -170,7 +176,8 @@ fn is_to_loopback(headers: &HeaderMap) -> bool {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
-    ["127.0.0.1", "localhost", "[::1]"].contains(&name)
+    let own = ["127.0.0.1", "localhost", "[::1]"];
+    own.iter().any(|own| name.eq_ignore_ascii_case(own))
 }
 
 fn has_token(headers: &HeaderMap, token: &str) -> bool {
@@ -179,19 +186,21 @@ fn has_token(headers: &HeaderMap, token: &str) -> bool {
     sent.is_some_and(|sent| is_same(sent.as_bytes(), token.as_bytes()))
 }
 
-/// The first line of the file.
+/// The first line of the file, which is regular and short.
 fn read_token(path: &Path) -> Result<String> {
     let shown = path.display();
-    let file = std::fs::File::open(path).with_context(|| format!("reading the token {shown}"))?;
-    let mut text = String::new();
-    file.take(MOST_TOKEN_BYTES)
-        .read_to_string(&mut text)
-        .with_context(|| format!("reading the token {shown}"))?;
+    let text = input::read_text(path, MOST_TOKEN_BYTES);
+    let text = text.with_context(|| format!("reading the token {shown}"))?;
     let token = text.lines().next().unwrap_or_default().trim();
     ensure!(
         token.len() >= 16,
         "the token in {shown} has {} characters: it needs 16 or more (openssl rand -hex 32)",
         token.len()
+    );
+    ensure!(
+        token.bytes().all(|byte| byte.is_ascii_graphic()),
+        "the token in {shown} has characters that no request can send: it needs visible ones of ASCII \
+         (openssl rand -hex 32)"
     );
     Ok(token.to_owned())
 }
@@ -216,6 +225,8 @@ mod tests {
             "127.0.0.1:9464",
             "localhost",
             "localhost:80",
+            "LOCALHOST",
+            "LocalHost:9464",
             "[::1]:9464",
             "[::1]",
         ] {
@@ -230,6 +241,40 @@ mod tests {
             assert!(!host(&[other]), "{other}");
         }
         assert!(!host(&[]) && !host(&["localhost", "example.com"]));
+    }
+
+    #[test]
+    fn a_token_is_a_line_of_a_short_regular_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let told = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            read_token(&path).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(
+            told(b" 0123456789abcdef\n"),
+            Ok("0123456789abcdef".to_owned())
+        );
+        let long = vec![b'a'; 4097];
+        for (text, why) in [
+            (&b""[..], "has 0 characters"),
+            (b"\n0123456789abcdef\n", "has 0 characters"),
+            (&[0; 64], "no request can send"),
+            ("0123456789abcdé".as_bytes(), "no request can send"),
+            (&long, "more than 4096 bytes"),
+        ] {
+            let error = told(text).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+        let refused = |path: &Path| format!("{:#}", read_token(path).unwrap_err());
+        assert!(refused(Path::new("/dev/zero")).contains("not a regular file"));
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        assert!(
+            refused(&fifo).contains("not a regular file"),
+            "and it does not wait"
+        );
     }
 
     #[test]

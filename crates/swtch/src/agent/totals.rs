@@ -1,6 +1,7 @@
 //! What the agent has counted since it was started.
 
-use swtch_capture::process_cpu_ns;
+use swtch_capture::{probe, process_cpu_ns};
+use swtch_host::hierarchy::CgroupTree;
 use swtch_report::report::live::{LiveView, RowSums};
 
 use super::AgentRequest;
@@ -22,6 +23,8 @@ pub struct AgentTotals {
     pub from_idle: u64,
     /// Switches that found no room in the kernel's table.
     pub lost: u64,
+    /// Switches that the kernel's tracepoint did not report.
+    pub untraced: u64,
     /// Records of tasks that were lost.
     pub lost_names: u64,
     /// Room in the kernel's table, and how much is in use, in groups.
@@ -46,39 +49,12 @@ pub struct AgentTotals {
     pub host_name: String,
     /// Number of times that the metrics were read.
     pub scrapes: u64,
-    /// What became of what is recorded besides.
-    pub sink: SinkCounts,
     /// What became of what is sent to a collector.
     pub otlp: OtlpCounts,
     /// The cgroups whose switches are counted.
     counted: CountedCgroups,
     /// Why no switches are counted; `None` if they are.
     no_switches: Option<String>,
-}
-
-/// What became of what the flight recorder has recorded.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SinkCounts {
-    /// Whether there is a sink.
-    pub is_asked_for: bool,
-    /// Whether the flight recorder runs.
-    pub recorder_is_up: bool,
-    /// Number of times that it was started again.
-    pub recorder_restarts: u64,
-    /// Number of dumps of the ring that are there.
-    pub dumps: u64,
-    /// Segments that were written.
-    pub written: u64,
-    /// Segments that were removed because there is a bound on their size.
-    pub removed_for_size: u64,
-    /// Segments that were removed because the disk was full.
-    pub removed_for_space: u64,
-    /// Times that no segment could be made.
-    pub failed: u64,
-    /// Time that was recorded and is in no segment: it had left the ring, or could not be written.
-    pub missed_s: f64,
-    /// Segments that are there, in bytes.
-    pub bytes: u64,
 }
 
 /// What became of what is sent to a collector.
@@ -98,15 +74,22 @@ impl AgentTotals {
     /// Nothing is counted yet. Without a session there is the reason why no switches are counted.
     pub fn new(request: &AgentRequest, session: Result<&TopSession, String>) -> Self {
         let host = facts::host();
+        let tree = match &session {
+            Ok(session) => session.cgroup_tree().cloned(),
+            Err(_) => probe::cgroups()
+                .ok()
+                .and_then(|cgroups| CgroupTree::of(cgroups.naming())),
+        };
         Self {
             frames: 0,
             total: RowSums::default(),
             threads: 0,
             from_idle: 0,
             lost: 0,
+            untraced: 0,
             lost_names: 0,
             groups: (0, 0),
-            cgroups: NamedCgroups::new(request.most_cgroups),
+            cgroups: NamedCgroups::new(request.most_cgroups, tree),
             host: HostCounters::read(),
             kernel_ns_per_switch: None,
             own_cpu_s: 0.0,
@@ -118,10 +101,6 @@ impl AgentTotals {
             kernel_release: host.kernel_release,
             host_name: host.hostname,
             scrapes: 0,
-            sink: SinkCounts {
-                is_asked_for: request.sink.is_some(),
-                ..SinkCounts::default()
-            },
             otlp: OtlpCounts {
                 is_asked_for: request.otlp.is_some(),
                 ..OtlpCounts::default()
@@ -139,15 +118,9 @@ impl AgentTotals {
         self.no_switches.is_none()
     }
 
-    /// The layers that were asked for, each with the reason why it is not there.
-    pub fn layers(&self) -> Vec<(&'static str, Option<&str>)> {
-        let mut layers = vec![("host", None), ("switches", self.no_switches.as_deref())];
-        if self.sink.is_asked_for {
-            let missing =
-                (!self.sink.recorder_is_up).then_some("it has ended, and is started again");
-            layers.push(("flight_recorder", missing));
-        }
-        layers
+    /// The layers, each with the reason why it is not there.
+    pub fn layers(&self) -> [(&'static str, Option<&str>); 2] {
+        [("host", None), ("switches", self.no_switches.as_deref())]
     }
 
     /// Adds a frame.
@@ -157,6 +130,7 @@ impl AgentTotals {
         self.threads = frame.threads;
         self.from_idle += frame.from_idle;
         self.lost += frame.lost;
+        self.untraced += frame.untraced;
         self.lost_names = lost_names;
         self.groups = made.groups;
         self.cgroups.add(frame.rows(LiveView::Cgroup), self.counted);

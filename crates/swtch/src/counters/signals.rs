@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal as Name, kill};
 use nix::unistd::Pid as NixPid;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Handle, SignalsInfo};
-use swtch_capture::signals::not_ignored;
+use swtch_capture::signals::{not_ignored, pass_over_user_signals};
 use swtch_output::message;
 
 /// `SIGCHLD` tells that the command ended; the others are passed on to it, unless they were ignored
@@ -61,6 +61,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn listen() -> io::Result<Self> {
+        pass_over_user_signals();
         let mut source = SignalsInfo::<WithRawSiginfo>::new(not_ignored(&HEARD))?;
         let handle = source.handle();
         let (sender, events) = mpsc::channel();

@@ -463,6 +463,8 @@ fn consistency(consistency: Consistency) -> Cell {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use swtch_fiber::{Runtime, TaskBuilder, sleep};
     use swtch_observe::Page;
@@ -473,12 +475,13 @@ mod tests {
         let runtime = Runtime::builder().schedulers(1).build().unwrap();
         let hostile = TaskBuilder::new().name("evil\u{1b}[2J\n");
         let sleeper = runtime
-            .spawn_with(hostile, || sleep(std::time::Duration::from_secs(30)))
+            .spawn_with(hostile, || sleep(Duration::from_secs(3600)))
             .unwrap();
         let page = Page::of_process(std::process::id()).unwrap();
         let mut shown = Vec::new();
         // The task needs a moment until it sleeps.
-        for _ in 0..200 {
+        let end = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < end {
             let snapshot = page.snapshot().unwrap();
             let threads = KernelCounters::read(page.pid(), &snapshot);
             let sheet = |view: &View| view.sheet(&snapshot, &threads);
@@ -486,7 +489,7 @@ mod tests {
             if shown.iter().all(|sheet| !sheet.rows.is_empty()) {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(1));
         }
         for sheet in &shown {
             assert!(!sheet.rows.is_empty(), "{}: no rows", sheet.name);

@@ -146,7 +146,7 @@ impl HttpSubject {
             .expect("a runtime");
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
-            view::serve(listener, view::router(state), 64).await;
+            view::serve(listener, view::router(state), 64, None).await;
         });
         Self {
             address,

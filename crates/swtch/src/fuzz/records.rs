@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use swtch_capture::{RawKind, WIRE_VERSION, decode_records};
+use swtch_capture::{READABLE_WIRES, RawKind, decode_records};
 use swtch_fixtures::meta;
 use swtch_report::opening;
 use swtch_store::{Columns, Meta, RecordingState, StreamKind, TraceHost, Writer};
@@ -60,7 +60,8 @@ impl Recordings {
             host,
             ..meta()
         };
-        let made = Writer::create_for_records(&path, &meta, WIRE_VERSION);
+        let wire = random.u32(READABLE_WIRES);
+        let made = Writer::create_for_records(&path, &meta, wire);
         let mut writer = made.expect("a scratch directory");
         let mut moment = meta.start_ns;
         let most = if random.u32(..50) == 0 { 2_000 } else { 40 };

@@ -1,23 +1,21 @@
 //! Fills in `meta.json`: facts about the machine, the command, the counts and the overhead.
 
-use std::collections::VecDeque;
 use std::fs;
-use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
-use swtch_core::{Arch, CgroupId, Nanos, Timestamp};
+use swtch_core::{Arch, Nanos, Timestamp};
 use swtch_host::LoadSums;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    ClockSample, Counts, Hooks, HostLoad, Meta, Overhead, RecordingState, StackSettings, TraceHost,
-    TreeCounts,
+    ClockSample, Counts, Hooks, HostLoad, LastingWaits, Meta, Overhead, RecordingState,
+    StackSettings, TraceHost, TreeCounts,
 };
 
+use super::lasting;
 use super::pipeline::Pipeline;
 use super::{RecordRequest, Target};
 
@@ -145,15 +143,32 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
         switches: count.switches,
         missed: count.missed,
     });
+    meta.lasting = lasting_waits(capture);
     meta.kernel.ctxt_after = ctxt();
     load_at_end(meta);
     meta.end_ns = monotonic_ns();
 }
 
+/// Who was blocked all the time; a recording without that is as good, so an error is only reported.
+fn lasting_waits(capture: &mut Capture) -> Option<LastingWaits> {
+    match capture.lasting_waits() {
+        Ok(waits) => waits.as_deref().map(lasting::grouped),
+        Err(error) => {
+            let error = format!("{:#}", anyhow::Error::from(error));
+            message!(
+                "swtch: which threads were blocked all the time is not known: {}",
+                escaped(&error)
+            );
+            None
+        }
+    }
+}
+
 /// Adds the facts that are known when all records are on disk: counts of the kernel side, and what
 /// recording cost. Rows are counted later.
-pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &Pipeline) {
+pub fn complete(meta: &mut Meta, capture: &Capture, pipeline: &mut Pipeline) {
     complete_counts(meta, capture);
+    meta.quotas = pipeline.quotas();
     let finder = pipeline.finder();
     meta.overhead.recorder_cpu_ns += finder.cpu_time().as_ns();
     meta.overhead.recorder_peak_rss_bytes += peak_memory_bytes(&finder.pid().to_string());
@@ -172,6 +187,7 @@ pub fn kernel_counts(capture: &Capture) -> Counts {
         lost: counters.lost + capture.unreadable(),
         idle: counters.idle,
         untraced: counters.untraced,
+        untraced_in_scope: Some(counters.untraced_in_scope),
         storage_refused: counters.storage_failed,
         ..Counts::default()
     }
@@ -194,80 +210,6 @@ pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
         recorder_peak_rss_bytes: peak_memory_bytes("self"),
         ..Overhead::default()
     };
-}
-
-/// Paths of cgroups, whose ids are the inode numbers of their directories. One that was removed
-/// meanwhile has no path.
-pub fn cgroup_paths(wanted: &FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {
-    let mut found = Vec::new();
-    if let Some(root) = cgroup_root() {
-        find_cgroups(root, root, wanted, &mut found, 0);
-    }
-    found
-}
-
-/// The cgroups below the root, those that are nearest to it first; at most so many.
-pub fn nearest_cgroups(most: usize) -> Vec<(CgroupId, String)> {
-    let mut found: Vec<(CgroupId, String)> = Vec::new();
-    let mut waiting: VecDeque<PathBuf> = cgroup_root().map(Path::to_owned).into_iter().collect();
-    let root = waiting.front().cloned().unwrap_or_default();
-    while let Some(directory) = waiting.pop_front() {
-        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        for entry in entries.filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir())) {
-            if found.len() >= most {
-                return found;
-            }
-            let path = entry.path();
-            let below = path.strip_prefix(&root).unwrap_or(&path);
-            let below = format!("/{}", below.to_string_lossy());
-            found.push((CgroupId::new(entry.ino()), below));
-            waiting.push_back(path);
-        }
-    }
-    found
-}
-
-/// The root of the hierarchy that limits CPU time: that of cgroup v1's controller, where there is one.
-pub fn cgroup_root() -> Option<&'static Path> {
-    let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
-    roots.into_iter().map(Path::new).find(|root| root.is_dir())
-}
-
-/// Deeper levels are not searched; cgroups there are shown by their ids.
-const MOST_LEVELS: usize = 32;
-
-fn find_cgroups(
-    root: &Path,
-    dir: &Path,
-    wanted: &FxHashSet<CgroupId>,
-    found: &mut Vec<(CgroupId, String)>,
-    level: usize,
-) {
-    use std::os::unix::fs::MetadataExt as _;
-    if level == 0
-        && let Ok(own) = fs::metadata(dir)
-        && wanted.contains(&CgroupId::new(own.ino()))
-    {
-        found.push((CgroupId::new(own.ino()), "/".to_owned()));
-    }
-    // A cgroup that was removed meanwhile has no path any more.
-    let Ok(entries) = fs::read_dir(dir) else {
-        return;
-    };
-    for entry in entries
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir()))
-    {
-        let id = CgroupId::new(entry.ino());
-        let path = entry.path();
-        if wanted.contains(&id) {
-            let below = path.strip_prefix(root).unwrap_or(&path);
-            found.push((id, format!("/{}", below.to_string_lossy())));
-        }
-        if level < MOST_LEVELS {
-            find_cgroups(root, &path, wanted, found, level + 1);
-        }
-    }
 }
 
 /// The machine.

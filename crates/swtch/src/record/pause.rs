@@ -29,7 +29,7 @@ use anyhow::{Context as _, Result};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use swtch_capture::signals::not_ignored;
+use swtch_capture::signals::{not_ignored, pass_over_user_signals};
 
 /// What one round of emptying the rings has shown.
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +110,8 @@ fn as_ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Signals that end a recording properly. A signal that was ignored when we were started stays
-/// ignored, as `nohup` and the background jobs of scripts expect.
+/// Signals that end a recording properly, while SIGUSR1 and SIGUSR2 do not end it. A signal that was ignored
+/// when we were started stays ignored, as `nohup` and the background jobs of scripts expect.
 #[derive(Debug)]
 pub struct StopSignals {
     last: Arc<AtomicUsize>,
@@ -128,6 +128,7 @@ impl StopSignals {
         let (arrived, arrives) = UnixStream::pair().context("waiting for signals")?;
         let nonblocking = arrived.set_nonblocking(true);
         nonblocking.context("waiting for signals")?;
+        pass_over_user_signals();
         let last = Arc::new(AtomicUsize::new(0));
         for signal in not_ignored(&[SIGINT, SIGTERM, SIGHUP]) {
             let number = usize::try_from(signal).unwrap_or(0);
@@ -271,9 +272,10 @@ mod tests {
         let signals = StopSignals::catch().unwrap();
         let long = Duration::from_secs(60);
         let begin = Instant::now();
-        signal_hook::low_level::raise(SIGHUP).unwrap();
+        // Under nohup, or in the background of a script, the others are ignored.
+        signal_hook::low_level::raise(SIGTERM).unwrap();
         signals.sleep(long, None).unwrap();
-        assert_eq!(signals.last(), SIGHUP);
+        assert_eq!(signals.last(), SIGTERM);
         let (reader, writer) = io::pipe().unwrap();
         drop(writer);
         signals.sleep(long, Some(reader.as_fd())).unwrap();

@@ -11,7 +11,7 @@
 
 use anyhow::{Context as _, Result};
 use swtch_capture::{HeldCommand, PerfBatch, PerfCapture, process_cpu_ns, raise_priority};
-use swtch_output::caller::Caller;
+use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
@@ -22,8 +22,7 @@ use super::pause::{DrainRound, StopSignals};
 use super::pipeline::RowsToMake;
 use super::{
     AfterRecording, DrainRounds, RecordRequest, RecordedSoFar, RecordingResult, RecordingSession,
-    Target, capture_advice, facts, give_up_rights, inherits, make_rows, make_trace, scope_of,
-    stop_early,
+    Target, capture_advice, facts, give_up_rights, make_rows, make_trace, scope_of, stop_early,
 };
 
 /// Records until the command ends, the time is up or a signal comes. `refusal` is why eBPF programs
@@ -52,19 +51,17 @@ pub fn run(request: &RecordRequest, refusal: Option<&anyhow::Error>) -> Result<R
         ..facts::at_start(request, capture.started(), Hooks::default())
     };
     let mut trace = PerfTrace {
-        writer: make_trace(request, &meta)?,
+        writer: as_caller(|| Ok(make_trace(request, &meta)?))?,
         capture,
         taken: 0,
     };
-    let writer = &trace.writer;
-    let heir = caller.filter(|caller| inherits(caller, |user, group| writer.give_to(user, group)));
     raise_priority();
     if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {
-        trace.writer.discard()?;
+        as_caller(|| Ok(trace.writer.discard()?))?;
         return Err(error.into());
     }
-    let (heir, afterwards) = (heir.as_ref(), AfterRecording::Tells);
-    let confined = give_up_rights(request, heir, command.as_ref(), afterwards, || Ok(()));
+    let (caller, afterwards) = (caller.as_ref(), AfterRecording::Tells);
+    let confined = give_up_rights(request, caller, command.as_ref(), afterwards, || Ok(()));
     let directory = trace.writer.directory().clone();
     let session = RecordingSession {
         request,

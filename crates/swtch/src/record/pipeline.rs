@@ -10,6 +10,7 @@
 use std::path::PathBuf;
 
 use rustc_hash::FxHashSet;
+use swtch_capture::probe::NamingHierarchy;
 use swtch_capture::{
     Capture, Drained, RawKind, RawRecords, Stacks, WIRE_VERSION, cgroups_of, decode_tasks,
     switch_hints,
@@ -22,13 +23,16 @@ use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_report::replay::{copy_rows, replay, see_what_was_kept};
 use swtch_store::{
-    Directory, Error, EventWriter, Meta, StreamKind, UserCounts, Writer, encode_user_event,
+    Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer,
+    encode_user_event,
 };
 
 use super::commands::Commands;
-use super::facts;
 use super::pause::DrainRound;
-use super::ring::{DumpCause, DumpPart, Firing, FlightRing, RingRequest, RingTotals};
+use super::quotas::RecordedCgroups;
+use super::ring::{
+    DumpCause, DumpPart, Firing, FlightRing, RingRequest, RingTotals, SegmentCounts,
+};
 use super::user_level::{Finder, UserLevel};
 
 /// Version of the records that a recording keeps.
@@ -40,6 +44,7 @@ pub struct Pipeline {
     user_level: UserLevel,
     commands: Commands,
     cgroups: NewCgroups,
+    recorded_cgroups: RecordedCgroups,
     /// `None` if no stacks are recorded.
     stacks: Option<NamedStacks>,
     /// Of a ring, its newest segment.
@@ -56,12 +61,19 @@ pub struct Pipeline {
 
 impl Pipeline {
     /// A new pipeline that ends in `writer`, which was created for records.
-    pub fn new(arch: Arch, writer: Writer, user_level: UserLevel, with_stacks: bool) -> Self {
+    pub fn new(
+        arch: Arch,
+        writer: Writer,
+        user_level: UserLevel,
+        with_stacks: bool,
+        naming: NamingHierarchy,
+    ) -> Self {
         Self {
             arch,
             user_level,
             commands: Commands::default(),
             cgroups: NewCgroups::default(),
+            recorded_cgroups: RecordedCgroups::of(naming),
             stacks: with_stacks.then(NamedStacks::new),
             writer,
             ring: None,
@@ -161,12 +173,13 @@ impl Pipeline {
             }
         }
         if !new_cgroups.is_empty() {
-            for (cgroup, path) in facts::cgroup_paths(&new_cgroups) {
+            for (cgroup, path) in self.recorded_cgroups.paths_of(&new_cgroups) {
                 writer.push_cgroup(cgroup, &path)?;
                 ring.iter_mut()
                     .for_each(|ring| ring.keep_cgroup(cgroup, &path));
             }
         }
+        self.recorded_cgroups.look();
         for stack in self.stacks.iter_mut().flat_map(NamedStacks::take_fresh) {
             writer.push_stack(&stack)?;
         }
@@ -185,10 +198,17 @@ impl Pipeline {
 
     /// Begins the next segment of the ring.
     fn rotate(&mut self, capture: &Capture) -> Result<(), Error> {
-        let user = self.user_counts();
+        if self.ring.is_none() {
+            return Ok(());
+        }
+        let counts = SegmentCounts {
+            user: self.user_counts(),
+            quotas: self.quotas(),
+        };
+        let totals = self.totals(capture);
         if let Some(ring) = &mut self.ring {
             let was_told = |cgroup| self.cgroups.known.contains(&cgroup);
-            self.writer = ring.rotate(&self.writer, was_told, capture, user)?;
+            self.writer = ring.rotate(&self.writer, was_told, capture, counts, totals)?;
             self.cgroups.known.clear();
         }
         Ok(())
@@ -219,10 +239,17 @@ impl Pipeline {
         Ok(dumped.map_err(|error| format!("{:#}", anyhow::Error::from(error))))
     }
 
+    /// The quotas of the cgroups that were met, and how often they were used up.
+    pub fn quotas(&mut self) -> Vec<QuotaFacts> {
+        self.recorded_cgroups.quotas()
+    }
+
     fn totals(&self, capture: &Capture) -> RingTotals {
+        let counters = capture.counters();
         RingTotals {
             switches: self.taken,
-            lost: capture.counters().lost,
+            lost: counters.lost,
+            untraced: counters.untraced,
         }
     }
 
@@ -286,11 +313,6 @@ impl Pipeline {
             Some(ring) => ring.whole().directory(),
             None => self.writer.directory(),
         }
-    }
-
-    /// Gives the trace to another user.
-    pub fn give_to(&self, user: u32, group: u32) -> Result<(), Error> {
-        self.writer.give_to(user, group)
     }
 
     /// Bytes on disk so far.

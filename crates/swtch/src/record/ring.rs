@@ -9,6 +9,9 @@
 //! dump  ──┴── seals the one that is written; the files of all get further names
 //! ```
 //!
+//! A sealed segment is a recording that has ended, and its `meta.json` says so, with the counts of its
+//! time: whoever may read the ring can take it from there, without asking anybody (`swtch dump --on-disk`).
+//!
 //! Each segment can be read without those before it, so it begins with what they said and still
 //! holds: the tasks that live, their command lines, names of wait types. Paths of cgroups are told
 //! again when a record names one.
@@ -25,14 +28,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{Capture, LivingTasks, WIRE_VERSION, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId, Nanos, Pid, TaskEvent, Timestamp, Trigger};
 use swtch_store::{
-    CommandRow, Counts, Error, Meta, RecordingState, RingFacts, Segments, StreamKind, UserCounts,
-    WaitTypeRow, Writer,
+    CommandRow, Counts, Error, Meta, QuotaFacts, RecordingState, RingFacts, Segments, StreamKind,
+    UserCounts, WaitTypeRow, Writer,
 };
 
 use super::{facts, under_free_name};
 use watch::TriggerWatch;
 
-pub use dumps::{DumpAnswer, DumpAsk, DumpRequests, SOCKET};
+pub use dumps::{DumpAnswer, DumpAsk, DumpRequests, MOST_ASK_BYTES, SOCKET};
 pub use watch::Firing;
 
 /// What is asked of a flight recorder.
@@ -126,9 +129,16 @@ struct SegmentStart {
     number: u64,
     began: Timestamp,
     counts: Counts,
-    user: Option<UserCounts>,
+    more: SegmentCounts,
     ctxt: Option<u64>,
     recorder_cpu_ns: u64,
+}
+
+/// What had been counted beside the kernel side.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentCounts {
+    pub user: Option<UserCounts>,
+    pub quotas: Vec<QuotaFacts>,
 }
 
 /// What earlier segments said and still holds.
@@ -141,12 +151,12 @@ struct StillTrue {
 }
 
 impl SegmentStart {
-    fn now(number: u64, capture: &Capture, user: Option<UserCounts>) -> Self {
+    fn now(number: u64, capture: &Capture, more: SegmentCounts) -> Self {
         Self {
             number,
             began: Timestamp::from_ns(monotonic_ns()),
             counts: facts::kernel_counts(capture),
-            user,
+            more,
             ctxt: facts::ctxt(),
             recorder_cpu_ns: process_cpu_ns(),
         }
@@ -171,7 +181,7 @@ impl FlightRing {
         let segments = Segments::create(writer.directory())?;
         let current = SegmentStart {
             began: Timestamp::from_ns(meta.start_ns),
-            ..SegmentStart::now(0, capture, None)
+            ..SegmentStart::now(0, capture, SegmentCounts::default())
         };
         let first = segments.begin(current.number, &meta, WIRE_VERSION)?;
         Ok(Self {
@@ -265,9 +275,14 @@ impl FlightRing {
         full: &Writer,
         told_cgroups: impl Fn(CgroupId) -> bool,
         capture: &Capture,
-        user: Option<UserCounts>,
+        counts: SegmentCounts,
+        totals: RingTotals,
     ) -> Result<Writer, Error> {
-        let start = SegmentStart::now(self.current.number + 1, capture, user);
+        let start = SegmentStart::now(self.current.number + 1, capture, counts);
+        let mut sealed = self.facts_between(&self.current, &start);
+        sealed.counts.storage_failed = full.records_not_written().switches;
+        totals.add_to(&mut sealed);
+        full.seal(&sealed)?;
         let mut meta = self.meta.clone();
         meta.start_ns = start.began.as_ns();
         let mut next = self.segments.begin(start.number, &meta, WIRE_VERSION)?;
@@ -280,6 +295,21 @@ impl FlightRing {
         self.known.cgroups.retain(|cgroup, _| told_cgroups(*cgroup));
         self.drop_old()?;
         Ok(next)
+    }
+
+    /// The facts about the time from the start of one segment to that of another.
+    fn facts_between(&self, first: &SegmentStart, end: &SegmentStart) -> Meta {
+        let mut meta = self.meta.clone();
+        meta.state = RecordingState::Finished;
+        meta.end_ns = end.began.as_ns();
+        meta.kernel.ctxt_after = end.ctxt;
+        meta.counts = end.counts;
+        meta.user.clone_from(&end.more.user);
+        meta.quotas.clone_from(&end.more.quotas);
+        meta.overhead.recorder_cpu_ns = end.recorder_cpu_ns;
+        meta.overhead.recorder_peak_rss_bytes = facts::peak_memory_bytes("self");
+        begin_with(&mut meta, first);
+        meta
     }
 
     fn tell_what_still_holds(&mut self, next: &mut Writer) -> Result<(), Error> {
@@ -355,22 +385,11 @@ impl FlightRing {
                 let age = end.since(segment.ended).unwrap_or(Nanos::ZERO);
                 Duration::from_nanos(age.as_ns()) <= last
             }
-            DumpPart::After(moment) => segment.start.began >= moment,
         };
         let wanted: Vec<_> = self.sealed.iter().filter(is_wanted).collect();
         let numbers: Vec<_> = wanted.iter().map(|segment| segment.start.number).collect();
-        let mut meta = self.meta.clone();
-        if let Some(first) = wanted.first() {
-            let end = &self.current;
-            meta.kernel.ctxt_after = end.ctxt;
-            meta.counts = end.counts;
-            meta.user.clone_from(&end.user);
-            meta.overhead.recorder_cpu_ns = end.recorder_cpu_ns;
-            begin_with(&mut meta, &first.start);
-        }
-        meta.state = RecordingState::Finished;
-        meta.end_ns = end.as_ns();
-        meta.overhead.recorder_peak_rss_bytes = facts::peak_memory_bytes("self");
+        let first = wanted.first().map_or(&self.current, |first| &first.start);
+        let mut meta = self.facts_between(first, &self.current);
         totals.add_to(&mut meta);
         if let Some(ring) = &mut meta.ring {
             ring.dumped_because = Some(cause.in_dump_from(meta.start_ns));
@@ -381,11 +400,8 @@ impl FlightRing {
             let path = self.segments.dump(trace, &name, &numbers, &meta)?;
             Ok((name, path))
         })?;
-        // Who takes one part after the other takes the dumps away, too.
-        if !matches!(part, DumpPart::After(_)) {
-            self.dumps.push_back(name);
-            self.remove_old_dumps();
-        }
+        self.dumps.push_back(name);
+        self.remove_old_dumps();
         Ok(path)
     }
 
@@ -417,9 +433,6 @@ pub enum DumpPart {
     All,
     /// Those of so much time before the dump.
     Last(Duration),
-    /// Those that began then or later. As a dump ends at a border of segments, two of which the later
-    /// one begins where the earlier one ends have no switch in common, and leave none out.
-    After(Timestamp),
 }
 
 /// Why a dump is made.
@@ -463,6 +476,7 @@ impl DumpCause {
 pub struct RingTotals {
     pub switches: u64,
     pub lost: u64,
+    pub untraced: u64,
 }
 
 impl RingTotals {
@@ -470,6 +484,7 @@ impl RingTotals {
         if let Some(ring) = &mut meta.ring {
             ring.switches = self.switches;
             ring.lost = self.lost;
+            ring.untraced = self.untraced;
         }
     }
 }
@@ -490,7 +505,17 @@ fn begin_with(meta: &mut Meta, first: &SegmentStart) {
     ] {
         *count = count.saturating_sub(before);
     }
-    if let (Some(user), Some(before)) = (&mut meta.user, &first.user) {
+    for quota in &mut meta.quotas {
+        let mut before = first.more.quotas.iter();
+        if let Some(before) = before.find(|before| before.cgroup == quota.cgroup) {
+            quota.throttled_periods -= before.throttled_periods.min(quota.throttled_periods);
+            quota.throttled_ns -= before.throttled_ns.min(quota.throttled_ns);
+        }
+    }
+    if let (Some(count), Some(before)) = (&mut counts.untraced_in_scope, before.untraced_in_scope) {
+        *count = count.saturating_sub(before);
+    }
+    if let (Some(user), Some(before)) = (&mut meta.user, &first.more.user) {
         for (count, before) in [
             (&mut user.written, before.written),
             (&mut user.idle, before.idle),

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use swtch_output::text::{counted, grouped, rate};
+use swtch_report::report::untraced_in_words;
 
 use super::session::MadeFrame;
 
@@ -59,7 +60,8 @@ impl MadeFrame {
                 counted(self.lost_names, "record")
             )
         });
-        let all: Vec<_> = switches.into_iter().chain(names).collect();
+        let untraced = untraced_in_words(self.frame.untraced, None);
+        let all: Vec<_> = switches.into_iter().chain(untraced).chain(names).collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -90,6 +92,7 @@ impl MadeFrame {
             "involuntary": total.switches().saturating_sub(total.voluntary),
             "from_idle": frame.from_idle,
             "lost": frame.lost,
+            "untraced": frame.untraced,
             "lost_names": self.lost_names,
             "threads": frame.threads,
             "switches_per_s": rounded(frame.per_second(total.switches())),
@@ -124,5 +127,9 @@ mod tests {
         made.frame.lost = 1;
         let both = made.loss_in_words().unwrap();
         assert!(both.starts_with("1 switch not counted") && both.ends_with(names));
+        made.frame.untraced = 3;
+        let three = "; the kernel made 3 context switches that it did not report to tracing: they are in no row";
+        assert!(made.loss_in_words().unwrap().contains(three));
+        assert_eq!(made.to_json()["untraced"], 3);
     }
 }

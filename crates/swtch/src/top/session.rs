@@ -10,6 +10,7 @@ use swtch_capture::{
 };
 use swtch_core::cost::Billing;
 use swtch_core::{CgroupId, Nanos, TaskEventKind, TaskKey};
+use swtch_host::hierarchy::CgroupTree;
 use swtch_output::caller::Caller;
 use swtch_output::message;
 use swtch_output::text::escaped;
@@ -113,12 +114,13 @@ impl TopSession {
             || Ok(()),
         )?;
         let now = Instant::now();
+        let cgroups = CgroupQuotas::of(CgroupTree::of(capture.naming()));
         Ok(Self {
             capture,
             reader: SummaryReader::default(),
             counts: LiveCounts::new(arch),
             tasks: LiveTasks::default(),
-            cgroups: CgroupQuotas::default(),
+            cgroups,
             schedulers: LiveSchedulers::new(finder),
             watched,
             billing,
@@ -246,6 +248,11 @@ impl TopSession {
             cgroups: self.cgroups.limits(),
             user_level: self.schedulers.rates(),
         }
+    }
+
+    /// The hierarchy in which cgroups have their names; `None` where there is none.
+    pub const fn cgroup_tree(&self) -> Option<&CgroupTree> {
+        self.cgroups.tree()
     }
 
     /// Number of task records that were lost: some threads have no name, or an old one.

@@ -139,15 +139,39 @@ fn only_thread(snapshot: &Snapshot, scheduler: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::{Duration, Instant};
 
-    /// Two workers hand the scheduler to each other: the kernel sees none of that.
+    use swtch_fiber::{Runtime, yield_now};
+
+    use super::*;
+
+    /// Reads the runtime's own count of its switches before and after a frame ends.
+    fn end_frame(schedulers: &mut LiveSchedulers, runtime: &Runtime) -> [(u64, Instant); 2] {
+        let look = || {
+            let counters = runtime.counters();
+            let switches = counters.iter().map(|one| one.context_switches_count).sum();
+            (switches, Instant::now())
+        };
+        let before = look();
+        schedulers.end_frame();
+        [before, look()]
+    }
+
+    /// Two workers hand the scheduler to each other: the kernel sees none of that. Other tests may have
+    /// schedulers in this process.
     #[test]
     fn the_switches_of_a_scheduler_are_those_of_its_thread_and_process() {
-        let runtime = swtch_fiber::Runtime::builder()
-            .schedulers(1)
-            .build()
+        let runtime = Runtime::builder().schedulers(1).build().unwrap();
+        let thread = || std::fs::read_link("/proc/thread-self").unwrap();
+        let thread = runtime.run(thread).unwrap();
+        let tid = thread
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .parse()
             .unwrap();
         let pid = Pid::new(std::process::id());
         let mut schedulers = LiveSchedulers::default();
@@ -156,27 +180,34 @@ mod tests {
             counted: FxHashMap::default(),
             read_at_ns: None,
         });
-        schedulers.end_frame();
+        let [begins, begun] = end_frame(&mut schedulers, &runtime);
         assert_eq!(
             schedulers.rates().by_process.get(&pid),
             None,
             "no frame yet"
         );
-        let spin = || {
-            let end = std::time::Instant::now() + Duration::from_millis(50);
-            while std::time::Instant::now() < end {
-                swtch_fiber::yield_now();
-            }
-        };
-        let tasks = [runtime.spawn(spin), runtime.spawn(spin)];
+        let there = Arc::new(AtomicU32::new(0));
+        let tasks = [(); 2].map(|()| {
+            let there = there.clone();
+            runtime.spawn(move || {
+                there.fetch_add(1, Ordering::Relaxed);
+                while there.load(Ordering::Relaxed) < 2 {
+                    yield_now();
+                }
+                (0..1000).for_each(|_| yield_now());
+            })
+        });
         for task in tasks {
             task.unwrap().join().unwrap();
         }
-        schedulers.end_frame();
-        let rate = schedulers.rates().by_process[&pid];
-        assert!(rate > 10_000.0, "{rate}");
-        let by_thread: Vec<f64> = schedulers.rates().by_thread.values().copied().collect();
-        assert_eq!(by_thread, [rate]);
+        let [ends, ended] = end_frame(&mut schedulers, &runtime);
+        assert!(ends.0 - begun.0 >= 1000, "{begun:?} {ends:?}");
+        let rate = |switches: u64, since: Duration| switches as f64 / since.as_secs_f64();
+        let least = rate(ends.0 - begun.0, ended.1 - begins.1);
+        let most = rate(ended.0 - begins.0, ends.1 - begun.1);
+        let own = schedulers.rates().by_thread[&Tid::new(tid)];
+        assert!((least..=most).contains(&own), "{own}: {least} to {most}");
+        assert!(schedulers.rates().by_process[&pid] >= own);
         drop(runtime);
     }
 }

@@ -62,15 +62,16 @@ pub fn most_connections() -> usize {
     usize::try_from(most).expect("at most 256")
 }
 
-/// Accepts connections, and serves them with the router, until the future is dropped.
-pub async fn serve(listener: TcpListener, router: Router, most: usize) {
+/// Accepts connections, and serves each with the router for no longer than `longest`, until the future
+/// is dropped.
+pub async fn serve(listener: TcpListener, router: Router, most: usize, longest: Option<Duration>) {
     let mut open: Vec<Connection> = Vec::new();
     loop {
         let accepted = listener.accept().await;
         open.retain(|connection| !connection.task.is_finished());
         match accepted {
             Ok((stream, _)) if open.len() < most || end_oldest_stranger(&mut open) => {
-                open.push(start(stream, &router));
+                open.push(start(stream, &router, longest));
             }
             // All connections have shown the token. The new one is closed.
             Ok(_) => {}
@@ -97,7 +98,7 @@ fn end_oldest_stranger(open: &mut Vec<Connection>) -> bool {
     }
 }
 
-fn start(stream: TcpStream, router: &Router) -> Connection {
+fn start(stream: TcpStream, router: &Router, longest: Option<Duration>) -> Connection {
     let proof = TokenProof::default();
     let router = router.clone().layer(Extension(proof.clone()));
     let served = http1::Builder::new()
@@ -105,7 +106,12 @@ fn start(stream: TcpStream, router: &Router) -> Connection {
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // Errors are the client's: it went away, or did not speak HTTP.
-    let task = tokio::spawn(async move { drop(served.await) });
+    let task = tokio::spawn(async move {
+        match longest {
+            Some(longest) => drop(tokio::time::timeout(longest, served).await),
+            None => drop(served.await),
+        }
+    });
     Connection {
         proof,
         task: task.abort_handle(),

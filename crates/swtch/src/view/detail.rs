@@ -7,7 +7,9 @@ use swtch_core::{
     Arch, CpuId, Evidence, Holder, Level, Nanos, StackNumbers, Switch, TaskKey, Timestamp,
     WakerKind,
 };
-use swtch_report::report::{CONTENTION, RowSyscall, contention, object_of, successor};
+use swtch_report::report::{
+    CALLER_LACKING, CONTENTION, RowSyscall, contention, may_lack_a_caller, object_of, successor,
+};
 use swtch_store::Columns;
 
 use super::facts::of_thread;
@@ -235,8 +237,13 @@ fn stack_of(loaded: &Loaded, stacks: StackNumbers) -> Result<Option<Value>> {
     }
     let symbols = loaded.symbols()?;
     let frames = stacks.iter().flat_map(|(kind, stack)| {
-        let frames = symbols.frames(kind, Some(stack)).into_iter();
-        frames.map(move |frame| json!({"symbol": frame, "kind": kind.as_str()}))
+        let frames = symbols.frames(kind, Some(stack));
+        let note = may_lack_a_caller(&frames).then_some(CALLER_LACKING);
+        let frames = frames.into_iter().enumerate();
+        frames.map(move |(place, frame)| {
+            let note = note.filter(|_| place == 0);
+            json!({"symbol": frame, "kind": kind.as_str(), "note": note})
+        })
     });
     Ok(Some(frames.collect()))
 }

@@ -61,6 +61,7 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
         "duration_ns": loaded.duration_ns(),
         "switches": rows.counted,
         "lost": first.lost,
+        "untraced": first.untraced,
         "threads": loaded.levels.os.tracks().len(),
         "scope": meta.scope,
         "every_task": has_every_task(loaded),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use swtch_core::{Level, Nanos, Pid, Reason, TaskKey};
-use swtch_report::report::{Filter, Moment};
+use swtch_report::report::{Asker, Filter, Moment};
 
 use super::lanes::{LaneId, MOST_LANES, MOST_PX, Window};
 use super::loaded::Loaded;
@@ -29,6 +29,9 @@ pub struct Query {
     comm: Option<String>,
     /// Most rows of the answer; `None` means the default.
     pub top: Option<usize>,
+    /// Who asks.
+    #[serde(skip)]
+    pub asker: Asker,
 }
 
 /// Why a question cannot be answered, in words.
@@ -157,6 +160,7 @@ impl Query {
             reasons: listed(self.reason.as_deref(), reason_of)?,
             since: moment(self.from),
             until: moment(self.to),
+            asker: self.asker.clone(),
         })
     }
 }

@@ -3,6 +3,15 @@
 //! Other pages in the same browser, and other users of the machine, can reach a loopback port. So
 //! the address holds a random token; `Host` must be ours, which stops DNS rebinding; and an
 //! `Origin` other than ours is refused. Each failure gives 403.
+//!
+//! ```text
+//! question ─▶ waits for its turn ─▶ is computed ─▶ answer
+//!    its connection closes │              │
+//!                          ▼              ▼
+//!                     is dropped     ends at the next piece of rows
+//! ```
+//!
+//! A connection has one question at a time, so that no more wait than there may be connections.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -23,7 +32,9 @@ use signal_hook::iterator::Signals;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_report::prices::{PriceListCache, ReadyPrices};
-use swtch_report::report::EmptySpan;
+use swtch_report::report::{Asker, EmptySpan};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 
 use super::connections::{self, TokenProof};
 use super::loaded::Loaded;
@@ -52,6 +63,11 @@ pub struct ServerState {
     address: SocketAddr,
     token: String,
     loaded: RwLock<Arc<Loaded>>,
+    /// One for each answer that may be computed at the same time.
+    turns: Arc<Semaphore>,
+    /// How many questions a computation was begun for.
+    #[cfg(test)]
+    begun: std::sync::atomic::AtomicUsize,
 }
 
 impl ServerState {
@@ -63,6 +79,9 @@ impl ServerState {
             address,
             token,
             loaded: RwLock::new(Arc::new(loaded)),
+            turns: Arc::new(Semaphore::new(MOST_ANSWERS)),
+            #[cfg(test)]
+            begun: 0.into(),
         }
     }
 
@@ -153,7 +172,13 @@ pub fn serve(state: Arc<ServerState>, listener: TcpListener) -> Result<()> {
     runtime.spawn(async move {
         let served = async {
             let listener = tokio::net::TcpListener::from_std(listener).context("using the port")?;
-            connections::serve(listener, router(state), connections::most_connections()).await;
+            connections::serve(
+                listener,
+                router(state),
+                connections::most_connections(),
+                None,
+            )
+            .await;
             Ok(())
         };
         // If a signal came first, nobody receives this any more.
@@ -281,11 +306,7 @@ async fn file_or_answer(
         Ok(AxumQuery(query)) => query,
         Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.body_text(), None),
     };
-    let name = name.to_owned();
-    // Answers read files and take CPU time, so they do not run on the threads that serve
-    // connections.
-    let answer = tokio::task::spawn_blocking(move || answers::answer(&state, &name, &query));
-    match answer.await {
+    match computed(state, name.to_owned(), query).await {
         Ok(Ok(answers::ResponseBody::Json(bytes))) => typed("application/json", bytes),
         Ok(Ok(answers::ResponseBody::Bytes(bytes))) => typed("application/octet-stream", bytes),
         Ok(Err(problem)) => of_problem(&problem),
@@ -297,6 +318,39 @@ async fn file_or_answer(
                 None,
             )
         }
+    }
+}
+
+/// Computes an answer when it is its turn. When the connection closes, this future is dropped, and with it
+/// the question.
+async fn computed(
+    state: Arc<ServerState>,
+    name: String,
+    query: Query,
+) -> std::result::Result<Result<answers::ResponseBody>, JoinError> {
+    let turn = Arc::clone(&state.turns).acquire_owned().await;
+    let turn = turn.expect("the semaphore is never closed");
+    let _leaving = LeftQuestion(query.asker.clone());
+    // Answers read files and take CPU time, so they do not run on the threads that serve
+    // connections.
+    let answer = move || {
+        #[cfg(test)]
+        state
+            .begun
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let answer = answers::answer(&state, &name, &query);
+        drop(turn);
+        answer
+    };
+    tokio::task::spawn_blocking(answer).await
+}
+
+/// Says that who asked is gone, when it is dropped.
+struct LeftQuestion(Asker);
+
+impl Drop for LeftQuestion {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 
@@ -334,7 +388,75 @@ fn refuse(status: StatusCode, error: &str, advice: Option<&str>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpStream};
+    use std::sync::atomic::Ordering;
+
     use super::*;
+    use crate::view::drawn::handed_round;
+
+    /// A page that is zoomed fast asks and gives up again and again. What counts is what was begun, and
+    /// not how long it took.
+    #[test]
+    fn questions_that_were_given_up_are_not_computed() {
+        const GIVEN_UP: usize = 200;
+        let (loaded, dir) = handed_round();
+        let request = ViewRequest {
+            trace: dir.path().to_owned(),
+            port: None,
+            open: false,
+            prices: None,
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = ServerState::new(&request, loaded, address, "token".to_owned());
+        let state = Arc::new(state);
+        let of_others = state.turns.try_acquire_many(8).unwrap();
+        assert_eq!(state.turns.available_permits(), 0);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let router = router(Arc::clone(&state));
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            connections::serve(listener, router, 2 * GIVEN_UP, None).await;
+        });
+        let ask = |ending: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            let path = "/token/api/explain";
+            write!(
+                stream,
+                "GET {path} HTTP/1.1\r\nHost: {address}\r\n{ending}\r\n"
+            )
+            .unwrap();
+            stream
+        };
+        // Each question that waits holds the semaphore.
+        let wait_for = |waiting: usize| {
+            let late = Instant::now() + Duration::from_secs(60);
+            while Arc::strong_count(&state.turns) != 1 + waiting {
+                assert!(
+                    Instant::now() < late,
+                    "{} wait",
+                    Arc::strong_count(&state.turns) - 1
+                );
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let given_up: Vec<_> = (0..GIVEN_UP).map(|_| ask("")).collect();
+        wait_for(GIVEN_UP);
+        drop(given_up);
+        wait_for(0);
+        drop(of_others);
+        let mut answer = String::new();
+        let mut last = ask("Connection: close\r\n");
+        last.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!(state.begun.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn the_port_of_http_may_be_left_out() {

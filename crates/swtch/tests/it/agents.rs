@@ -1,22 +1,19 @@
-//! `swtch agent`: its metrics are those of a recording beside it, a real Prometheus reads them, and
-//! what it writes down leaves no switch out.
+//! `swtch agent`: its metrics are those of a recording beside it, and a real Prometheus reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use swtch_core::{Pid, TaskEvent};
 use swtch_report::opening;
 
 use crate::machine::{
-    OfflineCpu, SOON, TestCgroup, TestProcess, alone, beside_others, children_of, is_alive, send,
-    wait_until,
+    OfflineCpu, SOON, TestCgroup, TestProcess, alone, beside_others, children_of, wait_until,
 };
 use crate::recording::{SWTCH, TraceContents, TraceDir, stderr, swtch};
 use crate::tops::run_counted;
@@ -55,13 +52,6 @@ impl TestAgent {
         Self::start_by(swtch(["agent"]), words)
     }
 
-    /// One that records into this directory.
-    fn with_sink(sink: &Path, words: &[&str]) -> Self {
-        let mut command = swtch(["agent", "--sink"]);
-        command.arg(sink);
-        Self::start_by(command, words)
-    }
-
     /// The command is followed by the options.
     fn start_by(mut command: Command, words: &[&str]) -> Self {
         let port = free_port();
@@ -79,10 +69,18 @@ impl TestAgent {
         Metrics(text)
     }
 
-    /// The metrics when two more readings are in them.
+    /// The metrics when two more readings are in them. Each reading takes over how often it was asked.
     fn next_metrics(&self) -> Metrics {
-        sleep(Duration::from_millis(2_200));
-        self.metrics()
+        let mut metrics = self.metrics();
+        for _ in 0..2 {
+            let asked = metrics.sum("swtch_agent_scrapes_total", &[]);
+            wait_until("the next reading", || {
+                sleep(Duration::from_millis(50));
+                metrics = self.metrics();
+                metrics.sum("swtch_agent_scrapes_total", &[]) > asked
+            });
+        }
+        metrics
     }
 
     fn end(mut self) {
@@ -182,9 +180,7 @@ fn root_metrics_of_a_cgroup_are_those_of_a_recording_beside_them() {
 #[ignore = "needs root"]
 fn root_all_processes_of_an_agent_have_its_name() {
     let _machine = beside_others();
-    let place = TraceDir::new();
-    let sink = format!("--sink={}", place.dir().display());
-    let agent = TestAgent::start(&[&sink]);
+    let agent = TestAgent::start(&[]);
     let names = || {
         let mut pids = vec![agent.process.pid()];
         let mut names = Vec::new();
@@ -194,16 +190,8 @@ fn root_all_processes_of_an_agent_have_its_name() {
         }
         names
     };
-    wait_until("the flight recorder looks for schedulers", || {
-        let names = names();
-        let finders = names.iter().filter(|name| *name == "swtch-finder\n");
-        finders.count() == 2
-    });
-    let names = names();
-    assert!(
-        names.len() == 5 && names.iter().all(|name| name.starts_with("swtch")),
-        "{names:?}"
-    );
+    let both = ["swtch\n", "swtch-finder\n"];
+    wait_until("it looks for schedulers", || names() == both);
     agent.end();
 }
 
@@ -229,6 +217,80 @@ fn root_cgroups_beyond_the_bound_are_summed_and_counted() {
         assert!(metrics.sum("swtch_cgroups_named", &[]) < 1.5);
         metrics.sum("swtch_cgroups_in_others", &[]) > 0.5
             && metrics.sum("swtch_cgroup_switches_total", &of_others) > 20.0
+    });
+    agent.end();
+}
+
+/// Makes at least so many switches in the cgroup at this path, and ends.
+fn switch_in(cgroup: &Path, switches: u32) {
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; exec {SWTCH} workload pipe --count {switches} --quiet",
+        cgroup.display()
+    );
+    let ended = Command::new("sh").args(["-c", &script]).status().unwrap();
+    assert!(ended.success());
+}
+
+/// A service is started again and again: its cgroup is removed and made anew under its path.
+#[test]
+#[ignore = "needs root"]
+fn root_a_cgroup_that_is_made_again_has_one_series_that_goes_on() {
+    let _machine = beside_others();
+    let Some(cgroup) = TestCgroup::new() else {
+        swtch_test::skip!("no hierarchy with the cpu controller");
+    };
+    let agent = TestAgent::start(&[]);
+    let service = cgroup.path().join("service");
+    let mut counted = 0.0;
+    for round in 0..4 {
+        fs::create_dir(&service).unwrap();
+        switch_in(&service, 200);
+        let of_service = ["/service\""];
+        let has_grown = || {
+            let metrics = agent.metrics();
+            let mut seen = BTreeSet::new();
+            for line in metrics.0.lines().filter(|line| !line.starts_with('#')) {
+                let (series, _) = line.rsplit_once(' ').unwrap();
+                assert!(seen.insert(series.to_owned()), "{series} is there twice");
+            }
+            let now = metrics.sum("swtch_cgroup_switches_total", &of_service);
+            assert!(now >= counted, "round {round}: {counted}, then {now}");
+            now >= counted + 200.0
+        };
+        wait_until("its switches are counted", has_grown);
+        counted = agent
+            .metrics()
+            .sum("swtch_cgroup_switches_total", &of_service);
+        // The last process may be on its way out.
+        wait_until("it is removed", || fs::remove_dir(&service).is_ok());
+    }
+    agent.end();
+}
+
+/// A process moves itself, and executes nothing.
+#[test]
+#[ignore = "needs root"]
+fn root_switches_count_in_the_cgroup_to_which_a_task_moved_itself() {
+    let _machine = beside_others();
+    let (Some(from), Some(to)) = (TestCgroup::new(), TestCgroup::new()) else {
+        swtch_test::skip!("no hierarchy with the cpu controller");
+    };
+    let agent = TestAgent::start(&[]);
+    let place = TraceDir::new();
+    let script = format!(
+        "mkfifo silent; exec 3<>silent; echo $$ > {}/cgroup.procs; read -t 3 -u 3; \
+         echo $$ > {}/cgroup.procs; for ((i = 0; i < 3000; i++)); do read -t 0.001 -u 3; done; true",
+        from.path().display(),
+        to.path().display()
+    );
+    let mut mover = Command::new("bash");
+    let (_, kernel) = run_counted(mover.args(["-c", &script]).current_dir(place.dir()));
+    assert!(kernel >= 3_000, "{kernel}");
+    let name = to.path().file_name().unwrap().to_str().unwrap();
+    let of_cgroup = format!("cgroup=\"/{name}\"");
+    wait_until("the agent has read them", || {
+        let metrics = agent.metrics();
+        metrics.sum("swtch_cgroup_switches_total", &[&of_cgroup]) >= 2_990.0
     });
     agent.end();
 }
@@ -285,7 +347,7 @@ fn root_prometheus_reads_the_metrics() {
             Some("NaN") | None => {}
             Some(value) => break value.parse::<f64>().unwrap(),
         }
-        assert!(start.elapsed() < Duration::from_secs(40), "no answer");
+        assert!(start.elapsed() < Duration::from_secs(120), "no answer");
         sleep(Duration::from_millis(500));
     };
     assert!(value > 0.0 && value <= 1.1, "{value}");
@@ -327,6 +389,38 @@ fn root_a_scraper_that_never_reads_keeps_nobody_away() {
     drop(stuck);
 }
 
+/// Many who scrape at the same moment are all served.
+#[test]
+#[ignore = "needs root"]
+fn root_sixty_four_scrapers_at_once_are_served() {
+    let _machine = beside_others();
+    let agent = TestAgent::start(&[]);
+    let port = agent.port;
+    let all_at_once = std::sync::Arc::new(std::sync::Barrier::new(64));
+    let scrapers: Vec<_> = (0..64)
+        .map(|_| {
+            let all_at_once = std::sync::Arc::clone(&all_at_once);
+            std::thread::spawn(move || {
+                // Connections of all of them are open before the first one asks.
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                all_at_once.wait();
+                let request =
+                    "GET /metrics HTTP/1.1\r\nHost: LOCALHOST\r\nConnection: close\r\n\r\n";
+                stream.write_all(request.as_bytes()).unwrap();
+                let mut answer = String::new();
+                stream.read_to_string(&mut answer).unwrap();
+                answer
+            })
+        })
+        .collect();
+    for scraper in scrapers {
+        let answer = scraper.join().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("# EOF\n"), "{answer}");
+    }
+    agent.end();
+}
+
 /// Names of cgroups are not for pages of other sites, nor for other machines.
 #[test]
 #[ignore = "needs root"]
@@ -363,213 +457,6 @@ fn a_port_that_is_taken_and_an_address_for_all_are_refused() {
         let said = stderr(&output);
         assert!(said.contains(expected) && said.contains(listen), "{said}");
     }
-}
-
-fn segments_of(sink: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(sink.join("segments")).into_iter().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    paths
-}
-
-/// ```text
-/// the load     ├─────────────┤
-/// segments  ├────┼────┼────┼────┤     each begins where the one before ends
-/// ```
-#[test]
-#[ignore = "needs root"]
-fn root_segments_leave_no_switch_out_and_count_none_twice() {
-    let _alone = alone();
-    let place = TraceDir::new();
-    let sink = place.dir().join("sink");
-    let words = [
-        "--ring",
-        "20s",
-        "--segments",
-        "1s",
-        "--when",
-        "comm = nobody-is-called-so",
-    ];
-    let start = || TestAgent::with_sink(&sink, &words);
-    let agent = start();
-    wait_until("the first segment", || !segments_of(&sink).is_empty());
-    let mut load = swtch(["workload", "pipe", "--count", "30000", "--quiet"]);
-    let (pid, kernel) = run_counted(&mut load);
-    let pid = u32::try_from(pid).unwrap();
-    let before = segments_of(&sink).len();
-    wait_until("two more segments", || {
-        segments_of(&sink).len() >= before + 2
-    });
-    let metrics = agent.metrics();
-    assert!(metrics.sum("swtch_sink_recorder_up", &[]) > 0.5);
-    assert!(metrics.sum("swtch_sink_missed_seconds_total", &[]) < 0.001);
-    assert!(metrics.sum("swtch_sink_segments_written_total", &[]) > 2.5);
-    let mut rows = 0;
-    let mut last_end = None;
-    for segment in segments_of(&sink) {
-        let contents = TraceContents::new(opening::open(&segment).unwrap());
-        let (start_ns, end_ns) = (contents.meta.start_ns, contents.meta.end_ns);
-        assert!(last_end.is_none_or(|last| last == start_ns), "{segment:?}");
-        last_end = Some(end_ns);
-        let is_of_load =
-            |task: &&TaskEvent| [task.pid, task.parent_pid].map(Pid::get).contains(&pid);
-        let of_load: BTreeSet<u32> = contents
-            .tasks
-            .iter()
-            .filter(is_of_load)
-            .map(|task| task.pid.get())
-            .collect();
-        let threads = contents.by_thread().into_iter();
-        let of_load = threads.filter(|((process, _), _)| of_load.contains(process));
-        rows += of_load.map(|(_, rows)| rows.len()).sum::<usize>();
-    }
-    assert!(kernel > 50_000, "{kernel}");
-    assert_within_one_percent(rows as f64, kernel as f64, "rows of all segments");
-    agent.end();
-    // A restart keeps what there was, and goes on.
-    let segments = segments_of(&sink).len();
-    let agent = start();
-    wait_until("it goes on", || segments_of(&sink).len() > segments);
-    assert!(sink.join("previous.swtch").exists());
-    agent.end();
-}
-
-/// ```text
-/// the load  ├───────────────────────────────┤
-/// segments  ├─1 s─┤         ├─1 s─┤         ├─1 s─┤    every 3 s
-/// ```
-#[test]
-#[ignore = "needs root"]
-fn root_segments_of_a_part_of_the_time_say_which() {
-    let _alone = alone();
-    let place = TraceDir::new();
-    let sink = place.dir().join("sink");
-    let words = [
-        "--ring",
-        "20s",
-        "--segments",
-        "1s",
-        "--segments-every",
-        "3s",
-    ];
-    let agent = TestAgent::with_sink(&sink, &words);
-    let mut load = swtch(["workload", "sampler", "--count", "1000", "--quiet"]);
-    let mut load = load.spawn().unwrap();
-    wait_until("three segments", || segments_of(&sink).len() >= 3);
-    let metrics = agent.metrics();
-    agent.end();
-    let _ = load.kill();
-    load.wait().unwrap();
-    // What lies between was not asked for, so it was not missed.
-    assert!(metrics.sum("swtch_sink_missed_seconds_total", &[]) < 0.001);
-    assert!(metrics.sum("swtch_sink_segments_failed_total", &[]) < 0.5);
-    let mut last_end = None;
-    // The first one begins with the flight recorder, which may have begun earlier than the wait for it.
-    for segment in segments_of(&sink).iter().skip(1) {
-        let contents = TraceContents::new(opening::open(segment).unwrap());
-        let (start_ns, end_ns) = (contents.meta.start_ns, contents.meta.end_ns);
-        let length = (end_ns - start_ns) as f64 / 1e9;
-        assert!((0.9..2.5).contains(&length), "{segment:?} holds {length} s");
-        let pause = last_end.map(|last: u64| start_ns.saturating_sub(last) as f64 / 1e9);
-        assert!(
-            pause.is_none_or(|pause| pause > 1.5),
-            "{pause:?} s before {segment:?}"
-        );
-        last_end = Some(end_ns);
-    }
-}
-
-#[test]
-fn segments_that_overlap_are_refused() {
-    let words = [
-        "--segments",
-        "60s",
-        "--segments-every",
-        "30s",
-        "--sink",
-        "nowhere",
-    ];
-    let output = swtch(["agent"]).args(words).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
-    assert!(
-        told.contains("--segments-every is shorter than --segments"),
-        "{told}"
-    );
-    assert!(!Path::new("nowhere").exists());
-}
-
-/// The disk of the sink is a few megabytes: the oldest segments go, and metrics go on.
-#[test]
-#[ignore = "needs root"]
-fn root_a_full_disk_costs_the_oldest_segments_and_no_metrics() {
-    let _alone = alone();
-    let place = TraceDir::new();
-    let port = free_port();
-    let script = format!(
-        "mkdir sink && mount -t tmpfs -o size=6m none sink && \
-         {{ {SWTCH} agent --listen 127.0.0.1:{port} --sink sink --ring 1MB --segments 1s & }} && agent=$! && \
-         {SWTCH} workload pipe --count 700000 --quiet && sleep 2; \
-         kill $agent; wait $agent; echo ended $?; ls sink/segments | wc -l"
-    );
-    let output = std::thread::scope(|scope| {
-        let run = scope.spawn(|| place.run_with_own_mounts(&script));
-        let mut last = Metrics(String::new());
-        while !run.is_finished() {
-            if let Ok((200, text)) = get(port, "/metrics", &[]) {
-                last = Metrics(text);
-            }
-            sleep(Duration::from_millis(200));
-        }
-        assert!(last.sum("swtch_switches_total", &[]) > 700_000.0);
-        let removed = last.sum("swtch_sink_segments_removed_total", &["disk_full"]);
-        let failed = last.sum("swtch_sink_segments_failed_total", &[]);
-        assert!(removed + failed > 0.5, "{}", last.0);
-        run.join().unwrap()
-    });
-    let said = crate::recording::stdout(&output);
-    assert!(said.contains("ended 0"), "{said} {}", stderr(&output));
-}
-
-/// The flight recorder below an agent: the child of what keeps it running.
-fn flight_recorder_of(agent: u32) -> Option<u32> {
-    let is_keeper = |child: &u32| {
-        let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        words.starts_with(b"swtch\0keep-recorder\0")
-    };
-    let keeper = children_of(agent).into_iter().find(is_keeper)?;
-    children_of(keeper).into_iter().next()
-}
-
-#[test]
-#[ignore = "needs root"]
-fn root_a_flight_recorder_that_is_killed_is_started_again_and_ends_with_the_agent() {
-    let _machine = beside_others();
-    let place = TraceDir::new();
-    let mut command = swtch(["agent", "--ring", "20s", "--segments", "1s", "--sink"]);
-    // A path from here: what is started again must find it, too.
-    command.arg("sink").current_dir(place.dir());
-    let mut agent = TestAgent::start_by(command, &[]);
-    let sink = place.dir().join("sink");
-    wait_until("the first segment", || !segments_of(&sink).is_empty());
-    let first = flight_recorder_of(agent.process.pid()).unwrap();
-    send(first, libc::SIGKILL);
-    wait_until("it is started again", || {
-        let metrics = agent.metrics();
-        let restarts = metrics.sum("swtch_sink_recorder_restarts_total", &[]);
-        (restarts - 1.0).abs() < 0.1 && metrics.sum("swtch_sink_recorder_up", &[]) > 0.5
-    });
-    assert!(sink.join("previous.swtch").exists());
-    let before = segments_of(&sink).len();
-    wait_until("segments go on", || segments_of(&sink).len() > before);
-    wait_until("what was missed is counted", || {
-        agent.metrics().sum("swtch_sink_missed_seconds_total", &[]) > 0.0
-    });
-    // However the agent ends, nothing of it goes on.
-    let second = flight_recorder_of(agent.process.pid()).unwrap();
-    agent.process.signal(libc::SIGKILL);
-    agent.process.ends_within(SOON);
-    wait_until("the flight recorder ends", || !is_alive(second));
 }
 
 /// An agent that may not load programs says so, and tells what the kernel counts anyway.
@@ -706,11 +593,11 @@ fn root_places_of_those_that_ended_while_the_table_was_full_become_free() {
     let start = Instant::now();
     while groups() > 0.5 {
         assert!(
-            start.elapsed() < Duration::from_secs(40),
+            start.elapsed() < Duration::from_secs(120),
             "{}",
             agent.metrics().0
         );
-        sleep(Duration::from_secs(1));
+        sleep(Duration::from_millis(200));
     }
     agent.end();
 }

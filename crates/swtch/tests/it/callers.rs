@@ -8,15 +8,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use swtch_store::Trace;
 
-use crate::machine::{Orphan, TestProcess, beside_others, command_of, wait_until};
+use crate::machine::{Orphan, SOON, TestProcess, beside_others, command_of, wait_until};
 use crate::recording::{SWTCH, TraceContents, TraceDir, stderr, stdout};
 
 /// The user `nobody`, who owns the home directory of these tests.
-const USER: u32 = 65534;
+pub const USER: u32 = 65534;
 
 /// How the program gets its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,20 +180,34 @@ fn assert_whole_and_owned(way: Elevation) {
 /// `sudo -i` sets its variables in a shell whose working directory is root's.
 #[test]
 #[ignore = "needs root"]
-fn root_a_directory_that_the_caller_may_not_enter_is_no_obstacle() {
+fn root_where_the_caller_may_not_write_the_refusal_names_the_way_to_record_as_root() {
     let _machine = beside_others();
     let home = UserHome::new();
     let closed = home.place.dir().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o700)).unwrap();
     for verb in [&["record"][..], &["explain", "--no-bill"]] {
-        let command = ["-o", "t.swtch", "--", "sh", "-c", "sleep 0.05; exit 7"];
-        let mut swtch = home.swtch(Elevation::NumbersOfSudo, &[verb, &command].concat());
+        let command = ["--", "sh", "-c", "touch mark; sleep 0.05; exit 7"];
+        let words = [verb, &["-o", "t.swtch"], &command].concat();
+        let mut swtch = home.swtch(Elevation::NumbersOfSudo, &words);
+        let output = swtch.current_dir(&closed).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(
+            said.contains(&format!("user {USER}")) && said.contains("unset SUDO_UID"),
+            "{said}"
+        );
+        let nothing = fs::read_dir(&closed).unwrap().count();
+        assert_eq!(nothing, 0, "the command was not run");
+        // As the refusal says.
+        let mut swtch = home.swtch(Elevation::Root, &words);
         let output = swtch.current_dir(&closed).output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
         let trace = closed.join("t.swtch");
         TraceContents::new(Trace::open(&trace).unwrap()).assert_balanced();
+        assert_private(&trace, 0);
         fs::remove_dir_all(trace).unwrap();
+        fs::remove_file(closed.join("mark")).unwrap();
     }
 }
 
@@ -253,29 +266,19 @@ fn root_numbers_that_are_none_are_refused_with_the_remedy() {
 
 #[test]
 #[ignore = "needs root"]
-fn root_through_sudo_an_agent_in_a_closed_home_directory_writes_segments_of_the_caller() {
+fn root_through_sudo_a_flight_recorder_in_a_closed_home_directory_keeps_segments_of_the_caller() {
     let home = UserHome::new();
     let way = match has_sudo() {
         true => Elevation::Sudo,
         false => Elevation::NumbersOfSudo,
     };
-    let words = [
-        "agent",
-        "--listen",
-        "127.0.0.1:0",
-        "--ring",
-        "20s",
-        "--segments",
-        "1s",
-        "--sink",
-        "sink",
-    ];
-    let mut agent = TestProcess::start(&mut home.swtch(way, &words));
-    let segments = home.dir().join("sink/segments");
+    let words = ["record", "-a", "--ring", "20s", "-o", "flight.swtch"];
+    let mut recorder = TestProcess::start(&mut home.swtch(way, &words));
+    let segments = home.dir().join("flight.swtch/segments");
     let first = || fs::read_dir(&segments).ok()?.flatten().next();
     wait_until("a segment", || first().is_some());
     assert_private(&first().unwrap().path(), way.owner());
-    agent.signal(libc::SIGTERM);
-    let status = agent.ends_within(Duration::from_secs(20));
+    recorder.signal(libc::SIGINT);
+    let status = recorder.ends_within(SOON);
     assert!(status.success(), "{status}");
 }

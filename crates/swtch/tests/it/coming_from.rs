@@ -103,6 +103,7 @@ fn assert_near(what: &str, others: usize, ours: usize) {
 #[ignore = "needs root"]
 fn root_runqlat_counts_the_waits_of_swtch() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     for load in ["futex", "hogs"] {
         let Some(both) = watch("runqlat", &[], load) else {
             swtch_test::skip!("runqlat of libbpf-tools is not installed");
@@ -118,6 +119,7 @@ fn root_runqlat_counts_the_waits_of_swtch() {
 #[ignore = "needs root"]
 fn root_cpudist_counts_only_runs_that_ended_involuntarily() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let Some(both) = watch("cpudist", &[], "hogs") else {
         swtch_test::skip!("cpudist of libbpf-tools is not installed");
     };

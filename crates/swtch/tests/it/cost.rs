@@ -1,20 +1,21 @@
 //! `swtch cost` and bills with its prices: what is answered, refused, kept, and left behind.
 //!
-//! No test here asserts a time, nor that the machine was quiet: exit code 1 says that it was not.
+//! No test here asserts a time, nor that the machine was quiet: exit code 1 says that it was not. What
+//! only asks how an answer looks shares a measurement with others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::machine::{alone, children_of, wait_until};
+use crate::machine::{alone, await_children, beside_others, wait_until};
 use crate::recording::{Recording, SWTCH, report, stderr, stdout, swtch};
 
 /// The exit code of a refusal.
@@ -59,14 +60,92 @@ impl PriceListHome {
     }
 }
 
-/// A measured list of one kind, shared by the tests here.
+/// What a run of `swtch cost` left.
+struct CostRun {
+    output: Output,
+    /// The files in its home, with their bytes.
+    files: BTreeMap<PathBuf, Vec<u8>>,
+}
+
+impl CostRun {
+    /// Runs this command, alone on the machine, in a home of its own.
+    fn of(command: impl FnOnce(&PriceListHome) -> Command) -> Self {
+        let _machine = alone();
+        let home = PriceListHome::new();
+        let output = command(&home).output().unwrap();
+        let mut files = BTreeMap::new();
+        for dir in [home.path(), &home.path().join("swtch")] {
+            let entries = fs::read_dir(dir).into_iter().flatten();
+            for path in entries.map(|entry| entry.unwrap().path()) {
+                if path.is_file() {
+                    let name = path.strip_prefix(home.path()).unwrap().to_owned();
+                    files.insert(name, fs::read(path).unwrap());
+                }
+            }
+        }
+        Self { output, files }
+    }
+
+    fn files(&self) -> Vec<&str> {
+        self.files
+            .keys()
+            .map(|name| name.to_str().unwrap())
+            .collect()
+    }
+}
+
+/// One kind, measured by a process that may use one CPU, kept and written to a file as JSON.
+fn kept() -> &'static CostRun {
+    static KEPT: OnceLock<CostRun> = OnceLock::new();
+    KEPT.get_or_init(|| {
+        let run = CostRun::of(|home| {
+            let mut command = on_cpu(&a_cpu());
+            command.env("XDG_DATA_HOME", home.path());
+            command.current_dir(home.path()).arg(SWTCH);
+            command.args(["cost", "futex-shared", "--quick", "--format", "json"]);
+            command.args(["--save", "-o", "list.json"]);
+            command
+        });
+        assert_measured(&run.output);
+        run
+    })
+}
+
+/// One kind as a table, where there is no curve for the figure and no place for the list that is to
+/// be kept; written to a file as Parquet.
+fn printed() -> &'static CostRun {
+    static PRINTED: OnceLock<CostRun> = OnceLock::new();
+    PRINTED.get_or_init(|| {
+        CostRun::of(|home| {
+            let mut command = home.swtch(&["cost", "yield", "--quick", "--save"]);
+            command.args(["--plot", "figure.svg", "-o", "list.parquet"]);
+            command.env("XDG_DATA_HOME", "/proc");
+            command
+        })
+    })
+}
+
+/// One kind as CSV, measured without any variable of the environment; written to a file as CSV.
+fn as_csv() -> &'static CostRun {
+    static AS_CSV: OnceLock<CostRun> = OnceLock::new();
+    AS_CSV.get_or_init(|| {
+        let run = CostRun::of(|home| {
+            let words = [
+                "cost", "yield", "--quick", "--format", "csv", "-o", "list.csv",
+            ];
+            let mut command = home.swtch(&words);
+            command.env_clear();
+            command
+        });
+        assert_measured(&run.output);
+        run
+    })
+}
+
+/// A measured list of one kind.
 fn sample() -> &'static str {
     static SAMPLE: OnceLock<String> = OnceLock::new();
-    SAMPLE.get_or_init(|| {
-        let output = PriceListHome::new().cost(&["futex-shared", "--quick", "--format", "json"]);
-        assert_measured(&output);
-        stdout(&output)
-    })
+    SAMPLE.get_or_init(|| stdout(&kept().output))
 }
 
 /// The sample with a change, as JSON text.
@@ -98,7 +177,6 @@ fn assert_refused(output: &Output, why: &str) {
 /// by the kernel's count.
 #[test]
 fn json_is_one_object_whose_switches_are_counted() {
-    let _machine = alone();
     let list: Value = serde_json::from_str(sample()).unwrap();
     assert_eq!(list["schema"], "swtch.prices/1");
     let prices = list["prices"].as_array().unwrap();
@@ -122,10 +200,8 @@ fn json_is_one_object_whose_switches_are_counted() {
 /// The page names host, kind and units, and holds no control sequence.
 #[test]
 fn the_table_says_what_was_measured_and_where() {
-    let _machine = alone();
-    let output = PriceListHome::new().cost(&["yield", "--quick"]);
-    assert_measured(&output);
-    let page = stdout(&output);
+    let output = &printed().output;
+    let page = stdout(output);
     for words in [
         "host   ",
         "prices quick effort",
@@ -138,7 +214,7 @@ fn the_table_says_what_was_measured_and_where() {
     }
     assert!(!page.chars().any(|c| c.is_control() && c != '\n'), "{page}");
     assert!(
-        !stderr(&output).contains("measuring"),
+        !stderr(output).contains("measuring"),
         "a progress line is for terminals"
     );
 }
@@ -146,10 +222,7 @@ fn the_table_says_what_was_measured_and_where() {
 /// csv: the header names each column once, and every record has as many fields.
 #[test]
 fn csv_is_as_wide_as_its_header() {
-    let _machine = alone();
-    let output = PriceListHome::new().cost(&["yield", "--quick", "--format", "csv"]);
-    assert_measured(&output);
-    let text = stdout(&output);
+    let text = stdout(&as_csv().output);
     let names: Vec<&str> = text.lines().next().unwrap().split(',').collect();
     assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     for column in ["kind", "net_ns", "net_ns_low", "voluntary_per_op"] {
@@ -205,15 +278,8 @@ fn on_cpu(cpu: &str) -> Command {
 /// A process that may use one CPU measures there.
 #[test]
 fn a_single_cpu_is_enough() {
-    let _machine = alone();
-    let (cpu, words) = (
-        a_cpu(),
-        ["cost", "futex-shared", "--quick", "--format", "json"],
-    );
-    let output = on_cpu(&cpu).arg(SWTCH).args(words).output().unwrap();
-    assert_measured(&output);
-    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(list["session"]["cpu"].to_string(), cpu);
+    let list: Value = serde_json::from_str(sample()).unwrap();
+    assert_eq!(list["session"]["cpu"].to_string(), a_cpu());
 }
 
 #[test]
@@ -280,77 +346,52 @@ fn what_cannot_be_written_is_refused_before_it_is_measured() {
 /// The file exists but cannot be written: the answer is printed nevertheless.
 #[test]
 fn an_answer_that_cannot_be_kept_is_told() {
-    let _machine = alone();
-    let mut cost = swtch(["cost", "yield", "--quick", "--save"]);
-    let output = cost.env("XDG_DATA_HOME", "/proc").output().unwrap();
-    assert_refused(&output, "writing /proc/swtch/prices.json");
-    assert!(stdout(&output).contains("yield"), "{}", stdout(&output));
+    let output = &printed().output;
+    assert_refused(output, "writing /proc/swtch/prices.json");
+    assert!(stdout(output).contains("yield"), "{}", stdout(output));
 }
 
 /// Each format is written completely, with curves and contrasts beside the prices.
 #[test]
 fn every_form_of_file_is_written() {
-    let _machine = alone();
-    for (name, beside) in [
-        ("list.json", [].as_slice()),
-        ("list.csv", &["list-contrasts.csv", "list-curves.csv"]),
-        (
-            "list.parquet",
-            &["list-contrasts.parquet", "list-curves.parquet"],
-        ),
+    assert_eq!(kept().files(), ["list.json", "swtch/prices.json"]);
+    for (run, ending) in [(as_csv(), "csv"), (printed(), "parquet")] {
+        let names = ["list-contrasts", "list-curves", "list"];
+        assert_eq!(run.files(), names.map(|name| format!("{name}.{ending}")));
+    }
+    for (run, name) in [
+        (kept(), "list.json"),
+        (as_csv(), "list.csv"),
+        (printed(), "list.parquet"),
     ] {
-        let home = PriceListHome::new();
-        assert_measured(&home.cost(&["yield", "--quick", "-o", name]));
-        let mut expected = [beside, &[name]].concat();
-        expected.sort_unstable();
-        let files = fs::read_dir(home.path()).unwrap();
-        let mut files: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
-        files.sort_unstable();
-        assert_eq!(files, expected);
-        assert!(fs::metadata(home.path().join(name)).unwrap().len() > 100);
+        assert!(run.files[Path::new(name)].len() > 100, "{name}");
     }
 }
 
 #[test]
 fn without_a_curve_there_is_no_figure_and_that_is_said() {
-    let _machine = alone();
-    let home = PriceListHome::new();
-    let output = home.cost(&["yield", "--quick", "--plot", "figure.svg"]);
-    assert_measured(&output);
-    assert!(
-        stderr(&output).contains("no curve was measured"),
-        "{}",
-        stderr(&output)
-    );
-    assert!(!home.path().join("figure.svg").exists());
+    let said = stderr(&printed().output);
+    assert!(said.contains("no curve was measured"), "{said}");
+    assert!(!printed().files().contains(&"figure.svg"));
 }
 
 /// A list of one kind is not enough for a bill, so saving one prints a note.
 #[test]
 fn a_list_of_named_kinds_is_kept_with_a_word_about_it() {
-    let _machine = alone();
-    let home = PriceListHome::new();
-    let output = home.cost(&["yield", "--quick", "--save"]);
-    assert_measured(&output);
-    let said = stderr(&output);
+    let said = stderr(&kept().output);
     assert!(
         said.contains("is kept in") && said.contains("only what was named"),
         "{said}"
     );
-    let list: Value = serde_json::from_slice(&fs::read(home.list()).unwrap()).unwrap();
+    let list = &kept().files[Path::new("swtch/prices.json")];
+    let list: Value = serde_json::from_slice(list).unwrap();
     assert_eq!(list["schema"], "swtch.prices/1");
 }
 
 /// No variable of the environment is needed.
 #[test]
 fn an_empty_environment_is_enough() {
-    let _machine = alone();
-    assert_measured(
-        &swtch(["cost", "yield", "--quick"])
-            .env_clear()
-            .output()
-            .unwrap(),
-    );
+    assert_measured(&as_csv().output);
 }
 
 #[test]
@@ -397,6 +438,7 @@ fn tails_are_percentiles_in_order() {
 
 /// Compares two lists by their files.
 fn compared(before: &str, after: &str, words: &[&str]) -> Output {
+    let _machine = beside_others();
     let home = PriceListHome::new();
     fs::write(home.path().join("before.json"), before).unwrap();
     fs::write(home.path().join("after.json"), after).unwrap();
@@ -405,7 +447,6 @@ fn compared(before: &str, after: &str, words: &[&str]) -> Output {
 
 #[test]
 fn a_list_does_not_differ_from_itself() {
-    let _machine = alone();
     for format in ["table", "json", "csv"] {
         let output = compared(sample(), sample(), &["--format", format]);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -416,7 +457,6 @@ fn a_list_does_not_differ_from_itself() {
 /// A price list may come from anywhere, so its names of kinds and machine are not trusted.
 #[test]
 fn names_in_a_list_cannot_reach_the_terminal() {
-    let _machine = alone();
     let name = "a\u{1b}[2J\u{7f}\u{9b}31m\u{202e}b";
     let hostile = changed(|list| {
         list["origin"]["kernel_release"] = json!(name);
@@ -443,7 +483,6 @@ fn names_in_a_list_cannot_reach_the_terminal() {
 /// Prices are compared in multiples of the reference: both are three times as high as before.
 #[test]
 fn a_price_that_rose_is_found_and_fails_the_check() {
-    let _machine = alone();
     let dearer = changed(|list| {
         for price in list["prices"].as_array_mut().unwrap() {
             for of in ["hand_off_ns", "relative"] {
@@ -464,7 +503,6 @@ fn a_price_that_rose_is_found_and_fails_the_check() {
 /// Lists are compared to see the effect of another kernel, so the answer names it.
 #[test]
 fn a_comparison_names_another_kernel() {
-    let _machine = alone();
     let older = changed(|list| list["origin"]["kernel_release"] = json!("5.4.0-old"));
     let output = compared(&older, sample(), &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -477,7 +515,6 @@ fn a_comparison_names_another_kernel() {
 
 #[test]
 fn lists_that_cannot_be_compared_are_refused() {
-    let _machine = alone();
     let refused = |after: &str, why| assert_refused(&compared(sample(), after, &[]), why);
     refused(
         &changed(|list| list["origin"]["cpu_model"] = json!("\u{1b}[2JOther")),
@@ -533,12 +570,7 @@ impl ProcessGroup {
     /// Waits until it has had `count` children: the first two only test what is allowed, each
     /// further one is a measured run. On a busy machine one may take seconds.
     fn await_children(&self, count: usize) {
-        let (mut seen, start) = (BTreeSet::new(), Instant::now());
-        while seen.len() < count {
-            seen.extend(children_of(self.0.id()));
-            assert!(start.elapsed() < Duration::from_secs(60), "{seen:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        await_children(self.0.id(), count);
     }
 
     /// The processes of the group that have not ended.
@@ -622,6 +654,7 @@ fn ctrl_c_at_once_is_an_answer_too() {
 /// An incomplete list does not replace a complete one.
 #[test]
 fn ctrl_c_keeps_the_list_that_was_saved_before() {
+    sample();
     let _machine = alone();
     let (home, before) = (PriceListHome::with(sample()), semaphores());
     let group = ProcessGroup::start(&home, &["yield", "--thorough", "--save"]);
@@ -707,7 +740,8 @@ fn root_no_cgroup_is_left_behind() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_saved_list_of_another_machine_or_boot_warns() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let recording = Recording::of(&["--", SWTCH, "workload", "pipe", "--count", "100", "--quiet"]);
     let warned = |change: fn(&mut Value), what: &str| {
         let home = PriceListHome::with(&changed(change));
@@ -738,7 +772,7 @@ fn root_a_saved_list_of_another_machine_or_boot_warns() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_bill_without_prices_names_the_remedy() {
-    let _machine = alone();
+    let _machine = beside_others();
     let recording = Recording::of(&["--", "true"]);
     let trace = recording.place.trace();
     let trace = trace.to_str().unwrap();
@@ -764,7 +798,8 @@ fn root_a_bill_without_prices_names_the_remedy() {
 #[test]
 #[ignore = "needs root"]
 fn root_explain_takes_the_saved_list_or_does_without() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let explained = |list: &str| {
         let home = PriceListHome::with(list);
         let output = home
@@ -799,7 +834,7 @@ fn root_explain_takes_the_saved_list_or_does_without() {
 #[test]
 #[ignore = "needs root"]
 fn root_explain_without_a_bill_measures_nothing() {
-    let _machine = alone();
+    let _machine = beside_others();
     let home = PriceListHome::new();
     let output = home
         .swtch(&["explain", "--full", "--no-bill", "--", "true"])

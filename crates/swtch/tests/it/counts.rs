@@ -94,6 +94,7 @@ fn root_rows_of_futex_players_are_as_the_kernel_counts() {
 #[ignore = "needs root"]
 fn root_the_whole_machine_is_counted_as_proc_stat_counts() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let _load = TestProcess::start(&mut swtch(["workload", "pipe", "--count", "1000000"]));
     let recording = Recording::of(&["-a", "-d", "1"]);
     let recorded = recording.read();
@@ -152,9 +153,22 @@ fn root_threads_that_start_later_are_recorded() {
 #[ignore = "needs root"]
 fn root_children_of_a_running_process_are_recorded() {
     let _machine = alone();
-    let script = "while :; do sh -c 'sleep 0.01'; done";
-    let running = TestProcess::start(std::process::Command::new("sh").args(["-c", script]));
-    let recorded = record_for_a_moment(&running);
+    let place = TraceDir::new();
+    let done = place.dir().join("done");
+    let script = format!(
+        "while :; do sh -c 'sleep 0.01'; echo >> {}; done",
+        done.display()
+    );
+    let running = TestProcess::start(std::process::Command::new("sh").args(["-c", &script]));
+    let pid = running.pid().to_string();
+    let mut recorder = start_recorder(&place, &["-p", &pid]);
+    let slept = || std::fs::read(&done).map_or(0, |lines| lines.len());
+    let before = slept();
+    wait_until("some have slept", || slept() > before + 5);
+    recorder.signal(libc::SIGINT);
+    assert!(recorder.ends_within(SOON).success());
+    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    assert_eq!(recorded.imbalance(), [""; 0]);
     let sleepers = recorded
         .tasks
         .iter()

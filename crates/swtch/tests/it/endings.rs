@@ -182,7 +182,7 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
             CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_KILL,
         ),
     ] {
-        let place = TraceDir::new();
+        let place = TraceDir::of(65534);
         let words = [options, &["-d", "5", "--", "sleep", "10"]].concat();
         let mut record = place.record(&words);
         let mut recorder = TestProcess::start(record.envs(numbers.iter().copied()));
@@ -237,7 +237,7 @@ fn statuses_of_threads(pid: u32) -> Vec<String> {
 fn root_the_command_keeps_all_rights_of_who_started_it() {
     let _machine = beside_others();
     let rights = |words: &[&str]| {
-        let place = TraceDir::new();
+        let place = TraceDir::of(65534);
         let script =
             "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups)' /proc/self/status > rights";
         let command = [words, &["sh", "-c", script]].concat();
@@ -464,6 +464,7 @@ const MOST_MISSING_NS: u64 = if cfg!(debug_assertions) {
 #[ignore = "needs root"]
 fn root_a_killed_recorder_costs_a_second_at_most() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     for nth in 0..kills() {
         let place = TraceDir::new();
         let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];

@@ -9,7 +9,7 @@ use swtch_core::{EvidenceBits, Nanos, Reason};
 use swtch_store::Trace;
 
 use crate::forged::{AUXTRACE, Forged, compressed, lost, lost_samples, record, switch};
-use crate::machine::alone;
+use crate::machine::{alone, beside_others};
 use crate::recording::{SWTCH, TraceContents, TraceDir, report, stderr, stdout, swtch};
 
 fn import(place: &TraceDir, file: &str) -> std::process::Output {
@@ -388,7 +388,7 @@ fn switches_in(script: &str) -> (usize, usize) {
 #[test]
 #[ignore = "needs root"]
 fn root_an_import_is_marked_and_guesses_nothing() {
-    let _machine = alone();
+    let _machine = beside_others();
     let place = TraceDir::new();
     let words = ["record", "-q", "-a", "-e", "sched:*"];
     if recorded_by_perf(&place, &words, "sampler", "300").is_none() {
@@ -438,7 +438,7 @@ fn root_an_import_is_marked_and_guesses_nothing() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_file_without_switches_says_how_to_record_them() {
-    let _machine = alone();
+    let _machine = beside_others();
     let place = TraceDir::new();
     for (words, said) in [
         (

@@ -104,7 +104,7 @@ fn players(of: &Path) -> Vec<u32> {
 
 #[test]
 fn examples_of_the_page_are_played() {
-    let _machine = alone();
+    let _machine = beside_others();
     let examples = PAGE.split("```toml\n").skip(1);
     let examples: Vec<_> = examples
         .map(|text| text.split("```").next().unwrap())
@@ -293,7 +293,7 @@ fn root_reasons_of_members_add_up_to_what_the_kernel_counted() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_recorded_play_ends_with_the_program() {
-    let _machine = alone();
+    let _machine = beside_others();
     for signal in [libc::SIGINT, libc::SIGKILL] {
         let file = TempLoadFile::of_sleepers(&[("taped", "50s")]);
         let mut running = TestProcess::start(&mut file.run(&[]));

@@ -63,7 +63,9 @@ impl TwoLevels {
         let load = load();
         let mut words = vec!["--", load.to_str().unwrap()];
         words.extend(arguments);
-        let place = TraceDir::new();
+        let place = caller.map_or_else(TraceDir::new, |caller| {
+            TraceDir::of(caller.parse().unwrap())
+        });
         let mut record = place.record(&words);
         let numbers = ["SUDO_UID", "SUDO_GID"].into_iter();
         record.envs(numbers.filter_map(|name| Some((name, caller?))));

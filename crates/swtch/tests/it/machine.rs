@@ -1,15 +1,15 @@
-//! Resources that the tests share: locks on the machine, processes, cgroups and CPUs, and their
+//! Resources that the tests share: turns on the machine, processes, cgroups and CPUs, and their
 //! cleanup.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-static MACHINE: RwLock<()> = RwLock::new(());
+pub use swtch_test::{alone, beside_others};
 
 /// Runs before the first test. A background job of a script ignores SIGINT, and so do the programs
 /// that it starts: tests of Ctrl-C would wait forever for programs that behave correctly.
@@ -24,21 +24,8 @@ extern "C" fn end_on_signals() {
     }
 }
 
-/// For tests that load the CPUs, or whose result other load would change. A test that failed while
-/// it held the lock does not make this one fail.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    swtch_test::tell_failures_at_once();
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// For tests that do little and are hardly affected by other work.
-pub fn beside_others() -> RwLockReadGuard<'static, ()> {
-    swtch_test::tell_failures_at_once();
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// What is asked to end must be gone within this time, on a loaded machine too.
-pub const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// A process that is killed when the test ends, however the test ends.
 #[derive(Debug)]
@@ -117,11 +104,11 @@ pub fn is_alive(pid: u32) -> bool {
     state.is_some_and(|state| state != "Z" && state != "X")
 }
 
-/// Waits until `is_so`; panics with `what` when that takes longer than ten seconds.
+/// Waits until `is_so`; panics with `what` when that takes longer than a minute.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "not so: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "not so: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -141,6 +128,15 @@ pub fn children_of(pid: u32) -> Vec<u32> {
                 .collect::<Vec<u32>>()
         })
         .collect()
+}
+
+/// Waits until the process has had so many children.
+pub fn await_children(pid: u32, count: usize) {
+    let mut seen = BTreeSet::new();
+    wait_until("it has had its children", || {
+        seen.extend(children_of(pid));
+        seen.len() >= count
+    });
 }
 
 /// The command that a recorder has started; its other child is the finder of user-mode schedulers.

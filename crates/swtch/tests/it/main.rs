@@ -6,8 +6,7 @@
 //!             └─ killed, starved of disk, refused, lied to by names
 //! ```
 //!
-//! - `agents`: metrics are those of a recording beside them; Prometheus reads them; segments leave no
-//!   switch out.
+//! - `agents`: metrics are those of a recording beside them; Prometheus reads them.
 //! - `truth`: every workload's switches have the reasons that follow from how it is built.
 //! - `counts`: rows are as many as the kernel counted, in every scope.
 //! - `endings`: exit codes, signals, kills, time limits.
@@ -15,7 +14,8 @@
 //! - `damage`: full disks, torn files, flipped bytes.
 //! - `output`: what is printed: formats, hostile names, closed pipes.
 //! - `callers`: through sudo, from a home directory that is closed to everybody else.
-//! - `surroundings`: ignored signals, closed descriptors, broken pipes.
+//! - `surroundings`: ignored signals, closed descriptors, broken pipes, resource limits.
+//! - `attackers`: what a lesser user does to files, links and answers, root does not act on.
 //! - `mishaps`: a trace that is removed, moved or replaced while it is recorded; no /proc, no
 //!   /dev/null.
 //! - `claims`: what the lab lists, and what it refuses before it spends minutes.
@@ -31,6 +31,7 @@
 //! - `diff`: traces are compared: exit codes, what is refused, every format, the page to send.
 //! - `fiber`: the schedulers of another process: views, rates, refusals, and a target that dies.
 //! - `lab`: loads that are described in a file: run, refused, ended early.
+//! - `lasting`: threads that were blocked all the time make no switch, and are named.
 //! - `levels`: switches of a user-mode scheduler, counted apart from the kernel's.
 //! - `view`: the viewer's server: access, answers, and the page to send.
 //! - `servers`: all processes below a running one are recorded with it.
@@ -38,6 +39,7 @@
 //! - `tiers`: what is recorded without root is what root records of the same run.
 //! - `coming_from`: other tools count what swtch records of the same load, where the docs say so.
 //! - `tops`: rates of `swtch top` add up to what the kernel counted; its table does not fill.
+//! - `quotas`: the cgroup whose quota is used up is named, and cgroups in the hierarchy of their ids.
 //! - `rings`: a flight recorder keeps the end of what it records, and its dumps are parts of it.
 //! - `realtime`: the recorder is not starved by real-time tasks that it records.
 //! - `plays`: the lab's experiments: every claim is answered, and results of an early end are kept.
@@ -51,6 +53,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod agents;
+mod attackers;
 mod callers;
 mod claims;
 mod coming_from;
@@ -66,6 +69,7 @@ mod front;
 mod hostile;
 mod imports;
 mod lab;
+mod lasting;
 mod levels;
 mod machine;
 mod mishaps;
@@ -74,6 +78,7 @@ mod output;
 mod peers;
 mod plays;
 mod python;
+mod quotas;
 mod realtime;
 mod recording;
 mod refusals;

@@ -157,6 +157,33 @@ fn root_recordings_that_choose_the_same_name_all_run() {
     }
 }
 
+/// Whoever makes the directory has it: the other one says so, and does not run its command.
+#[test]
+#[ignore = "needs root"]
+fn root_of_two_recorders_of_one_path_one_records_and_one_refuses() {
+    let _machine = beside_others();
+    for options in [&[][..], &["--ring", "1m"]] {
+        let place = TraceDir::new();
+        let recorders = ["one", "other"].map(|mark| {
+            let script = format!("touch {mark}; sleep 0.3");
+            let words = [options, &["--", "sh", "-c", &script]].concat();
+            let mut record = place.record(&words);
+            record.stdin(Stdio::null()).stderr(Stdio::piped());
+            record.spawn().unwrap()
+        });
+        let ended = recorders.map(|recorder| recorder.wait_with_output().unwrap());
+        let mut codes = [&ended[0], &ended[1]].map(|output| output.status.code().unwrap());
+        let refused = usize::from(codes[1] != 0);
+        codes.sort_unstable();
+        let said = stderr(&ended[refused]);
+        assert_eq!(codes, [0, 2], "{options:?} {said}");
+        assert!(said.contains("t.swtch already exists"), "{said}");
+        let has_run = ["one", "other"].map(|mark| place.dir().join(mark).exists());
+        assert_eq!(has_run, [refused != 0, refused != 1]);
+        TraceContents::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
+    }
+}
+
 /// `swtch` with these arguments, after `script` has changed the mounts.
 fn where_mounts_differ(place: &TraceDir, script: &str, words: &str) -> Output {
     let script = format!("{script} || exit 99; exec {SWTCH} {words}");

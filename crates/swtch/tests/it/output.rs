@@ -9,11 +9,12 @@ use crate::machine::{alone, beside_others};
 use crate::recording::{Recording, SWTCH, stderr, stdout, swtch};
 
 /// The values of `--by` for reports, except `level`, whose report has another form.
-pub const REPORTS: [&str; 10] = [
+pub const REPORTS: [&str; 11] = [
     "reason",
     "process",
     "thread",
     "preemptor",
+    "neighbour",
     "waker",
     "syscall",
     "wait",
@@ -27,6 +28,7 @@ const FORMATS: [&str; 3] = ["table", "json", "csv"];
 fn sample() -> &'static Recording {
     static SAMPLE: OnceLock<Recording> = OnceLock::new();
     SAMPLE.get_or_init(|| {
+        let _machine = alone();
         let words = [
             "--stacks", "--", SWTCH, "workload", "sampler", "--count", "700",
         ];
@@ -49,7 +51,8 @@ fn sum(rows: &Value, column: &str) -> u64 {
 #[test]
 #[ignore = "needs root"]
 fn root_every_report_says_the_same_number_of_switches() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let all = json(sample(), &["--by", "reason"]);
     let switches = all["trace"]["switches"].as_u64().unwrap();
     assert!(switches > 1000);
@@ -73,7 +76,7 @@ fn root_every_report_says_the_same_number_of_switches() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_recording_says_what_it_costs_in_the_kernel() {
-    let _machine = alone();
+    let _machine = beside_others();
     let recording = Recording::of(&["--", SWTCH, "workload", "pipe"]);
     let overhead = recording.read().meta.overhead;
     let cost = overhead.kernel_ns_per_switch.unwrap();
@@ -92,7 +95,7 @@ fn root_a_recording_says_what_it_costs_in_the_kernel() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_short_recording_does_not_say_what_it_costs_in_the_kernel() {
-    let _machine = alone();
+    let _machine = beside_others();
     let recording = Recording::of(&["--", "true"]);
     let overhead = recording.read().meta.overhead;
     let told = stderr(&recording.output);
@@ -111,16 +114,20 @@ fn root_a_short_recording_does_not_say_what_it_costs_in_the_kernel() {
 #[test]
 #[ignore = "needs root"]
 fn root_who_had_the_cpu_sums_to_the_run_queue_time() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let waited = sum(&json(sample(), &["--by", "thread"]), "runq_ns");
     let had = sum(&json(sample(), &["--by", "preemptor"]), "runq_ns");
+    assert_eq!(had, waited);
+    let had = sum(&json(sample(), &["--by", "neighbour"]), "runq_ns");
     assert_eq!(had, waited);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_filters_only_leave_out() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let all = json(sample(), &["--by", "reason"])["trace"]["switches"]
         .as_u64()
         .unwrap();
@@ -169,7 +176,8 @@ fn made_up_prices() -> tempfile::NamedTempFile {
 #[test]
 #[ignore = "needs root"]
 fn root_every_bill_has_all_switches_and_names_foreign_prices() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let prices = made_up_prices();
     let prices = prices.path().to_str().unwrap();
     let all = json(sample(), &["--by", "reason"])["trace"]["switches"].as_u64();
@@ -194,7 +202,8 @@ fn root_every_bill_has_all_switches_and_names_foreign_prices() {
 #[test]
 #[ignore = "needs root"]
 fn root_every_report_has_every_format() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     for by in REPORTS {
         for format in FORMATS {
             let output = sample().report(&["--by", by, "--format", format]);
@@ -213,7 +222,8 @@ fn root_every_report_has_every_format() {
 #[test]
 #[ignore = "needs root"]
 fn root_csv_is_as_wide_as_its_header() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     for by in ["reason", "process", "thread", "syscall", "cpu"] {
         let output = sample().report(&["--by", by, "--format", "csv"]);
         let text = stdout(&output);
@@ -267,7 +277,8 @@ fn assert_is_harmless(output: &Output) {
 #[test]
 #[ignore = "needs root"]
 fn root_a_reader_that_goes_away_is_no_error() {
-    let _machine = alone();
+    sample();
+    let _machine = beside_others();
     let trace = sample().place.trace();
     let trace = trace.to_str().unwrap();
     let explain = ["explain", "-o", "/dev/null/x", "--", "true"];

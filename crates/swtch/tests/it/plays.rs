@@ -4,12 +4,11 @@
 //! They run as briefly as possible, on whatever machine runs the tests: no verdict is asserted that
 //! a busy machine could change.
 
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::machine::{alone, send};
+use crate::machine::{alone, await_children, send};
 use crate::recording::{stderr, swtch};
 
 /// An experiment in its shortest form, and the claims that it answers.
@@ -65,20 +64,31 @@ const SHORT: [Short; 5] = [
     ),
 ];
 
-fn lab(short: &Short, options: &[&str]) -> Command {
-    let mut command = swtch(["lab", short.0, "--format", "json"]);
-    command.args(short.1).args(options);
-    command
+/// Whether a play is recorded.
+#[derive(Clone, Copy)]
+enum Recorded {
+    No,
+    Yes,
 }
 
-fn answer(output: &Output) -> Value {
-    // Exit code 1 says that a claim is undecided, as with a single round.
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{}",
-        stderr(output)
-    );
-    serde_json::from_slice(&output.stdout).unwrap()
+/// The answers of all experiments, each played once.
+fn answers(recorded: Recorded) -> &'static [Value; SHORT.len()] {
+    static ANSWERS: [OnceLock<[Value; SHORT.len()]>; 2] = [const { OnceLock::new() }; 2];
+    ANSWERS[recorded as usize].get_or_init(|| {
+        let _alone = alone();
+        SHORT.map(|(name, words, _)| {
+            let mut command = swtch(["lab", name, "--format", "json"]);
+            command.args(words);
+            if matches!(recorded, Recorded::No) {
+                command.arg("--no-record");
+            }
+            let output = command.output().unwrap();
+            // Exit code 1 says that a claim is undecided, as with a single round.
+            let said = stderr(&output);
+            assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+            serde_json::from_slice(&output.stdout).unwrap()
+        })
+    })
 }
 
 fn claims(answer: &Value) -> Vec<&str> {
@@ -96,18 +106,14 @@ fn verdict<'a>(answer: &'a Value, claim: &str) -> &'a str {
 
 #[test]
 fn every_claim_is_answered_without_a_recording() {
-    let _alone = alone();
-    for short in &SHORT {
-        let output = lab(short, &["--no-record"]).output().unwrap();
-        let answer = answer(&output);
-        assert_eq!(claims(&answer), short.2, "{}", short.0);
+    for ((name, _, expected), answer) in SHORT.iter().zip(answers(Recorded::No)) {
+        assert_eq!(claims(answer), *expected, "{name}");
         let needs_a_trace = ["A4", "C2", "C7", "D6"];
-        for claim in short
-            .2
+        for claim in expected
             .iter()
             .filter(|claim| needs_a_trace.contains(*claim))
         {
-            assert_eq!(verdict(&answer, claim), "cannot_be_tested", "{claim}");
+            assert_eq!(verdict(answer, claim), "cannot_be_tested", "{claim}");
         }
     }
 }
@@ -115,22 +121,17 @@ fn every_claim_is_answered_without_a_recording() {
 /// A single round gives no interval, so no verdict that needs one may be given.
 #[test]
 fn one_round_decides_nothing_about_times() {
-    let _alone = alone();
-    let output = lab(&SHORT[1], &["--no-record"]).output().unwrap();
-    let answer = answer(&output);
     for claim in ["D1", "D2"] {
-        assert_eq!(verdict(&answer, claim), "undecided", "{claim}");
+        let verdict = verdict(&answers(Recorded::No)[1], claim);
+        assert_eq!(verdict, "undecided", "{claim}");
     }
 }
 
 #[test]
 #[ignore = "records, so it needs root"]
 fn root_every_claim_is_answered_with_a_recording() {
-    let _alone = alone();
-    for short in &SHORT {
-        let output = lab(short, &[]).output().unwrap();
-        let answer = answer(&output);
-        assert_eq!(claims(&answer), short.2, "{}", short.0);
+    for ((name, _, expected), answer) in SHORT.iter().zip(answers(Recorded::Yes)) {
+        assert_eq!(claims(answer), *expected, "{name}");
     }
 }
 
@@ -139,10 +140,7 @@ fn root_every_claim_is_answered_with_a_recording() {
 #[test]
 #[ignore = "records, so it needs root"]
 fn root_the_longest_gap_of_a_clock_is_time_off_the_cpu() {
-    let _alone = alone();
-    let output = lab(&SHORT[1], &[]).output().unwrap();
-    let answer = answer(&output);
-    let longest = &answer["tables"]["gaps"][0];
+    let longest = &answers(Recorded::Yes)[1]["tables"]["gaps"][0];
     assert!(longest["gap_ns"].as_u64().unwrap() > 1_000_000, "{longest}");
     assert!(longest["off_cpu_pct"].as_f64().unwrap() > 50.0, "{longest}");
 }
@@ -150,12 +148,13 @@ fn root_the_longest_gap_of_a_clock_is_time_off_the_cpu() {
 #[test]
 fn what_is_done_before_ctrl_c_is_kept() {
     let _alone = alone();
-    let long = ["--no-record", "--rounds", "100000"];
+    let long = ["--no-record", "--rounds", "100000", "--most", "4"];
     let mut command = swtch(["lab", "oversubscribe", "--format", "json", "--work", "5ms"]);
     command.args(long).stdout(std::process::Stdio::piped());
     command.stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    // Each play of one to four threads is a child.
+    await_children(child.id(), 12);
     send(child.id(), libc::SIGINT);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));

@@ -3,8 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::machine::{TestProcess, alone, wait_until};
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr};
+use crate::machine::{SOON, TestProcess, alone, beside_others, wait_until};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, start_recorder, stderr};
 use swtch_store::Trace;
 
 /// Busy loops of `SCHED_FIFO`, one per CPU, which end after this many seconds whatever happens to
@@ -83,14 +83,14 @@ fn storm(length: Duration) {
 #[ignore = "needs root"]
 fn root_nothing_is_lost_of_a_realtime_storm_above_hogs_on_every_cpu() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let place = TraceDir::new();
     let own = std::process::id().to_string();
-    let mut recorder =
-        TestProcess::start(&mut place.record(&["-d", "8", "--no-children", "-p", &own]));
-    wait_until("it records", || place.trace().join("meta.json").exists());
-    std::thread::sleep(Duration::from_millis(200));
-    let _hogs = hogs(10, 5);
+    let mut recorder = start_recorder(&place, &["--no-children", "-p", &own]);
+    let hogs = hogs(10, 5);
     storm(Duration::from_secs(3));
+    drop(hogs);
+    recorder.signal(libc::SIGINT);
     recorder.ends_within(Duration::from_secs(120));
     let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     let (counts, guard) = (recorded.counts(), recorded.meta.guard.clone().unwrap());
@@ -116,6 +116,7 @@ fn root_nothing_is_lost_of_realtime_mutexes() {
         swtch_test::skip!("stress-ng is not installed (apt install stress-ng)");
     }
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let recording = Recording::of(&["--", "stress-ng", "--mutex", "2", "-t", "2"]);
     let recorded = recording.read();
     let counts = recorded.counts();
@@ -131,7 +132,7 @@ fn root_nothing_is_lost_of_realtime_mutexes() {
 #[test]
 #[ignore = "needs root"]
 fn root_no_thread_but_the_guard_has_a_realtime_priority() {
-    let _machine = alone();
+    let _machine = beside_others();
     let place = TraceDir::new();
     let script = "chrt -p $$ > policy; sleep 1";
     let recorder = TestProcess::start(&mut place.record(&["--", "sh", "-c", script]));
@@ -164,6 +165,7 @@ fn root_no_thread_but_the_guard_has_a_realtime_priority() {
 #[ignore = "needs root"]
 fn root_a_guarded_recorder_leaves_time_to_others() {
     let _machine = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let place = TraceDir::new();
     let storm = [
         "--", SWTCH, "workload", "storm", "--quiet", "--count", "2000",
@@ -175,7 +177,7 @@ fn root_a_guarded_recorder_leaves_time_to_others() {
         .status();
     let took = begun.elapsed();
     assert!(ran.unwrap().success());
-    recorder.ends_within(Duration::from_secs(60));
+    recorder.ends_within(SOON);
     let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
     println!("20,000 turns in {took:?}, {:?}", recorded.meta.guard);
     assert!(took < Duration::from_secs(5), "{took:?}");

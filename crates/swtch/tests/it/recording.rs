@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -46,6 +47,13 @@ impl TraceDir {
         Self {
             dir: tempfile::tempdir().unwrap(),
         }
+    }
+
+    /// One of this user, who calls `sudo`.
+    pub fn of(user: u32) -> Self {
+        let place = Self::new();
+        chown(place.dir(), Some(user), Some(user)).unwrap();
+        place
     }
 
     pub fn dir(&self) -> &Path {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use swtch_store::Trace;
 
 use crate::machine::{TestProcess, alone, beside_others, children_of, wait_until};
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, stderr, stdout};
+use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, start_recorder, stderr, stdout};
 
 /// A process group that is killed when the test ends.
 struct Server {
@@ -122,7 +122,7 @@ fn root_workers_that_live_already_are_recorded_as_the_kernel_counts() {
     let server = Server::start(Command::new("sh").args(["-c", &script]));
     wait_until("all workers live", || tree_of(server.pid()).len() >= 6);
     thread::sleep(Duration::from_millis(300));
-    let recorded = assert_recorded_as_counted(server.pid(), "2");
+    let recorded = assert_recorded_as_counted(server.pid(), "0.7");
     let pids: std::collections::BTreeSet<u32> =
         recorded.by_thread().into_keys().map(|ids| ids.0).collect();
     assert!(pids.len() >= 4, "two sleepers and two that talk: {pids:?}");
@@ -174,17 +174,9 @@ fn root_ten_thousand_children_are_all_recorded() {
     );
     let mut server = Server::start(Command::new("sh").args(["-c", &script]));
     let is_ready = || children_of(server.pid()).len() == CHILDREN;
-    for _ in 0..600 {
-        if is_ready() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    assert!(is_ready(), "{} children", children_of(server.pid()).len());
+    wait_until("all children live", is_ready);
     let pid = server.pid().to_string();
-    let mut recorder = TestProcess::start(&mut place.record(&["-p", &pid]));
-    wait_until("it records", || place.trace().join("meta.json").exists());
-    thread::sleep(Duration::from_secs(1));
+    let mut recorder = start_recorder(&place, &["-p", &pid]);
     drop(fs::OpenOptions::new().write(true).open(&gate).unwrap());
     server.master.ends_within(Duration::from_secs(60));
     assert!(recorder.ends_within(Duration::from_secs(60)).success());
@@ -331,8 +323,8 @@ fn root_a_postmaster_is_recorded_with_its_backends_as_the_kernel_counts() {
     let _machine = alone();
     let postgres = Postgres::start(programs);
     let postmaster = postgres.postmaster();
-    let mut load = postgres.pgbench(&["-c", "8", "-j", "2", "-T", "8", "-n"]);
-    let mut load = TestProcess::start(load.stdin(Stdio::null()));
+    let mut load = postgres.pgbench(&["-c", "8", "-j", "2", "-T", "600", "-n"]);
+    let _load = TestProcess::start(load.stdin(Stdio::null()));
     // The command lines of its backends contain the user's name.
     let backends = || {
         let mut members = tree_of(postmaster);
@@ -344,7 +336,7 @@ fn root_a_postmaster_is_recorded_with_its_backends_as_the_kernel_counts() {
     };
     wait_until("all backends live", || backends().len() == CLIENTS);
     thread::sleep(Duration::from_millis(500));
-    let recorded = assert_recorded_as_counted(postmaster, "3");
+    let recorded = assert_recorded_as_counted(postmaster, "1");
     let threads = recorded.by_thread();
     let backends = backends();
     assert_eq!(backends.len(), CLIENTS);
@@ -352,5 +344,4 @@ fn root_a_postmaster_is_recorded_with_its_backends_as_the_kernel_counts() {
         let rows = threads.get(&(backend, backend)).map_or(0, Vec::len);
         assert!(rows > 100, "backend {backend}: {rows} rows");
     }
-    load.ends_within(Duration::from_secs(30));
 }

@@ -91,21 +91,39 @@ const RULED_BY_AGE: [&str; 13] = [
     "guess_ran_a_slice",
 ];
 
+/// Whether a task waits for the lock of its address space or of a file is read in the lock's queue, which
+/// may let go of the task between the looks of two recorders: then one tells the lock, and the other what
+/// the task was about. Seen beside other work: one of three such waits was a `page_fault` for one of them.
+const RULED_BY_QUEUE: [&str; 4] = [
+    "address_space_lock",
+    "inode_lock",
+    "page_fault",
+    "plain_file",
+];
+
+/// Rows of a workload that may be of another one of those rules for one of the two recorders: a share of
+/// all switches in percent, and a few where there are few. Seen on a quiet machine: 2 of a thread's 165.
+const BY_MOMENT_PCT: u64 = 1;
+const FEW: u64 = 3;
+
 /// Whether this thread's counts are the same but for which of those rules it was.
-fn may_differ_by_age(
+fn may_differ_by_moment(
     full: &BTreeMap<(Ids, String), u64>,
     counted: &BTreeMap<(Ids, String), u64>,
     of: Ids,
 ) -> bool {
     let [full, counted] = [full, counted].map(|counts| rules_of(counts, of));
-    let sum = |counts: &BTreeMap<&str, u64>| {
-        let sums = RULED_BY_AGE.iter().filter_map(|rule| counts.get(rule));
+    let sum = |counts: &BTreeMap<&str, u64>, rules: &[&str]| {
+        let sums = rules.iter().filter_map(|rule| counts.get(rule));
         sums.sum::<u64>()
     };
+    let differing: [&[&str]; 2] = [&RULED_BY_AGE, &RULED_BY_QUEUE];
     let others_agree = counted.iter().all(|(rule, count)| {
-        RULED_BY_AGE.contains(rule) || full.get(rule).is_some_and(|in_full| in_full >= count)
+        differing.iter().any(|rules| rules.contains(rule))
+            || full.get(rule).is_some_and(|in_full| in_full >= count)
     });
-    others_agree && sum(&full) >= sum(&counted)
+    let has_as_many = |rules: &&[&str]| sum(&full, rules) >= sum(&counted, rules);
+    others_agree && differing.iter().all(has_as_many)
 }
 
 fn summary_of(words: &[&str]) -> Output {
@@ -121,12 +139,16 @@ fn assert_as_recorded(name: &str, count: &str) {
 fn assert_as_recorded_with(options: &[&str], name: &str, count: &str) {
     let inner = ["--", SWTCH, "record", "--summary", "--format", "csv"];
     let workload = ["--", SWTCH, "workload", name, "--count", count, "--quiet"];
+    let quiet = swtch_test::depends_on_quiet();
     let recording = Recording::of(&[options, &inner[..], options, &workload[..]].concat());
     let said = stderr(&recording.output);
     assert!(recording.output.status.success(), "{name}: {said}");
     let rows = rows_of(&stdout(&recording.output));
     let counted = by_thread_and_rule(&rows);
     let recorded = recording.read();
+    assert_times(name, &rows, &recorded);
+    // The counts are the same however busy the machine is.
+    drop(quiet);
     let mut full: BTreeMap<(Ids, String), u64> = BTreeMap::new();
     for (ids, switches) in recorded.by_thread() {
         if counted.keys().any(|(counted, _)| *counted == ids) {
@@ -136,22 +158,28 @@ fn assert_as_recorded_with(options: &[&str], name: &str, count: &str) {
         }
     }
     let mut held = 0;
+    let mut by_moment = 0;
     for key in full.keys().chain(counted.keys()) {
         let [in_trace, in_summary] =
             [&full, &counted].map(|counts| counts.get(key).copied().unwrap_or(0));
-        let apart = in_summary.saturating_sub(in_trace);
+        let more = in_summary.saturating_sub(in_trace);
         assert!(
-            apart == 0 || apart == 1 && may_differ_by_age(&full, &counted, key.0),
+            more == 0 || may_differ_by_moment(&full, &counted, key.0),
             "{name}, {key:?}: {in_trace}, {in_summary}; recorded {:?}, counted {:?}",
             rules_of(&full, key.0),
             rules_of(&counted, key.0)
         );
+        by_moment += more;
         // Each key that is in both comes twice here.
         held += in_trace.abs_diff(in_summary).min(WHILE_HELD + 1);
     }
+    let switches: u64 = counted.values().sum();
+    assert!(
+        by_moment <= 2 * (FEW + switches * BY_MOMENT_PCT / 100),
+        "{name}: {by_moment} of {switches} switches differ: {full:?}, {counted:?}"
+    );
     assert!(held <= 2 * WHILE_HELD, "{name}: {full:?}, {counted:?}");
-    assert!(counted.values().sum::<u64>() > 0, "{name}: {said}");
-    assert_times(name, &rows, &recorded);
+    assert!(switches > 0, "{name}: {said}");
 }
 
 /// Compares the sums of times, leaving out the main thread, which waits while it is held. The hypervisor

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::{TestProcess, alone, beside_others, wait_until};
+use crate::machine::{TestCgroup, TestProcess, alone, beside_others, wait_until};
 use crate::recording::{SWTCH, TraceDir, stderr, stdout, swtch};
 
 /// A `swtch top` that writes JSON into a file while a load runs.
@@ -46,9 +46,15 @@ impl TopBeside {
             .collect()
     }
 
-    /// The frames until now and one more second.
+    /// Waits until so many more frames have been made.
+    fn makes(&self, more: usize) {
+        let wanted = self.frames().len() + more;
+        wait_until("further frames", || self.frames().len() >= wanted);
+    }
+
+    /// The frames until now and two more.
     fn end(mut self) -> Vec<Value> {
-        sleep(Duration::from_millis(1_200));
+        self.makes(2);
         self.process.signal(libc::SIGTERM);
         let status = self.process.ends_within(Duration::from_secs(20));
         assert!(status.success(), "{status}");
@@ -85,6 +91,42 @@ fn rows<'a>(frames: &'a [Value], view: &'a str) -> impl Iterator<Item = &'a Valu
 fn assert_within_one_percent(counted: u64, kernel: u64) {
     let apart = counted.abs_diff(kernel);
     assert!(apart * 100 <= kernel, "{counted} counted, kernel: {kernel}");
+}
+
+/// ```text
+/// cgroup of the process   its shell's │ a                │ b                  it executes nothing
+/// switches                            ├─1,500 sleeps─────┼─1,500 sleeps───┤
+/// ```
+#[test]
+#[ignore = "needs root"]
+fn root_switches_count_in_the_cgroup_to_which_a_task_moved() {
+    let _machine = beside_others();
+    let (Some(a), Some(b)) = (TestCgroup::new(), TestCgroup::new()) else {
+        swtch_test::skip!("no hierarchy with the cpu controller");
+    };
+    let top = TopBeside::start(&["--interval", "0.25"]);
+    let procs = [&a, &b].map(|of| of.path().join("cgroup.procs"));
+    let script = format!(
+        "mkfifo silent; exec 3<>silent; \
+         for to in {} {}; do echo $$ > $to; \
+         for ((i = 0; i < 1500; i++)); do read -t 0.001 -u 3; done; done; true",
+        procs[0].display(),
+        procs[1].display()
+    );
+    let place = TraceDir::new();
+    let mut mover = Command::new("bash");
+    let (_, kernel) = run_counted(mover.args(["-c", &script]).current_dir(place.dir()));
+    assert!(kernel >= 3_000, "{kernel}");
+    let frames = top.end();
+    let counted = [&a, &b].map(|of| {
+        let name = of.path().file_name().unwrap().to_str().unwrap();
+        let path = format!("/{name}");
+        let of_cgroup = rows(&frames, "cgroups").filter(|row| row["cgroup"] == path.as_str());
+        sum(of_cgroup, "switches")
+    });
+    // In the frame of a move all switches are those of the new cgroup: at most 250 ms of them.
+    assert!(counted[0] >= 1_200, "{counted:?}, and {kernel} in all");
+    assert!(counted[1] >= 1_450, "{counted:?}, and {kernel} in all");
 }
 
 #[test]
@@ -124,6 +166,7 @@ fn root_rates_of_a_process_add_up_to_what_the_kernel_counted() {
 #[ignore = "needs root"]
 fn root_places_of_ended_processes_are_used_again() {
     let _alone = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let script = "i=0; while [ $i -lt 4000 ]; do /bin/true; i=$((i+1)); done";
     let top = TopBeside::start(&["--interval", "0.1", "--groups", "4096"]);
     let (_, kernel) = run_counted(Command::new("sh").args(["-c", script]));
@@ -360,6 +403,7 @@ fn root_a_terminal_may_shrink_and_the_program_be_stopped() {
 #[ignore = "needs root"]
 fn root_own_preemptions_are_no_foreign_ones() {
     let _alone = alone();
+    let _quiet = swtch_test::depends_on_quiet();
     let top = TopBeside::start(&["--interval", "0.25"]);
     let (pid, _) = run_counted(&mut swtch([
         "workload", "hogs", "--count", "1500", "--quiet",
@@ -407,6 +451,7 @@ fn words(number: usize) -> Vec<AtomicU32> {
 #[ignore = "needs root"]
 fn root_each_lock_has_its_waits() {
     let _beside = beside_others();
+    let _quiet = swtch_test::depends_on_quiet();
     let own = std::process::id().to_string();
     let top = TopBeside::start(&["--interval", "0.25", "-p", &own]);
     let two = words(2);
@@ -432,12 +477,14 @@ fn root_each_lock_has_its_waits() {
 #[ignore = "needs root"]
 fn root_locks_that_nobody_waits_for_make_room() {
     let _beside = beside_others();
+    let _quiet = swtch_test::depends_on_quiet();
     let own = std::process::id().to_string();
     let top = TopBeside::start(&["--interval", "0.1", "--groups", "2048", "-p", &own]);
     let many = words(3_000);
     wait_for_each(&many, 50);
-    // Ten readings without a wait, and one more that frees their places.
-    sleep(Duration::from_millis(2_500));
+    // The rest of the frame in which they waited, ten readings without a wait, and one more that frees
+    // their places.
+    top.makes(13);
     let few = words(20);
     wait_for_each(&few, 50);
     let frames = top.end();
@@ -473,29 +520,51 @@ fn root_locks_that_nobody_waits_for_make_room() {
 #[ignore = "needs root"]
 fn root_pairs_that_do_not_come_again_make_room() {
     let _alone = alone();
+    // Room is made when top reads: where it gets no CPU for some readings, switches are lost, and counted.
+    let _quiet = swtch_test::depends_on_quiet();
     let own = std::process::id().to_string();
     let top = TopBeside::start(&["--interval", "0.03", "--groups", "2048", "-p", &own]);
+    let in_use = |frames: &[Value]| -> Vec<u64> {
+        let made = frames.iter().map(|frame| &frame["frame"]);
+        made.map(|made| made["groups_in_use"].as_u64().unwrap())
+            .collect()
+    };
+    let taken = |frames: &[Value]| -> u64 {
+        let in_use = in_use(frames);
+        let pairs = in_use.windows(2);
+        pairs.map(|two| two[1].saturating_sub(two[0])).sum()
+    };
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for number in 0..80u64 {
+        let _ends = EndsThreads(&is_over);
+        for number in 0..56u64 {
+            let is_over = &is_over;
             scope.spawn(move || {
-                let until = Instant::now() + Duration::from_secs(8);
                 let mut length = number;
-                while Instant::now() < until {
+                while !is_over.load(Ordering::Relaxed) {
                     length = length * 37 % 101;
                     sleep(Duration::from_micros(2_000 + 60 * length));
                     spin(Duration::from_micros(20 + length));
                 }
             });
         }
+        wait_until("more pairs than there is room for", || {
+            sleep(Duration::from_millis(100));
+            taken(&top.frames()) > 2_048
+        });
     });
     let frames = top.end();
-    let made = || frames.iter().map(|frame| &frame["frame"]);
-    let in_use = made().map(|made| made["groups_in_use"].as_u64().unwrap());
-    let in_use: Vec<_> = in_use.collect();
-    let pairs = in_use.windows(2);
-    let taken: u64 = pairs.map(|two| two[1].saturating_sub(two[0])).sum();
-    assert!(taken > 2_048, "the table had room for all: {in_use:?}");
-    assert_eq!(sum(made(), "lost"), 0, "{in_use:?}");
+    let made = frames.iter().map(|frame| &frame["frame"]);
+    assert_eq!(sum(made, "lost"), 0, "{:?}", in_use(&frames));
+}
+
+/// Ends the threads of a test that look at this flag, however it ends.
+struct EndsThreads<'a>(&'a AtomicBool);
+
+impl Drop for EndsThreads<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn spin(time: Duration) {
@@ -532,21 +601,39 @@ fn root_a_thread_that_hangs_is_shown_with_its_wait() {
     );
     sleeper.signal(libc::SIGKILL);
     let mut top = TopBeside::start(&["--interval", "0.25", "-p", &std::process::id().to_string()]);
-    let hang = std::thread::spawn(|| wait_for_each(&words(1), 2_000_000));
-    sleep(Duration::from_millis(1_800));
-    let waits = |top: &TopBeside| {
+    let (word, begins) = (Arc::new(words(1)), Instant::now());
+    let theirs = Arc::clone(&word);
+    let hang = std::thread::spawn(move || {
+        // SAFETY: reads a number.
+        let tid = unsafe { libc::gettid() };
+        wait_for_each(&theirs, 120_000_000);
+        tid
+    });
+    let mut waiting = Vec::new();
+    wait_until("its wait is shown", || {
         let frame = top.frames().pop().unwrap();
+        let longest = u64::try_from(begins.elapsed().as_nanos()).unwrap();
         let rows = frame["threads"]["rows"].as_array().unwrap().iter();
         let lasting = |row: &&Value| {
+            let lasts = row["wait_lasts_ns"].as_u64().unwrap_or_default();
             row["waits_for"] == "futex"
-                && row["wait_lasts_ns"].as_u64().unwrap() > 1_000_000_000
-                && row["wait_lasts_ns"].as_u64().unwrap() < 2_000_000_000
+                && (1_000_000_000..longest).contains(&lasts)
                 && row["switches"] == 0
         };
-        rows.filter(lasting).count()
+        waiting = rows.filter(lasting).cloned().collect();
+        !waiting.is_empty()
+    });
+    // SAFETY: the word lives as long as the call, which does not read it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word[0].as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1,
+        )
     };
-    assert_eq!(waits(&top), 1);
-    hang.join().unwrap();
+    let tid = hang.join().unwrap();
+    assert!(waiting.iter().any(|row| row["tid"] == tid), "{waiting:?}");
     top.process.signal(libc::SIGTERM);
     assert!(top.process.ends_within(Duration::from_secs(20)).success());
 }

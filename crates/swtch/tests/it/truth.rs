@@ -35,7 +35,7 @@ const RIGHT_PCT: u64 = 99;
 const WRONG_WITHOUT_HOOK_PCT: u64 = 5;
 /// Without the hook, a tick and another task's wakeup at the same moment cannot be told apart, so
 /// other load on the machine costs rows: the test may be repeated this many times.
-const TRIES: u32 = 3;
+const TRIES: usize = 3;
 /// This many wrong rows of a thread with few rows are allowed: a page fault, an unrelated task.
 const FORGIVEN: u64 = 2;
 
@@ -66,6 +66,7 @@ macro_rules! workload_tests {
 
 workload_tests! {
     root_hogs: "hogs",
+    root_own_clock: "own-clock",
     root_round_robin: "round-robin",
     root_wakeup: "wakeup",
     root_wakeup_over_idle: "wakeup-over-idle",
@@ -84,6 +85,8 @@ workload_tests! {
     root_message_queue: "message-queue",
     root_eventfd: "eventfd",
     root_file_lock: "file-lock",
+    root_inode_lock: "inode-lock",
+    root_address_space_lock: "address-space-lock",
     root_direct_read: "direct-read",
     root_fsync: "fsync",
     root_pipe: "pipe",
@@ -200,20 +203,33 @@ fn root_without_the_hook_a_wakeup_beside_a_busy_session_is_one() {
 }
 
 fn assert_near_the_truth(name: &str) {
-    let mut seen = Vec::new();
-    for _ in 0..TRIES {
-        let agreement = agreement_on(name);
+    let quiet = swtch_test::depends_on_quiet();
+    let mut tried = Vec::new();
+    let mut is_near = false;
+    while !is_near {
+        let (agreement, watched) = agreement_on(name);
         println!("{name:<18} {agreement}");
-        if agreement.is_near() {
-            return;
+        is_near = agreement.is_near();
+        tried.push((agreement, watched));
+        if !is_near && tried.len() == TRIES {
+            let all = tried.iter().map(|(agreement, _)| agreement.to_string());
+            panic!("{name}: {:#?}", all.collect::<Vec<_>>());
         }
-        seen.push(agreement.to_string());
     }
-    panic!("{name}: {seen:#?}");
+    // What follows holds however busy the machine is.
+    drop(quiet);
+    for (agreement, watched) in tried {
+        assert!(agreement.unpaired * 100 <= watched, "{name}: {agreement}");
+        assert_eq!(agreement.voluntary_wrong, 0, "{name}: {agreement}");
+        let is_rare = agreement.let_go <= FORGIVEN || agreement.let_go * 100 <= agreement.voluntary;
+        assert!(is_rare, "{name}: {agreement}");
+        assert_eq!(agreement.wrongly_certain, 0, "{name}: {agreement}");
+    }
 }
 
-/// Records one run of a workload twice, with and without the hook.
-fn agreement_on(name: &str) -> TraceComparison {
+/// Records one run of a workload twice, with and without the hook. Returns how they agree, and how many
+/// threads the workload watches.
+fn agreement_on(name: &str) -> (TraceComparison, u64) {
     let inner = TraceDir::new();
     let path = inner.trace().to_string_lossy().into_owned();
     let without_hook = ["--", SWTCH, "record", "--without-hook", HOOK, "-o", &path];
@@ -226,13 +242,7 @@ fn agreement_on(name: &str) -> TraceComparison {
     inferred.assert_accounted();
     let (exact, inferred) = (exact.by_thread(), inferred.by_thread());
     let agreement = TraceComparison::of(&outcome, &exact, &inferred);
-    assert!(
-        agreement.unpaired * 100 <= outcome_threads(&outcome),
-        "{name}: {agreement}"
-    );
-    assert_eq!(agreement.voluntary_wrong, 0, "{name}: {agreement}");
-    assert_eq!(agreement.wrongly_certain, 0, "{name}: {agreement}");
-    agreement
+    (agreement, outcome_threads(&outcome))
 }
 
 fn outcome_threads(outcome: &WorkloadOutcome) -> u64 {
@@ -326,6 +336,9 @@ impl fmt::Display for WorkloadCheck {
 struct TraceComparison {
     voluntary: u64,
     voluntary_wrong: u64,
+    /// A lock's queue may let go of the task between the looks of the two recorders: one tells the lock,
+    /// the other the fault or the file on whose way it was.
+    let_go: u64,
     involuntary: u64,
     involuntary_right: u64,
     untold: u64,
@@ -369,7 +382,12 @@ impl TraceComparison {
         }
         if exact.evidence.state != 0 {
             self.voluntary += 1;
-            self.voluntary_wrong += u64::from(truth != said);
+            let is_let_go = truth != said && [truth, said].contains(&Reason::Lock) && {
+                let without = [Reason::Fault, Reason::Io];
+                without.contains(&truth) || without.contains(&said)
+            };
+            self.let_go += u64::from(is_let_go);
+            self.voluntary_wrong += u64::from(truth != said && !is_let_go);
             return;
         }
         self.involuntary += 1;

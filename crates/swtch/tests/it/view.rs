@@ -493,6 +493,17 @@ fn a_port_in_use_is_said_with_the_remedy() {
 }
 
 #[test]
+fn two_viewers_of_one_trace_answer_the_same_and_each_to_its_own_address() {
+    let [one, other] = [(); 2].map(|()| ViewServer::of(&kept_trace()));
+    assert_ne!((&one.host, &one.base), (&other.host, &other.base));
+    for question in ["api/report?by=reason", "api/threads", "api/explain"] {
+        assert_eq!(one.json(question), other.json(question), "{question}");
+    }
+    let strange = one.ask(&other.base, &[&format!("Host: {}", one.host)]);
+    assert_eq!(strange.status, 403);
+}
+
+#[test]
 fn what_is_no_trace_is_refused_before_anything_is_served() {
     let place = TraceDir::new();
     fs::create_dir(place.trace()).unwrap();

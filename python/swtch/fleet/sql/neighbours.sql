@@ -1,35 +1,38 @@
--- Which cgroups take the CPU from which others, and what did that cost these?
+-- Which cgroups had the CPU while tasks of which others could have run, and how long did these wait?
 --
--- A row: two cgroups of a host. The fifty pairs that cost most come first and alone. Quotas (throttle) and
--- moves to another CPU (migrate) are nobody's taking, and are left out.
+-- A row: two cgroups of a host. The fifty pairs that cost most come first and alone. All waiting in run queues counts,
+-- whatever it followed: a task that sleeps, wakes and queues behind a busy one is waiting for that one as much as one
+-- that was preempted. Segments that older packages added do not say who had the CPU, and are left out.
 --
 -- host            name of the host
--- neighbour       cgroup whose task took the CPU
--- victim          cgroup whose task had it, and could have run on
--- taken           how often
--- per_s           of them, in a second of recording
--- waited_ns       how long the victims then waited until they ran again
--- mean_ns         of them, for each time
+-- neighbour       cgroup whose tasks had the CPU
+-- victim          cgroup whose tasks waited in its run queue meanwhile
+-- waits           in how many waits
+-- waited_ns       how long, in all of them
+-- mean_ns         of them, for each wait
 -- share_pct       share of the time for which the victim waited for CPUs at all
-WITH recorded AS (
-    SELECT host, SUM(duration_ns) AS recorded_ns
-    FROM segments
-    GROUP BY host
-),
-
-waited AS (
-    SELECT host, cgroup, SUM(COALESCE(runq_ns, 0)) AS runq_ns
-    FROM switches
+-- taken           how often the neighbour took the CPU from a task of the victim that could have run on
+WITH waited AS (
+    SELECT host, cgroup, SUM(runq_ns) AS runq_ns
+    FROM contention
     GROUP BY host, cgroup
 ),
 
 pairs AS (
     SELECT
         host,
-        next_cgroup AS neighbour,
+        neighbour,
         cgroup AS victim,
-        COUNT(*) AS taken,
-        SUM(COALESCE(after_runq_ns, 0)) AS waited_ns
+        SUM(waits) AS waits,
+        SUM(runq_ns) AS waited_ns
+    FROM contention
+    WHERE kind = 'cgroup' AND neighbour <> cgroup
+    GROUP BY host, neighbour, cgroup
+),
+
+-- Quotas (throttle) and moves to another CPU (migrate) are nobody's taking.
+preempted AS (
+    SELECT host, next_cgroup, cgroup, COUNT(*) AS taken
     FROM switches
     WHERE reason IN ('slice', 'wakeup', 'class') AND next_cgroup <> cgroup
     GROUP BY host, next_cgroup, cgroup
@@ -37,15 +40,19 @@ pairs AS (
 
 SELECT
     pairs.host AS host,
-    pairs.neighbour,
-    pairs.victim,
-    CAST(pairs.taken AS BIGINT) AS taken,
-    CAST(pairs.taken AS DOUBLE) * 1e9 / NULLIF(recorded.recorded_ns, 0) AS per_s,
+    pairs.neighbour AS neighbour,
+    pairs.victim AS victim,
+    CAST(pairs.waits AS BIGINT) AS waits,
     CAST(pairs.waited_ns AS BIGINT) AS waited_ns,
-    CAST(pairs.waited_ns AS DOUBLE) / pairs.taken AS mean_ns,
-    CAST(pairs.waited_ns AS DOUBLE) * 100 / NULLIF(waited.runq_ns, 0) AS share_pct
+    CAST(pairs.waited_ns AS DOUBLE) / pairs.waits AS mean_ns,
+    CAST(pairs.waited_ns AS DOUBLE) * 100 / NULLIF(waited.runq_ns, 0) AS share_pct,
+    CAST(COALESCE(preempted.taken, 0) AS BIGINT) AS taken
 FROM pairs
-INNER JOIN recorded ON pairs.host = recorded.host
 INNER JOIN waited ON pairs.host = waited.host AND pairs.victim = waited.cgroup
+LEFT JOIN preempted
+    ON
+        pairs.host = preempted.host
+        AND pairs.neighbour = preempted.next_cgroup
+        AND pairs.victim = preempted.cgroup
 ORDER BY pairs.waited_ns DESC, pairs.host, pairs.neighbour, pairs.victim
 LIMIT 50

@@ -24,6 +24,7 @@ export function StackList({
           <li key={place} data-kind={frame.kind}>
             <span class="frame-symbol">{frameName(frame)}</span>
             <span class="frame-place">{placeWords(frame)}</span>
+            {frame.note !== null && <span class="muted"> ({frame.note})</span>}
           </li>
         ))}
       </ol>

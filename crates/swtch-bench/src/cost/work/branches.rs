@@ -77,20 +77,26 @@ mod tests {
     }
 
     /// A random pattern must take much longer than a constant one: so there are branches to
-    /// mispredict.
+    /// mispredict. Others only ever make a run longer, so that the shortest of each approach the
+    /// true ones.
     #[test]
     fn branches_are_not_folded_away() {
-        let quickest = |work: &mut Branches| {
-            (0..20).fold(Duration::MAX, |best, _| {
-                let start = Instant::now();
-                work.run();
-                best.min(start.elapsed())
-            })
+        let time = |work: &mut Branches| {
+            let start = Instant::now();
+            work.run();
+            start.elapsed()
         };
         let mut random = Branches::new(1 << 18, PatternSharing::Same, 0);
         let mut constant = Branches::new(1 << 18, PatternSharing::Same, 0);
         constant.pattern.fill(u64::MAX);
-        let (random, constant) = (quickest(&mut random), quickest(&mut constant));
-        assert!(random > constant * 3 / 2, "{random:?} {constant:?}");
+        let mut shortest = [Duration::MAX; 2];
+        for round in 0..1000 {
+            let times = [time(&mut random), time(&mut constant)];
+            shortest = [0, 1].map(|one| shortest[one].min(times[one]));
+            if round >= 20 && shortest[0] > shortest[1] * 3 / 2 {
+                return;
+            }
+        }
+        panic!("random and constant take {shortest:?}");
     }
 }

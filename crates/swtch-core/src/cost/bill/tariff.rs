@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | pipe, net, poll, ipc, yield | its own primitive | measured |
 //! | futex | its own primitive, with its calls | measured |
-//! | other waits | the plainest wait: a futex | estimated |
+//! | other waits, locks of the kernel too | the plainest wait: a futex | estimated |
 //! | preemptions | a yield with its scheduler pass: no blocking, no wake-up | estimated |
 //!
 //! Some calls do belong to the switch:
@@ -167,12 +167,29 @@ fn choose(list: &PriceList, reason: Reason, members: Members) -> Result<Choice, 
         Reason::Net => own(list, &[SocketPair], members),
         Reason::Poll => own(list, &[Epoll], members),
         Reason::Yield => either(list, Yield, members),
-        reason if reason.category() == Category::Preemption => {
+        Reason::Slice
+        | Reason::Wakeup
+        | Reason::Class
+        | Reason::Throttle
+        | Reason::Migrate
+        | Reason::Other
+        | Reason::Policy
+        | Reason::Preempted => {
             let mut choice = either(list, Yield, members)?;
             choice.whys.insert(0, PREEMPTED.to_owned());
             Ok(choice)
         }
-        _ => plainest(list, members),
+        // A lock of the kernel is no futex, and costs no call of its own: the call was made anyway.
+        Reason::Lock
+        | Reason::Io
+        | Reason::Sleep
+        | Reason::Fault
+        | Reason::Child
+        | Reason::Stop
+        | Reason::Exit
+        | Reason::Unknown
+        | Reason::Preemptive
+        | Reason::Blocked => plainest(list, members),
     }
 }
 
@@ -470,7 +487,13 @@ mod tests {
 
     #[test]
     fn other_waits_are_billed_as_the_plainest_one_and_said_so() {
-        for reason in [Reason::Sleep, Reason::Io, Reason::Exit, Reason::Unknown] {
+        for reason in [
+            Reason::Sleep,
+            Reason::Io,
+            Reason::Lock,
+            Reason::Exit,
+            Reason::Unknown,
+        ] {
             let tariff = tariff(&whole(), reason, Successor::SameProcess);
             assert_eq!(
                 tariff.source,

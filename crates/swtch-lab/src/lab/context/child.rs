@@ -30,6 +30,8 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
 use swtch_bench::load::Load;
+use swtch_output::caller::as_caller;
+use swtch_output::destination::write_whole;
 
 /// How the child that played ended.
 #[derive(Debug)]
@@ -66,11 +68,12 @@ pub fn run_as_child<Script: DeserializeOwned, T: Serialize>(
 ) -> Result<u8> {
     // Nobody reads the result once the experiment's process is gone.
     set_pdeathsig(Signal::SIGKILL).context("asking to end with the experiment")?;
-    let text = fs::read(script).with_context(|| format!("reading {}", script.display()))?;
+    let text = as_caller(|| Ok(fs::read(script)?));
+    let text = text.with_context(|| format!("reading {}", script.display()))?;
     let script = serde_json::from_slice(&text).context("understanding what to play")?;
     let played: PlayerResult<T> = play(script).map_err(|error| format!("{error:#}"));
     let json = serde_json::to_vec(&played).context("writing what was played")?;
-    fs::write(result, json).with_context(|| format!("writing {}", result.display()))?;
+    write_whole(result, &json)?;
     Ok(0)
 }
 
@@ -113,6 +116,8 @@ pub fn run<T: DeserializeOwned>(
 fn command(trace: Option<&Path>) -> Result<Command> {
     let program = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(&program);
+    // Its files are in a directory of ours, and not of the user who called sudo.
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID");
     if let Some(trace) = trace {
         command
             .args(["record", "--backend", "ebpf", "--with-parent"])

@@ -7,12 +7,14 @@ use crate::report::filter::{Filter, Selection};
 use crate::report::filtered_trace::counted_rows;
 use std::path::Path;
 use swtch_core::rules::rule_named;
-use swtch_core::{Coverage, CpuId, Nanos, Switch, TaskEvent, TaskKey, Timestamp, WakerKind};
+use swtch_core::{Class, Coverage, CpuId, Nanos, Switch, TaskEvent, TaskKey, Timestamp, WakerKind};
+use swtch_store::QuotaFacts;
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
     names: Names,
     rows: Vec<Switch>,
+    quotas: Vec<QuotaFacts>,
 }
 
 impl DrawnMachine {
@@ -20,6 +22,7 @@ impl DrawnMachine {
         Self {
             names: names(),
             rows: Vec::new(),
+            quotas: Vec::new(),
         }
     }
 
@@ -27,6 +30,7 @@ impl DrawnMachine {
         Self {
             names: Names::new(events),
             rows: Vec::new(),
+            quotas: Vec::new(),
         }
     }
 
@@ -58,10 +62,14 @@ impl DrawnMachine {
 
     fn explained(&self) -> Explanation {
         let (page, names) = (self.page(None), &self.names);
-        let cgroups = [(CgroupId::new(1), "/limited".to_owned())]
+        let cgroups = [(CgroupId::new(1), "/limited/inner".to_owned())]
             .into_iter()
             .collect();
-        page.conclude(names, Some(Arch::X86_64), &cgroups, 2, None, None)
+        let machine = RecordedMachine {
+            cpus: 2,
+            quotas: &self.quotas,
+        };
+        page.conclude(names, Some(Arch::X86_64), &cgroups, machine, None, None)
     }
 
     /// The page with a bill, for a recording of `wall_ms` ms.
@@ -76,7 +84,18 @@ impl DrawnMachine {
             lost: 0,
         };
         let arch = Some(Arch::X86_64);
-        page.conclude(names, arch, &FxHashMap::default(), 2, None, Some(&bill))
+        let machine = RecordedMachine {
+            cpus: 2,
+            quotas: &[],
+        };
+        page.conclude(
+            names,
+            arch,
+            &FxHashMap::default(),
+            machine,
+            None,
+            Some(&bill),
+        )
     }
 
     fn findings(&self) -> Vec<Finding> {
@@ -278,7 +297,7 @@ fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
     assert!(
         findings[0]
             .places
-            .contains(&"throttled: /limited 80.0 ms".to_owned())
+            .contains(&"throttled: /limited/inner 80.0 ms".to_owned())
     );
     assert!(
         findings[0]
@@ -289,17 +308,120 @@ fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
     );
 }
 
-/// Real-time throttling is a throttle, and no cgroup quota would change it.
+/// ```text
+/// /limited   40 ms of 100 ms, used up        /limited/inner   90 ms, not used up: its tasks waited
+/// ```
 #[test]
-fn no_quota_is_blamed_that_was_not_used_up() {
+fn the_cgroup_whose_quota_was_used_up_is_named() {
     let mut drawing = DrawnMachine::new();
-    drawing.run(by_rule(row(1, Reason::Throttle), "lower_class"), 20 * MS, 0);
+    drawing.run(by_rule(row(1, Reason::Throttle), "quota_used"), 20 * MS, 0);
     drawing.run(
         after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS),
         5 * MS,
         0,
     );
-    assert_eq!(drawing.findings()[0].advice, None);
+    let quota = |cgroup: &str, quota_us, throttled_ns| QuotaFacts {
+        cgroup: cgroup.to_owned(),
+        quota_us,
+        period_us: 100_000,
+        throttled_periods: 1,
+        throttled_ns,
+    };
+    drawing.quotas = vec![
+        quota("/lim", 10_000, 200 * MS),
+        quota("/limited", 40_000, 80 * MS),
+        quota("/limited/inner", 90_000, 0),
+    ];
+    let findings = drawing.findings();
+    let throttled = "throttled: /limited/inner 80.0 ms by the quota of /limited, 40.0 ms in 100 ms";
+    assert!(
+        findings[0].places.contains(&throttled.to_owned()),
+        "{:?}",
+        findings[0].places
+    );
+    let advice = findings[0].advice.as_deref().unwrap();
+    assert!(
+        advice.starts_with("raise the quota of /limited (cpu.max;"),
+        "{advice}"
+    );
+}
+
+fn of_class(mut row: Switch, class: Class) -> Switch {
+    row.evidence.class = class;
+    row
+}
+
+/// A task that was stopped for 80 ms after a run of 20 ms, by this rule.
+fn stopped_by(rule: &str, class: Class) -> Vec<Finding> {
+    let mut drawing = DrawnMachine::new();
+    let stopped = by_rule(row(1, Reason::Throttle), rule);
+    drawing.run(of_class(stopped, class), 20 * MS, 0);
+    let waited = after(row(1, Reason::Sleep), Reason::Throttle, 0, 80 * MS);
+    drawing.run(of_class(waited, class), 5 * MS, 0);
+    drawing.findings()
+}
+
+/// Real-time throttling is a throttle, and no cgroup quota would change it.
+#[test]
+fn no_quota_is_blamed_that_was_not_used_up() {
+    let findings = stopped_by("lower_class", Class::RealTime);
+    assert_eq!(findings[0].name, "real_time_limit");
+    assert_eq!(findings[0].time, Nanos::from_ns(80 * MS));
+    assert_eq!(findings[0].advice, None);
+    assert!(!findings[0].seen.contains("quota"), "{}", findings[0].seen);
+}
+
+/// Seen: `throttled: / 2.13 s` of a task that `sched_setattr` had given 4 ms of 20.
+#[test]
+fn a_deadline_task_used_up_its_own_budget_and_no_cgroups_quota() {
+    let findings = stopped_by("deadline_budget_used", Class::Deadline);
+    let budget = &findings[0];
+    assert_eq!(budget.name, "deadline_budget");
+    assert_eq!(budget.time, Nanos::from_ns(80 * MS));
+    let told = format!("{} {:?}", budget.seen, budget.places);
+    assert!(
+        !told.contains("quota") && !told.contains("throttled:"),
+        "{told}"
+    );
+    let advice = budget.advice.as_deref().unwrap();
+    assert!(
+        advice.contains("sched_runtime") && advice.contains("80.0 ms"),
+        "{advice}"
+    );
+    let of_throttle = |finding: &&Finding| finding.reason == Some(Reason::Throttle);
+    assert_eq!(findings.iter().filter(of_throttle).count(), 1);
+}
+
+/// Two hundred waits of 1 ms for a lock of the kernel, as this rule says.
+fn waits_for_a_lock(rule: &str) -> Finding {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..200 {
+        let wait = after(row(1, Reason::Lock), Reason::Lock, MS, 0);
+        drawing.run(by_rule(woken_by(wait, 2), rule), 1_000, 0);
+    }
+    drawing.findings().swap_remove(0)
+}
+
+/// Larger writes, as for a wait for the disk, would hold a file's lock for longer.
+#[test]
+fn a_lock_of_the_kernel_is_told_by_what_it_is_of() {
+    let file = waits_for_a_lock("inode_lock");
+    assert_eq!(file.name, "file_lock");
+    assert!(
+        file.advice
+            .as_deref()
+            .unwrap()
+            .contains("files of their own")
+    );
+    assert_eq!(file.time, Nanos::from_ns(200 * MS));
+    for rule in ["address_space_lock", "memory_call"] {
+        let memory = waits_for_a_lock(rule);
+        assert_eq!(memory.name, "address_space_lock");
+        assert!(memory.advice.as_deref().unwrap().contains("mprotect"));
+    }
+    let other = waits_for_a_lock("kernel_lock");
+    assert_eq!(other.name, "kernel_lock");
+    assert!(other.advice.as_deref().unwrap().contains("--by stack"));
 }
 
 #[test]
@@ -787,6 +909,26 @@ fn the_first_answer_fits_on_one_screen() {
     );
     let last = "All tables: swtch explain run.swtch --full. On a time line: swtch view run.swtch";
     assert_eq!(lines.last().map(String::as_str), Some(last));
+}
+
+/// In 20 of 21 recordings of a machine whose kernel hides switches of some threads, up to 426 were in no
+/// row, and the screen said that none was lost.
+#[test]
+fn a_screen_says_how_many_switches_were_not_traced() {
+    let mut head = head();
+    head.meta.counts.untraced = 426;
+    let rows = ReportedSwitches::default();
+    let explained = DrawnMachine::new().explained();
+    let lines = screen::lines(&explained, &head, rows, Path::new("x"), 200);
+    assert_eq!(lines[1], "0 context switches, 0 a second.");
+    assert_eq!(
+        lines[2],
+        "note: the kernel made 426 context switches that it did not report to tracing: they are in no \
+         row, so counts and sums are lower bounds"
+    );
+    let json = explained.to_json(&head, rows, None);
+    assert_eq!(json["trace"]["complete"], false);
+    assert_eq!(json["trace"]["untraced"], 426);
 }
 
 #[test]

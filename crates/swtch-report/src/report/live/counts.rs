@@ -136,6 +136,7 @@ impl LiveCounts {
                 idle: now.idle.saturating_sub(before.idle),
                 filtered: now.filtered.saturating_sub(before.filtered),
                 lost: now.lost.saturating_sub(before.lost),
+                untraced: now.untraced.saturating_sub(before.untraced),
             })
     }
 

@@ -7,7 +7,7 @@ use swtch_core::cost::{Billing, Case, Successor};
 use swtch_core::{CgroupId, Nanos, Pid, Reason, SwitchGroup, TaskKey};
 
 use super::counts::{GrownGroup, LiveCounts};
-use super::sums::{LiveSums, RowSums, Taker};
+use super::sums::{BeforeRunq, LiveSums, RowSums, Taker};
 use super::tasks::{LiveTask, LiveTasks};
 
 /// What a row stands for.
@@ -99,6 +99,8 @@ pub struct RateFrame {
     pub total: RowSums,
     /// Switches that were seen and found no room in the kernel's table.
     pub lost: u64,
+    /// Switches that the kernel's tracepoint did not report, on all CPUs.
+    pub untraced: u64,
     /// Switches from idle, on all CPUs.
     pub from_idle: u64,
     /// Threads that switched.
@@ -170,6 +172,7 @@ impl RateFrame {
         let mut rows = Vec::new();
         for (number, cpu) in counts.by_cpu().enumerate() {
             self.lost += cpu.lost;
+            self.untraced += cpu.untraced;
             self.from_idle += cpu.idle;
             let mut sums = RowSums::default();
             sums.sums.switches = cpu.seen.saturating_sub(cpu.idle + cpu.filtered);
@@ -372,7 +375,19 @@ impl<'a> SeenGroup<'a> {
         if let Some(taker) = self.taker {
             row.count_taker(taker, growth.switches);
         }
+        row.count_runq(self.before_runq(), growth.runq);
         self.add_cost(row);
+    }
+
+    fn before_runq(&self) -> BeforeRunq {
+        let has_blocked = self.grown.of.group.evidence.state != 0;
+        match self.taker {
+            _ if has_blocked => BeforeRunq::Wakeup,
+            Some(Taker::OwnProcess) => BeforeRunq::OwnProcess,
+            Some(Taker::OwnCgroup) => BeforeRunq::OwnCgroup,
+            Some(Taker::Foreign) => BeforeRunq::Foreign,
+            Some(Taker::Unnamed | Taker::Idle) | None => BeforeRunq::Other,
+        }
     }
 
     /// Who came after a task that blocked is not counted, so its price is that of a switch to
@@ -455,6 +470,19 @@ mod tests {
             3,
             "idle takes no CPU away"
         );
+    }
+
+    /// A thread that sleeps and cannot get the CPU back is preempted by nobody.
+    #[test]
+    fn time_in_a_run_queue_is_told_by_what_came_before() {
+        let (counts, tasks) = counted();
+        let frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
+        let server = row(&frame, RowKey::Thread(TaskKey::new(1)));
+        let of_one = totals(1).runq.as_ns();
+        let after = server.runq_after.map(Nanos::as_ns);
+        assert!(of_one > 0);
+        assert_eq!(after, [30 * of_one, 8 * of_one, 4 * of_one, 2 * of_one, 0]);
+        assert_eq!(after.iter().sum::<u64>(), server.sums.runq.as_ns());
     }
 
     /// Where nobody has made cgroups, all tasks are in the root.

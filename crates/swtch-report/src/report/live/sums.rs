@@ -85,6 +85,43 @@ pub enum Taker {
     Idle,
 }
 
+/// What came before a time in a run queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeforeRunq {
+    /// The thread was blocked, and was woken. Who had the CPU then is not counted.
+    Wakeup,
+    /// A thread of its own process took the CPU.
+    OwnProcess,
+    /// Another process of its cgroup did.
+    OwnCgroup,
+    /// A process of another cgroup, or a thread of the kernel, did.
+    Foreign,
+    /// Something else: a quota, a move to another CPU, a yield, or a task that could not be named.
+    Other,
+}
+
+impl BeforeRunq {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 5] = [
+        Self::Wakeup,
+        Self::OwnProcess,
+        Self::OwnCgroup,
+        Self::Foreign,
+        Self::Other,
+    ];
+
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wakeup => "wakeup",
+            Self::OwnProcess => "own_process",
+            Self::OwnCgroup => "own_cgroup",
+            Self::Foreign => "foreign",
+            Self::Other => "other",
+        }
+    }
+}
+
 /// What a row of a view sums: the growth of its groups in one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowSums {
@@ -102,6 +139,8 @@ pub struct RowSums {
     pub by_own_cgroup: u64,
     /// Preemptions by a process of another cgroup.
     pub by_foreign: u64,
+    /// Run-queue time by what came before it, in the order of [`BeforeRunq::ALL`].
+    pub runq_after: [Nanos; BeforeRunq::ALL.len()],
     /// What the switches that have a price took.
     pub cost: DirectCost,
     /// Switches without a price.
@@ -118,6 +157,7 @@ impl Default for RowSums {
             by_own_process: 0,
             by_own_cgroup: 0,
             by_foreign: 0,
+            runq_after: [Nanos::ZERO; BeforeRunq::ALL.len()],
             cost: DirectCost::default(),
             unpriced: 0,
         }
@@ -139,6 +179,9 @@ impl RowSums {
         self.by_own_process += other.by_own_process;
         self.by_own_cgroup += other.by_own_cgroup;
         self.by_foreign += other.by_foreign;
+        for (sum, more) in self.runq_after.iter_mut().zip(other.runq_after) {
+            *sum += more;
+        }
         self.cost = self.cost.plus(other.cost);
         self.unpriced += other.unpriced;
     }
@@ -156,6 +199,11 @@ impl RowSums {
     /// The reason for which most time was spent blocked; `None` if none was.
     pub fn blocked_on(&self) -> Option<Reason> {
         most_of(&self.blocked_by_reason.map(Nanos::as_ns))
+    }
+
+    /// Adds time in a run queue.
+    pub fn count_runq(&mut self, before: BeforeRunq, time: Nanos) {
+        self.runq_after[before as usize] += time;
     }
 
     /// Counts a preemption by the one who took the CPU.

@@ -18,7 +18,7 @@ pub struct LiveTask {
     pub parent: Pid,
     /// Name; it is not escaped.
     pub comm: String,
-    /// The cgroup that it was in when it was seen, started, renamed or executed a program.
+    /// The cgroup that it is in, as of its last switch.
     pub cgroup: CgroupId,
     /// Whether it is a kernel thread.
     pub is_kernel: bool,

@@ -201,9 +201,48 @@ impl VerdictInput<'_> {
     }
 
     pub(super) fn fault(&self, total: &Tally) -> Option<Finding> {
-        let advice = "in no call: a page had to come from a file (MAP_POPULATE, madvise, mlock); \
-                      in mmap, munmap or madvise: threads wait for the address space's lock";
+        let advice = "a page had to come from a file, or memory had to be freed first: have pages there before \
+                      they are needed (MAP_POPULATE, madvise, mlock), or use less memory";
         self.blocked("memory", Reason::Fault, "Blocked for memory", advice, total)
+    }
+
+    /// Waits for the kernel's own locks: those of files and address spaces are the program's doing.
+    pub(super) fn kernel_lock(&self, total: &Tally) -> Option<Finding> {
+        let rules = self.details.rules_of(Reason::Lock);
+        let all: u64 = rules.iter().map(|(_, count)| count).sum();
+        let is_mostly = |names: &[&str]| {
+            let of_them = rules.iter().filter(|(rule, _)| names.contains(&rule.name));
+            let count = of_them.map(|(_, count)| count).sum();
+            percent(count, all).is_some_and(|share| share >= MOST_PCT)
+        };
+        let (name, what, advice) = if is_mostly(&["inode_lock"]) {
+            (
+                "file_lock",
+                "Threads wait for each other at the lock of a file",
+                "the kernel lets one thread at a time write to a file: write to files of their own, or let one \
+                 thread write for all",
+            )
+        } else if is_mostly(&["address_space_lock", "memory_call"]) {
+            (
+                "address_space_lock",
+                "Threads wait for each other at the lock of their address space",
+                "mmap, munmap, mprotect, madvise and the end of a thread take it for themselves, and page faults \
+                 wait for them: keep memory instead of giving it back (a larger M_TRIM_THRESHOLD and \
+                 M_MMAP_THRESHOLD, pools), map more at once, or use processes instead of threads",
+            )
+        } else {
+            (
+                "kernel_lock",
+                "Waiting for locks of the kernel",
+                "whoever makes the same calls, for the same file, directory or device, waits for each other: the \
+                 kernel's functions say for which lock (record with --stacks, swtch report --by stack)",
+            )
+        };
+        let finding = self.blocked(name, Reason::Lock, what, advice, total)?;
+        Some(Finding {
+            places: self.places_and_wakers(Reason::Lock),
+            ..finding
+        })
     }
 
     pub(super) fn child(&self, total: &Tally) -> Option<Finding> {

@@ -4,52 +4,128 @@ use std::cmp::Reverse;
 
 use swtch_core::{CgroupId, Nanos, Reason};
 use swtch_output::text::{counted, grouped};
+use swtch_store::QuotaFacts;
 
 use super::super::tally::Tally;
 use super::who::{PreemptedTask, PreemptionPair};
 use super::{
-    Finding, MOST_PCT, NAMED, OFTEN_PCT, Subject, VerdictInput, percent, share, stands_out, typical,
+    CpuLimit, Finding, MOST_PCT, NAMED, OFTEN_PCT, Subject, VerdictInput, percent, share,
+    stands_out, typical,
 };
 
 impl VerdictInput<'_> {
+    /// Tasks whose cgroup had used up its quota.
     pub(super) fn throttle(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Throttle).tally;
+        let mut cgroups: Vec<_> = self.details.throttled.iter().collect();
+        cgroups.sort_by_key(|(cgroup, time)| (Reverse(**time), **cgroup));
+        let named = cgroups.iter().take(NAMED);
+        let named: Vec<_> = named
+            .map(|(cgroup, time)| self.throttled_cgroup(**cgroup, **time))
+            .collect();
+        let mut finding = self.limited(CpuLimit::Quota, "throttle", total)?;
+        finding
+            .places
+            .push(format!("throttled: {}", named.join(", ")));
+        finding.advice = (self.details.count_of("quota_used") > 0).then(|| {
+            let holder = cgroups
+                .first()
+                .and_then(|(cgroup, _)| self.used_up(**cgroup));
+            let of = holder.map_or_else(String::new, |quota| format!(" of {}", quota.cgroup));
+            format!(
+                "raise the quota{of} (cpu.max; cpu.cfs_quota_us in cgroup v1) or use less CPU at \
+                 once: without it up to {} of waiting would go",
+                finding.time
+            )
+        });
+        Some(finding)
+    }
+
+    /// Tasks of `SCHED_DEADLINE` that had used up their own runtime of a period.
+    pub(super) fn deadline_budget(&self, total: &Tally) -> Option<Finding> {
+        let mut finding = self.limited(CpuLimit::Budget, "deadline_budget", total)?;
+        finding.advice = Some(format!(
+            "each has asked for so much CPU time in a period and no more: give it more (sched_runtime of \
+             sched_setattr, chrt --sched-runtime), or let it do less in each period: without that up to {} of \
+             waiting would go",
+            finding.time
+        ));
+        Some(finding)
+    }
+
+    /// Real-time tasks that had to leave the CPU to ordinary ones.
+    pub(super) fn real_time_limit(&self, total: &Tally) -> Option<Finding> {
+        self.limited(CpuLimit::RealTime, "real_time_limit", total)
+    }
+
+    /// The finding about tasks that had used up the CPU time that they may use, without advice.
+    fn limited(&self, limit: CpuLimit, name: &'static str, total: &Tally) -> Option<Finding> {
+        let tally = &self.details.limits[limit.index()];
         if !stands_out(tally.switches, tally.runq, total) {
             return None;
         }
-        let mut cgroups: Vec<_> = self.details.throttled.iter().collect();
-        cgroups.sort_by_key(|(cgroup, time)| (Reverse(**time), **cgroup));
-        let path = |cgroup: &CgroupId| match self.cgroups.get(cgroup) {
-            Some(path) => path.clone(),
-            None => format!("cgroup {cgroup}"),
+        let (what, until) = match limit {
+            CpuLimit::Quota => ("CPU quota used up", "until the next period"),
+            CpuLimit::Budget => (
+                "SCHED_DEADLINE tasks used up their own budget (sched_runtime)",
+                "until the next period",
+            ),
+            CpuLimit::RealTime => (
+                "Real-time tasks had to leave the CPU to ordinary ones (real-time throttling, or the fair server)",
+                "for the CPU",
+            ),
         };
-        let named = cgroups.iter().take(NAMED);
-        let named: Vec<_> = named
-            .map(|(cgroup, time)| format!("{} {time}", path(cgroup)))
-            .collect();
-        let advice = (self.details.count_of("quota_used") > 0).then(|| {
-            format!(
-                "raise the quota (cpu.max; cpu.cfs_quota_us in cgroup v1) or use less CPU at \
-                 once: without it up to {} of waiting would go",
-                tally.runq
-            )
-        });
-        let mut places = self.places(Reason::Throttle);
-        places.push(format!("throttled: {}", named.join(", ")));
+        // Which threads these are, and the saving, are known of the reason as a whole only.
+        let is_all = tally.switches == self.reasons.of(Reason::Throttle).tally.switches;
         Some(Finding {
-            name: "throttle",
+            name,
             reason: Some(Reason::Throttle),
-            subject: Subject::Reason(Reason::Throttle),
+            subject: match is_all {
+                true => Subject::Reason(Reason::Throttle),
+                false => Subject::Time,
+            },
             switches: tally.switches,
             time: tally.runq,
             seen: format!(
-                "CPU quota used up: {}, and {} of waiting until the next period.",
+                "{what}: {}, and {} of waiting {until}.",
                 self.switches(tally, total),
                 tally.runq
             ),
-            places,
-            advice,
+            places: match is_all {
+                true => self.places(Reason::Throttle),
+                false => Vec::new(),
+            },
+            advice: None,
         })
+    }
+
+    /// The cgroup, how long its tasks waited, and which quota was used up.
+    fn throttled_cgroup(&self, cgroup: CgroupId, time: Nanos) -> String {
+        let named = match self.cgroups.get(&cgroup) {
+            Some(path) => path.clone(),
+            None => format!("cgroup {cgroup}"),
+        };
+        let Some(quota) = self.used_up(cgroup) else {
+            return format!("{named} {time}");
+        };
+        let whose = match quota.cgroup == named {
+            true => "its quota".to_owned(),
+            false => format!("the quota of {}", quota.cgroup),
+        };
+        let [of_quota, period] =
+            [quota.quota_us, quota.period_us].map(|us| Nanos::from_ns(us.saturating_mul(1000)));
+        format!("{named} {time} by {whose}, {of_quota} in {period}")
+    }
+
+    /// The quota that stopped CPUs longest, of those of a cgroup and of all above it.
+    fn used_up(&self, cgroup: CgroupId) -> Option<&QuotaFacts> {
+        let path = self.cgroups.get(&cgroup)?;
+        let limits = |holder: &str| {
+            let below = path.strip_prefix(holder.trim_end_matches('/'));
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        };
+        let quotas = self.quotas.iter().filter(|quota| limits(&quota.cgroup));
+        let worst = quotas.max_by_key(|quota| quota.throttled_ns);
+        worst.filter(|quota| quota.throttled_ns > 0)
     }
 
     pub(super) fn slice(&self, total: &Tally) -> Option<Finding> {

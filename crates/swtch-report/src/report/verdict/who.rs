@@ -14,9 +14,9 @@ use swtch_output::text::{counted, grouped};
 
 use super::super::ends::WaitEnds;
 use super::super::group::{GroupKey, RowSyscall};
+use super::super::stack::{functions_in_line, sign_in_words};
 use super::super::tally::Tally;
 use super::super::waker::Waker;
-use super::super::worth::own_functions;
 use super::{NAMED, SPREAD_PCT, VerdictInput, share};
 
 /// Pairs of threads are named if the main pair has at least this share.
@@ -263,13 +263,15 @@ impl VerdictInput<'_> {
         for (stack, count) in stacks {
             all += count;
             let frames = symbols.frames(StackKind::User, Some(*stack));
-            let functions = own_functions(&frames, FUNCTIONS_NAMED);
-            *counts.entry(functions.join(" < ")).or_default() += count;
+            if let Some(functions) = functions_in_line(&frames, FUNCTIONS_NAMED) {
+                *counts.entry(functions).or_default() += count;
+            }
         }
-        counts.remove("");
         let (functions, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
         let is_main = percent(count, all).is_some_and(|share| share >= SPREAD_PCT);
-        is_main.then(|| format!("{functions} {}", share(count, all)))
+        let sign = sign_in_words(&functions);
+        let sign = sign.map_or_else(String::new, |words| format!(" ({words})"));
+        is_main.then(|| format!("{functions} {}{sign}", share(count, all)))
     }
 
     /// Which tasks took the CPU from which for a reason, most often first: threads of one process,

@@ -11,7 +11,6 @@
 
 mod socket;
 
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +28,7 @@ use super::super::pipeline::Pipeline;
 use super::{DumpCause, DumpPart, RingRequest};
 use socket::DumpSocket;
 
-pub use socket::{DumpAnswer, DumpAsk, SOCKET};
+pub use socket::{DumpAnswer, DumpAsk, MOST_ASK_BYTES, SOCKET};
 
 /// How often the socket is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -112,44 +111,27 @@ impl DumpRequests {
     ) -> Result<()> {
         let socket = self.socket.as_mut();
         let asked = socket.map_or_else(Vec::new, |socket| socket.take(now));
-        let (parts, asked): (Vec<_>, Vec<_>) = asked
-            .into_iter()
-            .partition(|(_, ask)| ask.is_for_next_part());
-        // A part that follows another is of nobody but who asks for it.
-        for part in parts {
-            answer(pipeline, capture, vec![part])?;
+        let Some(part) = widest(asked.iter().map(|(_, ask)| ask.part())) else {
+            return Ok(());
+        };
+        let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
+        let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
+        let dumped = dump(pipeline, capture, &DumpCause::asked(because), part)?;
+        let answer = match dumped {
+            Ok(path) => DumpAnswer::Dump(path_in_trace(&path, pipeline.directory())),
+            Err(why) => DumpAnswer::Error(why),
+        };
+        for (mut stream, _) in asked {
+            socket::send(&mut stream, &answer);
         }
-        answer(pipeline, capture, asked)
+        Ok(())
     }
-}
-
-/// Answers all of these with one dump.
-fn answer(
-    pipeline: &mut Pipeline,
-    capture: &Capture,
-    asked: Vec<(UnixStream, DumpAsk)>,
-) -> Result<()> {
-    let Some(part) = widest(asked.iter().map(|(_, ask)| ask.part())) else {
-        return Ok(());
-    };
-    let because = asked.iter().find_map(|(_, ask)| ask.because.clone());
-    let because = because.unwrap_or_else(|| "swtch dump asked for it".to_owned());
-    let dumped = dump(pipeline, capture, &DumpCause::asked(because), part)?;
-    let answer = match dumped {
-        Ok(path) => DumpAnswer::Dump(path_in_trace(&path, pipeline.directory())),
-        Err(why) => DumpAnswer::Error(why),
-    };
-    for (mut stream, _) in asked {
-        socket::send(&mut stream, &answer);
-    }
-    Ok(())
 }
 
 /// What holds each of these parts; `None` if there is none.
 fn widest(parts: impl Iterator<Item = DumpPart>) -> Option<DumpPart> {
     parts.reduce(|widest, part| match (widest, part) {
         (DumpPart::Last(one), DumpPart::Last(other)) => DumpPart::Last(one.max(other)),
-        (one, other) if one == other => one,
         _ => DumpPart::All,
     })
 }
@@ -165,8 +147,6 @@ fn dump(
 ) -> Result<Dumped> {
     let dumped = pipeline.dump(capture, cause, part)?;
     match &dumped {
-        // It comes again and again, and who asked for it tells what became of it.
-        Ok(_) if matches!(part, DumpPart::After(_)) => {}
         Ok(path) => message!(
             "swtch: dump {} ({})",
             escaped(&path.to_string_lossy()),

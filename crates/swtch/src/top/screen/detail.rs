@@ -4,7 +4,9 @@ use ratatui::text::{Line, Span};
 use swtch_core::{Nanos, Reason, TaskKey};
 use swtch_output::text::{cut, escaped, rate, width};
 use swtch_report::report::live::{LiveColumn, LiveRow, LiveSums, LiveView, RowKey};
-use swtch_report::report::{Cell, is_of_tracing, own_functions};
+use swtch_report::report::{
+    CALLER_LACKING, Cell, functions_in_line, is_of_tracing, may_lack_a_caller, own_functions,
+};
 
 use super::Shown;
 use super::page::{curve, lock_in_words};
@@ -245,7 +247,7 @@ struct FunctionsRow<'a> {
 fn by_functions(rates: &[PlaceRates]) -> Vec<FunctionsRow<'_>> {
     let mut rows: Vec<FunctionsRow<'_>> = Vec::new();
     for one in rates {
-        let functions = functions(&one.place).join(" < ");
+        let functions = functions(&one.place);
         let known = rows
             .iter_mut()
             .find(|row| row.reason == one.reason && row.functions == functions);
@@ -269,16 +271,16 @@ fn by_functions(rates: &[PlaceRates]) -> Vec<FunctionsRow<'_>> {
 }
 
 /// The functions of the program, the innermost first; where none has a name, those of the kernel.
-fn functions(place: &ThreadPlace) -> Vec<String> {
-    match own_functions(&place.user, FUNCTIONS_NAMED) {
-        own if !own.is_empty() => own,
-        _ => {
+fn functions(place: &ThreadPlace) -> String {
+    match functions_in_line(&place.user, FUNCTIONS_NAMED) {
+        Some(own) => own,
+        None => {
             let kernel = place
                 .kernel
                 .iter()
                 .skip_while(|frame| is_of_scheduler(frame));
             let kernel: Vec<String> = kernel.cloned().collect();
-            own_functions(&kernel, FUNCTIONS_NAMED)
+            own_functions(&kernel, FUNCTIONS_NAMED).join(" < ")
         }
     }
 }
@@ -308,6 +310,9 @@ fn whole_stack(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec
     let kernel = place.kernel.iter().filter(|frame| !is_of_tracing(frame));
     let frames = kernel.chain(place.user.iter());
     lines.extend(frames.map(|frame| Line::raw(cut(&format!("  {}", escaped(frame)), wide))));
+    if may_lack_a_caller(&place.user) {
+        lines.push(Line::raw(cut(&format!("  ({CALLER_LACKING})"), wide)));
+    }
     lines
 }
 

@@ -1,7 +1,8 @@
 //! Pages in sizes from 1×1 to 300×100, of a machine with 384 CPUs and 20,000 threads.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::time::ClockId;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -93,6 +94,7 @@ impl BusyMachine {
         let limits = CgroupLimits {
             path: "/system.slice/db.service".to_owned(),
             quota_cpus: Some(0.5),
+            quota_of: Some("/system.slice/db.service".to_owned()),
             throttled: Some(9),
             throttled_for: Some(Nanos::from_ns(250_000_000)),
         };
@@ -400,10 +402,11 @@ fn help_explains_every_column() {
 fn a_page_of_a_large_machine_is_quick() {
     let machine = BusyMachine::new(20_000, 384);
     let state = ScreenState::new(LiveView::Thread);
+    let cpu_time = || Duration::from(ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap());
     let best = (0..5).map(|_| {
-        let begin = Instant::now();
+        let begin = cpu_time();
         machine.text(&state, 200, 50);
-        begin.elapsed()
+        cpu_time() - begin
     });
     let best = best.min().unwrap();
     assert!(best < Duration::from_millis(200), "{best:?}");

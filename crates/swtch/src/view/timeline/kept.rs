@@ -9,20 +9,25 @@
 //! gets its name at once, when all of it is on the disk. It belongs to one state of the trace: the
 //! trailer holds a number that is made of the trace's list of checksums. Another state, another
 //! version of this program, another owner or a damaged index, and it is made again.
+//!
+//! It is reached through the descriptor of the directory, with the rights of the user who called `sudo`.
+//! Root keeps none in a directory of somebody else, who could put other files in its place.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::ffi::OsString;
+use std::fs::{File, Permissions};
 use std::hash::Hasher as _;
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustc_hash::FxHasher;
-use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, linkat, openat, renameat, unlinkat};
 use swtch_core::{CpuId, Reason, TaskKey, Timestamp};
+use swtch_output::caller::{RightsOfCaller, user_of_files};
 use swtch_report::opening::LIST_OF_FILES;
-use swtch_store::{Completeness, Trace};
+use swtch_store::{Completeness, Trace, input};
 
 use super::bins::StateSums;
 use super::cpus::{CpuLane, CpuRuns, RUN_WORDS};
@@ -44,6 +49,9 @@ const TRAILER: usize = 5;
 /// Bytes of a word.
 const WORD_BYTES: usize = size_of::<u64>();
 const WORD: u64 = WORD_BYTES as u64;
+
+/// The longest list of checksums that is read, as in `swtch-store`.
+const MOST_LIST_BYTES: u64 = 400 << 20;
 
 /// Words of the index that are read at once.
 const READ_AT_ONCE: usize = 1 << 16;
@@ -74,14 +82,15 @@ pub fn open(
         let levels = LevelTimelines::read(trace, start)?;
         return Ok((levels, RowsSource::Memory, None));
     }
-    let kept = place_of(path, trace);
-    if let Some((path, identity)) = &kept
-        && let Some(levels) = reopened(path, *identity)
+    let _rights = RightsOfCaller::take().map_err(io::Error::other)?;
+    let kept = KeptPlace::of(path, trace);
+    if let Some(place) = &kept
+        && let Some(levels) = reopened(place)
     {
-        return Ok((levels, RowsSource::Kept(path.clone()), None));
+        return Ok((levels, RowsSource::Kept(place.path()), None));
     }
-    let beside = kept.as_ref().and_then(|(path, _)| path.parent());
-    let (file, levels, kept) = match beside.map(|dir| read_into_file(dir, trace, start)) {
+    let beside = kept.as_ref().map(KeptPlace::directory_through_proc);
+    let (file, levels, kept) = match beside.map(|dir| read_into_file(&dir, trace, start)) {
         Some(Ok((file, levels))) => (file, levels, kept),
         Some(Err(TimelineError::Trace(error))) => return Err(error.into()),
         // Nothing may be written there, or the disk is full.
@@ -90,10 +99,10 @@ pub fn open(
             (file, levels, None)
         }
     };
-    let identity = kept.as_ref().map_or(0, |kept| kept.1);
+    let identity = kept.as_ref().map_or(0, |place| place.identity);
     let bytes = write_index(&file, &levels, identity)?;
-    let path = kept.map(|kept| kept.0);
-    let unnamed = path.clone().map(|path| UnnamedFile { file, path });
+    let path = kept.as_ref().map(KeptPlace::path);
+    let unnamed = kept.map(|place| UnnamedFile { file, place });
     Ok((levels, RowsSource::Made(bytes, path), unnamed))
 }
 
@@ -115,7 +124,7 @@ fn read_into_file(
 #[derive(Debug)]
 pub struct UnnamedFile {
     file: Arc<File>,
-    path: PathBuf,
+    place: KeptPlace,
 }
 
 impl UnnamedFile {
@@ -124,38 +133,79 @@ impl UnnamedFile {
     /// # Errors
     /// When the file system refuses.
     pub fn keep(&self) -> io::Result<()> {
+        let _rights = RightsOfCaller::take().map_err(io::Error::other)?;
         self.file.sync_data()?;
+        let KeptPlace {
+            directory, name, ..
+        } = &self.place;
         // Only a rename replaces an older file at once.
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let _ = fs::remove_file(&new);
-        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        linkat(CWD, own, CWD, &new, AtFlags::SYMLINK_FOLLOW)?;
-        fs::rename(&new, &self.path).inspect_err(|_| {
-            let _ = fs::remove_file(&new);
-        })
+        let mut new = name.clone();
+        // A name of its own: another viewer may be about to keep what it has prepared.
+        let descriptor = self.file.as_raw_fd();
+        new.push(format!(".{}-{descriptor}.new", std::process::id()));
+        let own = format!("/proc/self/fd/{descriptor}");
+        linkat(CWD, own, directory, &new, AtFlags::SYMLINK_FOLLOW)?;
+        renameat(directory, &new, directory, name).inspect_err(|_| {
+            let _ = unlinkat(directory, &new, AtFlags::empty());
+        })?;
+        Ok(())
     }
 }
 
-/// Where the file of a trace is kept, and the number that says which state of the trace it is of.
-/// `None` if it cannot be kept: the trace is unfinished or was converted.
-fn place_of(path: &Path, trace: &Trace) -> Option<(PathBuf, u64)> {
-    if trace.completeness() != Completeness::Finished {
-        return None;
+/// Where the file of a trace is kept.
+#[derive(Debug)]
+struct KeptPlace {
+    /// The directory in which the trace lies.
+    directory: OwnedFd,
+    /// Its path when it was opened.
+    shown: PathBuf,
+    name: OsString,
+    /// Which state of the trace the file is of.
+    identity: u64,
+}
+
+impl KeptPlace {
+    /// `None` if the file cannot be kept: the trace is unfinished or was converted, or this is root and
+    /// the directory is somebody else's.
+    fn of(path: &Path, trace: &Trace) -> Option<Self> {
+        if trace.completeness() != Completeness::Finished {
+            return None;
+        }
+        let path = path.canonicalize().ok()?;
+        let shown = path.parent()?.to_owned();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = openat(CWD, &shown, flags, Mode::empty()).ok()?;
+        let user = user_of_files();
+        if user.is_root() && fstat(&directory).ok()?.st_uid != user.as_raw() {
+            return None;
+        }
+        let list = input::read(&path.join(LIST_OF_FILES), MOST_LIST_BYTES).ok()?;
+        let mut hasher = FxHasher::default();
+        hasher.write_u64(LAYOUT);
+        // Rows hold reasons as numbers.
+        for word in Reason::ALL.iter().map(|reason| reason.as_str()) {
+            hasher.write(word.as_bytes());
+        }
+        hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
+        hasher.write(&list);
+        let mut name = path.file_name()?.to_owned();
+        name.push(".view");
+        Some(Self {
+            directory,
+            shown,
+            name,
+            identity: hasher.finish(),
+        })
     }
-    let path = path.canonicalize().ok()?;
-    let list = fs::read(path.join(LIST_OF_FILES)).ok()?;
-    let mut hasher = FxHasher::default();
-    hasher.write_u64(LAYOUT);
-    // Rows hold reasons as numbers.
-    for word in Reason::ALL.iter().map(|reason| reason.as_str()) {
-        hasher.write(word.as_bytes());
+
+    fn path(&self) -> PathBuf {
+        self.shown.join(&self.name)
     }
-    hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
-    hasher.write(&list);
-    let mut name = path.file_name()?.to_owned();
-    name.push(".view");
-    Some((path.with_file_name(name), hasher.finish()))
+
+    /// A path that leads to the directory in this process, wherever it is moved.
+    fn directory_through_proc(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.directory.as_raw_fd()))
+    }
 }
 
 /// The folder for a file that is large and not kept: `/tmp` may be in memory.
@@ -169,15 +219,12 @@ fn folder_for_large_files() -> PathBuf {
 
 /// The timelines of a file that was kept; `None` if there is none that can be believed. One of
 /// another state of the trace is removed.
-fn reopened(path: &Path, identity: u64) -> Option<LevelTimelines> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(path)
-        .ok()?;
+fn reopened(place: &KeptPlace) -> Option<LevelTimelines> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(&place.directory, &place.name, flags, Mode::empty()).ok()?);
     // What somebody else can write is not believed.
     let facts = file.metadata().ok()?;
-    let is_own = facts.uid() == nix::unistd::geteuid().as_raw() && facts.mode() & 0o022 == 0;
+    let is_own = facts.uid() == user_of_files().as_raw() && facts.mode() & 0o022 == 0;
     if !facts.is_file() || !is_own {
         return None;
     }
@@ -185,8 +232,8 @@ fn reopened(path: &Path, identity: u64) -> Option<LevelTimelines> {
     let [MAGIC, found, offset, words, sum] = trailer else {
         return None;
     };
-    if found != identity {
-        let _ = fs::remove_file(path);
+    if found != place.identity {
+        let _ = unlinkat(&place.directory, &place.name, AtFlags::empty());
         return None;
     }
     let is_whole =
@@ -416,6 +463,7 @@ mod tests {
     use crate::view::lanes::{LaneId, Window};
     use crate::view::{Loaded, Span, chain, curves, lanes, states};
     use serde_json::{Value, json};
+    use std::fs;
     use std::os::unix::fs::symlink;
     use swtch_core::{Level, Nanos, Switch};
     use swtch_fixtures::{after, meta, row, seen, woken_by};
@@ -619,6 +667,59 @@ mod tests {
         symlink(&elsewhere, &file).unwrap();
         assert!(!is_reused(&path));
         assert!(is_reused(&path), "the link was replaced");
+    }
+
+    /// Two viewers of one trace prepare it at the same time, and each keeps its own: neither takes what the
+    /// other is about to rename.
+    #[test]
+    fn what_another_viewer_is_about_to_keep_is_left_to_it() {
+        let (dir, path, file) = drawn_dir();
+        let [one, other] = [(); 2].map(|()| Loaded::read_with(&path, 1, 10).unwrap());
+        let of_another = file.with_file_name("t.swtch.view.new");
+        fs::write(&of_another, "of another").unwrap();
+        for loaded in [&one, &other] {
+            loaded.unnamed.as_ref().unwrap().keep().unwrap();
+        }
+        assert_eq!(fs::read(&of_another).unwrap(), b"of another");
+        let names = fs::read_dir(dir.path()).unwrap().count();
+        assert_eq!(names, 3, "the trace, what was kept, and what is another's");
+        assert!(is_reused(&path));
+        assert!(answers(&one) == answers(&other));
+    }
+
+    /// Whoever may rename the directory could put another one, or a link, where it was.
+    #[test]
+    fn a_file_is_kept_in_the_directory_in_which_the_trace_was() {
+        let above = tempfile::tempdir().unwrap();
+        let at = |name: &str| above.path().join(name);
+        for dir in ["here", "there"] {
+            fs::create_dir(at(dir)).unwrap();
+        }
+        let path = drawn(&at("here"), 9_000, 3);
+        for name in ["t.swtch.view", "t.swtch.view.new"] {
+            fs::write(at("there").join(name), "mine").unwrap();
+        }
+        let loaded = Loaded::read_with(&path, 1, 10).unwrap();
+        fs::rename(at("here"), at("moved")).unwrap();
+        symlink("there", at("here")).unwrap();
+        loaded.unnamed.as_ref().unwrap().keep().unwrap();
+        assert!(at("moved/t.swtch.view").is_file());
+        for name in ["t.swtch.view", "t.swtch.view.new"] {
+            assert_eq!(fs::read(at("there").join(name)).unwrap(), b"mine");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn root_keeps_and_believes_nothing_in_a_directory_of_somebody_else() {
+        let (dir, path, file) = drawn_dir();
+        assert!(!is_reused(&path));
+        let kept = fs::read(&file).unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(65534), None).unwrap();
+        let loaded = Loaded::read_with(&path, 1, 10).unwrap();
+        assert!(matches!(loaded.source, RowsSource::Made(_, None)));
+        assert!(loaded.unnamed.is_none());
+        assert_eq!(fs::read(&file).unwrap(), kept, "it is left as it is");
     }
 
     /// Nothing is left beside the trace when it is not kept.

@@ -4,13 +4,13 @@
 //! A request is one line of JSON, `{"last_ms":10000,"because":"a slow request"}` or `{}`; the answer
 //! is one, too: `{"dump":"dumps/20261125-101500.swtch"}` or `{"error":"..."}`.
 
+use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use swtch_core::Timestamp;
 use swtch_store::Directory;
 
 use super::super::DumpPart;
@@ -19,10 +19,14 @@ use super::super::DumpPart;
 pub const SOCKET: &str = "dump.socket";
 
 /// The longest request.
-const MOST_BYTES: usize = 4096;
+pub const MOST_ASK_BYTES: usize = 4096;
 
-/// Requests that have not come as a whole. Further ones wait in the kernel.
+/// Requests that have not come as a whole. When one more comes, the oldest is given up.
 const MOST_WAITING: usize = 64;
+
+/// Connections that are accepted at one look; the kernel lets no more than so many wait
+/// (`net.core.somaxconn`), unless it was told otherwise.
+const MOST_AT_ONCE: usize = 4096;
 
 /// How long a request may take to come.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -33,10 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct DumpAsk {
     /// Only what was recorded in so many milliseconds; all that is kept if it is not given.
     pub last_ms: Option<u64>,
-    /// Only the segments that began at this moment of the trace's clock or later: the end of the dump
-    /// before, for who takes one part after the other. Such a dump is not among those that are kept
-    /// (`--keep-dumps`): who asks takes it away.
-    pub after_ns: Option<u64>,
     /// Why it is asked for, which the dump tells.
     pub because: Option<String>,
 }
@@ -44,16 +44,10 @@ pub struct DumpAsk {
 impl DumpAsk {
     /// What is asked for.
     pub fn part(&self) -> DumpPart {
-        match (self.after_ns, self.last_ms) {
-            (Some(moment), _) => DumpPart::After(Timestamp::from_ns(moment)),
-            (None, Some(ms)) => DumpPart::Last(Duration::from_millis(ms)),
-            (None, None) => DumpPart::All,
+        match self.last_ms {
+            Some(ms) => DumpPart::Last(Duration::from_millis(ms)),
+            None => DumpPart::All,
         }
-    }
-
-    /// Whether it is the part after another that was taken.
-    pub const fn is_for_next_part(&self) -> bool {
-        self.after_ns.is_some()
     }
 }
 
@@ -71,7 +65,8 @@ pub enum DumpAnswer {
 pub struct DumpSocket {
     trace: Directory,
     listener: UnixListener,
-    waiting: Vec<WaitingAsk>,
+    /// The oldest first.
+    waiting: VecDeque<WaitingAsk>,
 }
 
 struct WaitingAsk {
@@ -90,39 +85,58 @@ impl DumpSocket {
         Ok(Self {
             trace: trace.clone(),
             listener,
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
         })
     }
 
     /// The requests that have come as a whole.
     pub fn take(&mut self, now: Instant) -> Vec<(UnixStream, DumpAsk)> {
-        while self.waiting.len() < MOST_WAITING
-            && let Ok((mut stream, _)) = self.listener.accept()
-        {
+        let mut asked = Vec::new();
+        for ask in std::mem::take(&mut self.waiting) {
+            self.look_at(ask, now, &mut asked);
+        }
+        for _ in 0..MOST_AT_ONCE {
+            let Ok((mut stream, _)) = self.listener.accept() else {
+                break;
+            };
             if let Err(why) = check_peer(&stream) {
                 send(&mut stream, &DumpAnswer::Error(why));
             } else if stream.set_nonblocking(true).is_ok() {
-                self.waiting.push(WaitingAsk {
+                let ask = WaitingAsk {
                     stream,
                     bytes: Vec::new(),
                     since: now,
-                });
-            }
-        }
-        let mut asked = Vec::new();
-        for mut ask in std::mem::take(&mut self.waiting) {
-            match ask.read() {
-                Some(Ok(request)) => asked.push((ask.stream, request)),
-                Some(Err(why)) => send(&mut ask.stream, &DumpAnswer::Error(why)),
-                None if now - ask.since < PATIENCE => self.waiting.push(ask),
-                None => {
-                    let why = "no request came: send one line of JSON, such as {}".to_owned();
-                    send(&mut ask.stream, &DumpAnswer::Error(why));
-                }
+                };
+                self.look_at(ask, now, &mut asked);
             }
         }
         asked
     }
+
+    /// Reads what has come of a request. Who connects and says nothing keeps nobody else waiting.
+    fn look_at(
+        &mut self,
+        mut ask: WaitingAsk,
+        now: Instant,
+        asked: &mut Vec<(UnixStream, DumpAsk)>,
+    ) {
+        match ask.read() {
+            Some(Ok(request)) => asked.push((ask.stream, request)),
+            Some(Err(why)) => send(&mut ask.stream, &DumpAnswer::Error(why)),
+            None if now - ask.since < PATIENCE => {
+                self.waiting.push_back(ask);
+                if self.waiting.len() > MOST_WAITING {
+                    self.waiting.pop_front().iter_mut().for_each(give_up);
+                }
+            }
+            None => give_up(&mut ask),
+        }
+    }
+}
+
+fn give_up(ask: &mut WaitingAsk) {
+    let why = "no request came: send one line of JSON, such as {}".to_owned();
+    send(&mut ask.stream, &DumpAnswer::Error(why));
 }
 
 impl Drop for DumpSocket {
@@ -135,7 +149,7 @@ impl Drop for DumpSocket {
 impl WaitingAsk {
     /// The request, or what is wrong with it; `None` if it has not come as a whole.
     fn read(&mut self) -> Option<Result<DumpAsk, String>> {
-        let mut buffer = [0; MOST_BYTES];
+        let mut buffer = [0; MOST_ASK_BYTES];
         loop {
             let is_whole = match self.stream.read(&mut buffer) {
                 Ok(0) => true,
@@ -147,8 +161,8 @@ impl WaitingAsk {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
                 Err(error) => return Some(Err(error.to_string())),
             };
-            if self.bytes.len() > MOST_BYTES {
-                return Some(Err(format!("a request has at most {MOST_BYTES} bytes")));
+            if self.bytes.len() > MOST_ASK_BYTES {
+                return Some(Err(format!("a request has at most {MOST_ASK_BYTES} bytes")));
             }
             if is_whole {
                 let line = self.bytes.split(|byte| *byte == b'\n').next();
@@ -192,6 +206,34 @@ mod tests {
         (client, ask)
     }
 
+    /// Who asks is heard at the next look, however many others are connected.
+    #[test]
+    fn idle_connections_do_not_keep_a_request_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.swtch");
+        let meta = swtch_fixtures::meta();
+        let writer = swtch_store::Writer::create(&path, &meta).unwrap();
+        let mut socket = DumpSocket::listen(writer.directory()).unwrap();
+        let now = Instant::now();
+        let connect = || UnixStream::connect(path.join(SOCKET)).unwrap();
+        let mut idle = Vec::new();
+        for _ in 0..3 {
+            // As many as the kernel lets wait.
+            idle.extend((0..100).map(|_| connect()));
+            assert!(socket.take(now).is_empty());
+        }
+        idle.extend((0..100).map(|_| connect()));
+        let mut client = connect();
+        client.write_all(b"{}\n").unwrap();
+        assert_eq!(socket.take(now).len(), 1);
+        assert_eq!(socket.waiting.len(), MOST_WAITING, "the newest ones");
+        let mut told = String::new();
+        idle[0].read_to_string(&mut told).unwrap();
+        assert!(told.contains("no request came"), "{told}");
+        assert!(socket.take(now + PATIENCE).is_empty());
+        assert!(socket.waiting.is_empty());
+    }
+
     #[test]
     fn a_request_may_come_in_pieces() {
         let (mut client, mut ask) = pair();
@@ -202,7 +244,6 @@ mod tests {
         let expected = DumpAsk {
             last_ms: Some(50),
             because: Some("slow".to_owned()),
-            ..DumpAsk::default()
         };
         assert_eq!(ask.read(), Some(Ok(expected)));
     }
@@ -220,7 +261,7 @@ mod tests {
         for (sent, expected) in [
             (b"dump please\n".to_vec(), "this is no request"),
             (b"{\"lsat_ms\":5}\n".to_vec(), "unknown field `lsat_ms`"),
-            (vec![b'x'; MOST_BYTES + 1], "at most 4096 bytes"),
+            (vec![b'x'; MOST_ASK_BYTES + 1], "at most 4096 bytes"),
         ] {
             let (mut client, mut ask) = pair();
             client.write_all(&sent).unwrap();

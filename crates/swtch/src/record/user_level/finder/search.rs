@@ -64,6 +64,7 @@ fn leave_signals_to_recorder() -> nix::Result<()> {
         Signal::SIGHUP,
         Signal::SIGINT,
         Signal::SIGTERM,
+        Signal::SIGUSR1,
         Signal::SIGUSR2,
     ];
     signals.into_iter().collect::<SigSet>().thread_block()

@@ -1,0 +1,222 @@
+//! `report --by neighbour`: which cgroups had the CPU while tasks of which others were runnable.
+//!
+//! All run-queue time is split among the holders of the CPU ([`swtch_core::contention`]), so the
+//! rows of a cgroup sum to the run-queue time of its waits, whatever they followed: a task that
+//! sleeps, wakes and then queues behind a hog is the hog's victim as much as one that was preempted.
+//!
+//! A wait is that of the cgroup in which its task is when the run after it ends, and a task has the
+//! CPU as a member of the cgroup in which its last run ended.
+
+use rustc_hash::FxHashMap;
+use swtch_core::{CgroupId, Contended, Contention, HeldWaits, Holder, Nanos, Switch};
+use swtch_output::sheet::{Cell, Sheet};
+
+use super::empty_sheet;
+use super::filter::CountedParts;
+use super::names::Names;
+
+const COLUMNS: [&str; 8] = [
+    "neighbour",
+    "kind",
+    "neighbour_id",
+    "cgroup",
+    "cgroup_id",
+    "waits",
+    "runq_ns",
+    "share_pct",
+];
+
+/// Who had the CPU: a cgroup, or a holder that is no task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum CgroupHolder {
+    Cgroup(CgroupId),
+    Other(Holder),
+}
+
+impl CgroupHolder {
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Cgroup(_) | Self::Other(Holder::Task(_)) => "cgroup",
+            Self::Other(Holder::Interrupts) => "interrupts",
+            Self::Other(Holder::Steal) => "steal",
+            Self::Other(Holder::Throttle) => "throttle",
+            Self::Other(Holder::Idle) => "idle",
+            Self::Other(Holder::Unaccounted) => "unaccounted",
+        }
+    }
+}
+
+/// Sums up run-queue waits by the cgroup that waited and the one that had the CPU.
+#[derive(Debug)]
+pub struct Neighbours {
+    contention: Contention,
+    sums: CgroupSums,
+}
+
+#[derive(Debug)]
+struct CgroupSums {
+    /// The cgroup in which each task was when it left a CPU last, by its index.
+    cgroups: Vec<CgroupId>,
+    held: FxHashMap<(CgroupId, CgroupHolder), HeldWaits>,
+    /// Parts of the wait that is added, kept for its memory.
+    parts: Vec<(CgroupHolder, Nanos)>,
+}
+
+impl Neighbours {
+    /// For a trace with these tasks.
+    pub fn new(contention: Contention, names: &Names) -> Self {
+        Self {
+            contention,
+            sums: CgroupSums {
+                cgroups: vec![CgroupId::new(0); names.thread_count()],
+                held: FxHashMap::default(),
+                parts: Vec::new(),
+            },
+        }
+    }
+
+    /// Takes the next row. All rows of the trace are needed, including those that do not count,
+    /// because other tasks waited for their runs.
+    pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
+        let sums = &mut self.sums;
+        sums.cgroups[task] = row.cgroup;
+        let mut sink = |wait: Contended<'_>| sums.add(wait, names);
+        if counted.wait {
+            self.contention.push(row, &mut sink);
+        } else {
+            self.contention.push_run(row, &mut sink);
+        }
+    }
+
+    /// Takes the waits that could not be split before the end of the trace.
+    pub fn finish(&mut self, names: &Names) {
+        let sums = &mut self.sums;
+        self.contention
+            .finish(&mut |wait: Contended<'_>| sums.add(wait, names));
+    }
+
+    /// The report: pairs by time, those of different cgroups and of a cgroup with itself.
+    pub fn sheet(&self, paths: &FxHashMap<CgroupId, String>) -> Sheet {
+        let mut pairs: Vec<_> = self.sums.held.iter().collect();
+        pairs.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(b.0)));
+        let all: Nanos = pairs.iter().map(|(_, held)| held.time).sum();
+        let mut sheet = empty_sheet("neighbour", &COLUMNS);
+        for ((cgroup, neighbour), held) in pairs {
+            let (name, id) = match neighbour {
+                CgroupHolder::Cgroup(had) => (path_of(paths, *had), Cell::Id(had.get())),
+                CgroupHolder::Other(_) => {
+                    (Cell::text(format!("({})", neighbour.kind())), Cell::Missing)
+                }
+            };
+            sheet.rows.push(vec![
+                name,
+                Cell::text(neighbour.kind()),
+                id,
+                path_of(paths, *cgroup),
+                Cell::Id(cgroup.get()),
+                Cell::Count(held.waits),
+                Cell::Time(held.time),
+                Cell::share(held.time.as_ns(), all.as_ns()),
+            ]);
+        }
+        let missing = || Cell::Missing;
+        sheet.total = Some(vec![
+            Cell::text("total"),
+            missing(),
+            missing(),
+            missing(),
+            missing(),
+            missing(),
+            Cell::Time(all),
+            Cell::share(all.as_ns(), all.as_ns()),
+        ]);
+        sheet
+    }
+}
+
+impl CgroupSums {
+    fn add(&mut self, wait: Contended<'_>, names: &Names) {
+        let victim = self.cgroups[names.index(wait.task)];
+        self.parts.clear();
+        wait.for_each_part(|holder, time| {
+            let neighbour = match holder {
+                Holder::Task(task) => CgroupHolder::Cgroup(self.cgroups[names.index(task)]),
+                other => CgroupHolder::Other(other),
+            };
+            // A wait has few holders by cgroup, however many runs it spans.
+            match self.parts.iter_mut().find(|part| part.0 == neighbour) {
+                Some(part) => part.1 += time,
+                None => self.parts.push((neighbour, time)),
+            }
+        });
+        for (neighbour, time) in self.parts.drain(..) {
+            let held = self.held.entry((victim, neighbour)).or_default();
+            held.time += time;
+            held.waits += 1;
+        }
+    }
+}
+
+fn path_of(paths: &FxHashMap<CgroupId, String>, cgroup: CgroupId) -> Cell {
+    paths
+        .get(&cgroup)
+        .map_or_else(|| Cell::text("(unknown path)"), Cell::text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::drawn::{after, names, row};
+    use crate::report::filter::{Filter, Selection};
+    use swtch_core::{Coverage, Reason, TaskKey, Timestamp};
+
+    fn run(task: u32, cgroup: u64, reason: Reason, start: u64, end: u64, next: u32) -> Switch {
+        let mut run = row(task, reason);
+        run.ts = Timestamp::from_ns(end);
+        run.ran = Some(Nanos::from_ns(end - start));
+        run.cgroup = CgroupId::new(cgroup);
+        run.next_task = Some(TaskKey::new(next));
+        run
+    }
+
+    /// ```text
+    /// cpu 0  hog 0──────100  worker 100─120  server 120─130
+    ///                 └ server wakes at 40, and waits ┘
+    /// ```
+    #[test]
+    fn a_task_that_wakes_behind_a_hog_is_the_hogs_victim() {
+        let names = names();
+        let mut hog = run(3, 30, Reason::Slice, 0, 100, 2);
+        hog.irq = Nanos::from_ns(10);
+        let worker = run(2, 20, Reason::Sleep, 100, 120, 1);
+        let server = after(
+            run(1, 20, Reason::Sleep, 120, 130, 0),
+            Reason::Sleep,
+            500,
+            80,
+        );
+        let selection = Selection::new(&Filter::default(), &names, Timestamp::default());
+        let contention = Contention::new(Coverage::EveryTask, 1, &[]);
+        let mut neighbours = Neighbours::new(contention, &names);
+        for row in [hog, worker, server] {
+            let task = names.index(row.task);
+            neighbours.add(&row, task, selection.counts(&row, task), &names);
+        }
+        neighbours.finish(&names);
+        let paths = [(30, "/noisy"), (20, "/victim")];
+        let paths = paths.map(|(id, path)| (CgroupId::new(id), path.to_owned()));
+        let table = neighbours
+            .sheet(&paths.into_iter().collect())
+            .to_table_in(200, 20);
+        let expected = "\
+neighbour     kind        neighbour id  cgroup   cgroup id  waits   runq  share %
+─────────────────────────────────────────────────────────────────────────────────
+/noisy        cgroup                30  /victim         20      1  54 ns     67.5
+/victim       cgroup                20  /victim         20      1  20 ns     25.0
+(interrupts)  interrupts             -  /victim         20      1   6 ns      7.5
+─────────────────────────────────────────────────────────────────────────────────
+total                                                              80 ns    100.0
+";
+        assert_eq!(table, expected);
+    }
+}
