@@ -199,7 +199,7 @@ def recorder(program: str, tmp_path: Path) -> Iterator[Path]:
     if "--on-disk" not in usage.stdout:
         pytest.skip("this program has no dump --on-disk")
     ring = tmp_path / "flight.swtch"
-    words = [program, "record", "-a", "--ring", "1s", "-o", ring]
+    words = [program, "record", "-a", "--ring", "5s", "-o", ring]
     started = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     yield ring
     started.send_signal(signal.SIGINT)

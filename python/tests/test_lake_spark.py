@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -187,7 +188,8 @@ def test_a_job_ends_though_a_worker_is_killed(
             executors = cluster.executors(2)
             cluster.kill(2)
             for pid in executors:
-                os.kill(pid, 9)
+                with contextlib.suppress(ProcessLookupError):  # it ended with its worker
+                    os.kill(pid, 9)
             killed.set()
 
         thread = threading.Thread(target=kill)

@@ -17,9 +17,12 @@ use crate::outcome::{Expect, SleepCounts, SwitchCounts, ThreadId, ThreadOutcome}
 use crate::process::{self, ForkedChild};
 use crate::shared::{Shared, SharedNumbers};
 
-/// How often the start and the end of a thread may wait for the lock of the address space: the standard
-/// library maps a signal stack and unmaps it (seen: three waits), and the kernel takes the lock at the end.
-pub(crate) const LIFE_LOCKS: u64 = 5;
+/// How often the start and the end of a thread may sleep for the lock of the address space, when others
+/// start and end beside it. It is taken ten times: for the allocator's arena and a signal stack (`strace`:
+/// two `mmap`, two `mprotect`, three `munmap`), for the stack that is given back (`madvise`), for the first
+/// touch of the arena, and by the kernel at the end. Who is woken and finds the lock taken again sleeps once
+/// more, and then has it (`rwsem_down_write_slowpath` in `kernel/locking/rwsem.c`). Seen: 6, of 8 threads.
+pub(crate) const LIFE_LOCKS: u64 = 20;
 
 /// Locks that one may wait for who starts processes: a fork takes the lock of each file that is mapped, as
 /// the C library is by nearly all processes (`dup_mmap` in `mm/mmap.c`: `i_mmap_lock_write`). Seen: 13 waits

@@ -11,6 +11,7 @@
     reason = "a test that cannot go on has failed, in a harness of its own"
 )]
 
+use std::any::Any;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -51,10 +52,17 @@ fn main() -> ExitCode {
         if !results.asks_for(name) {
             continue;
         }
-        let panicked = catch_unwind(test).err().map(|_| "it panicked: see above");
+        let panicked = catch_unwind(test).err().map(|payload| said_by(&*payload));
         results.record(name, panicked.as_slice());
     }
     results.finish()
+}
+
+/// The message of a panic.
+fn said_by(payload: &(dyn Any + Send)) -> String {
+    let literal = payload.downcast_ref::<&str>().map(ToString::to_string);
+    let said = payload.downcast_ref::<String>().cloned().or(literal);
+    said.unwrap_or_else(|| "a panic without a text".to_owned())
 }
 
 /// A group on the last CPU.
@@ -176,12 +184,13 @@ fn members_are_where_they_were_put() {
 
 /// The speed of a shared CPU changes between the measurement of one iteration and the run, in
 /// either direction. Both are repeated in turns; others only ever make them longer, so that the
-/// least of each approach the true ones.
+/// least of each approach the true ones. A run is as short as a block of the measurement: the CPU
+/// time of a longer one has time in it that the hypervisor took, in every run of a busy machine.
 fn work_takes_its_cpu_time() {
-    const ITERATIONS: u32 = 50_000_000;
+    const ITERATIONS: u32 = 2_000_000;
     let (mut iteration_ns, mut run_ns) = (f64::INFINITY, f64::INFINITY);
     let mut ratio = f64::NAN;
-    for _ in 0..20 {
+    for _ in 0..100 {
         iteration_ns = iteration_ns.min(calibrate(ChainOperation::Add));
         let played = play(&Load::of(vec![group(
             "one",
@@ -189,7 +198,8 @@ fn work_takes_its_cpu_time() {
             vec![spin(ITERATIONS.into())],
         )]));
         let cpu_time = Duration::from_nanos(played.members[0].cpu_time.as_ns());
-        assert!(took(&played, 0) >= cpu_time, "{played:?}");
+        // Two clocks: that of CPU time is not slowed or hastened by who sets the time (`adjtimex`).
+        assert!(took(&played, 0) * 101 / 100 >= cpu_time, "{played:?}");
         run_ns = run_ns.min(cpu_time.as_secs_f64() * 1e9);
         ratio = run_ns / (iteration_ns * f64::from(ITERATIONS));
         if (0.9..1.5).contains(&ratio) {

@@ -156,16 +156,14 @@ impl Results {
         self.filters.is_empty() || filters.any(|filter| name.contains(filter))
     }
 
-    /// Counts a test that ran. It failed if there are any `complaints`, which are printed.
+    /// Counts a test that ran. It failed if there are any `complaints`, which are printed in its line: the
+    /// runner repeats them at the end.
     pub fn record<Complaint: Display>(&mut self, name: &str, complaints: &[Complaint]) {
-        let is_ok = complaints.is_empty();
-        println!("test {name} ... {}", if is_ok { "ok" } else { "FAILED" });
-        for complaint in complaints {
-            println!("    {complaint}");
-        }
-        if is_ok {
+        if complaints.is_empty() {
+            println!("test {name} ... ok");
             self.passed += 1;
         } else {
+            println!("{}", complaining_line(name, complaints));
             self.failed += 1;
         }
     }
@@ -195,9 +193,24 @@ impl Results {
     }
 }
 
+fn complaining_line<Complaint: Display>(name: &str, complaints: &[Complaint]) -> String {
+    let complaints: Vec<_> = complaints.iter().map(Complaint::to_string).collect();
+    let said = complaints.join("; ");
+    let said: Vec<_> = said.split_whitespace().collect();
+    format!("test {name} ... FAILED: {}", said.join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_test_complains_of_stands_in_its_line() {
+        assert_eq!(
+            complaining_line("a", &["no\n  rows", "2 lost"]),
+            "test a ... FAILED: no rows; 2 lost"
+        );
+    }
 
     /// `scripts/test.sh` looks for this text at the beginning of a line.
     #[test]

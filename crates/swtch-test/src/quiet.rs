@@ -31,6 +31,16 @@ const DISTURBED_PCT: f64 = 5.0;
 #[must_use = "the reading ends when this is dropped"]
 pub struct QuietReading {
     start: Option<MachineTime>,
+    /// `None` while it goes on.
+    end: Option<MachineTime>,
+}
+
+impl QuietReading {
+    /// What follows is not counted any more: from here on a process that was started by the test is no
+    /// longer below it (its parent was killed) and would be taken for another's.
+    pub fn ends_here(&mut self) {
+        self.end = MachineTime::now();
+    }
 }
 
 /// Begins such a reading.
@@ -38,6 +48,7 @@ pub fn depends_on_quiet() -> QuietReading {
     crate::tell_failures_at_once();
     QuietReading {
         start: MachineTime::now(),
+        end: None,
     }
 }
 
@@ -46,7 +57,7 @@ impl Drop for QuietReading {
         if !std::thread::panicking() {
             return;
         }
-        let (Some(start), Some(end)) = (self.start, MachineTime::now()) else {
+        let (Some(start), Some(end)) = (self.start, self.end.or_else(MachineTime::now)) else {
             return; // without /proc nothing is known, so the failure counts
         };
         let disturbance = start.until(end);

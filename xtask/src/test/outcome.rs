@@ -135,6 +135,8 @@ impl TestOutcome {
     pub fn add(&mut self, run: SuiteRun) {
         self.note_time(&run.suite.name, run.took, run.cpu);
         let mut told = Told::by(&run.lines);
+        // A suite that ends with an error says by its tests why, unless none of them failed.
+        let is_told = told.counts.failed > 0;
         let disturbed: Vec<(String, String)> = told
             .disturbed
             .drain(..)
@@ -149,8 +151,6 @@ impl TestOutcome {
                 figure,
             });
         }
-        // A suite that ends with an error says by its tests why, unless none of them failed.
-        let is_told = told.counts.failed > 0 || self.has_disturbed(&run.suite);
         if let Some(why) = run.trouble.filter(|_| !is_told) {
             self.fail(&run.suite.name, &why);
         }
@@ -179,12 +179,6 @@ impl TestOutcome {
         self.counts.passed = self.counts.passed.saturating_sub(called_passed);
         self.not_run_here.append(&mut told.skipped);
         self.needing_root.append(&mut told.ignored);
-    }
-
-    fn has_disturbed(&self, suite: &Suite) -> bool {
-        self.disturbed
-            .iter()
-            .any(|test| test.suite.name == suite.name)
     }
 
     /// Those that are to be run again, alone.

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -66,6 +67,8 @@ pub struct Suite {
     may_be_passed_over: bool,
     /// It prints a line `test result:`; one that does not has no tests, and its exit code counts.
     has_result: bool,
+    /// One that takes longer is ended.
+    longest: Duration,
 }
 
 /// What came of a suite.
@@ -89,6 +92,7 @@ impl Suite {
             folder: root.to_owned(),
             may_be_passed_over: true,
             has_result: true,
+            longest: LONGEST,
         }
     }
 
@@ -123,6 +127,7 @@ impl Suite {
             folder: program.folder.clone(),
             may_be_passed_over: false,
             has_result: true,
+            longest: LONGEST,
         };
         match rights {
             Rights::Root => vec![with(&[&path, "--include-ignored"])],
@@ -132,6 +137,11 @@ impl Suite {
                 with(&["sudo", "-n", "-E", &path, "--ignored"]),
             ],
         }
+    }
+
+    #[cfg(test)]
+    pub fn may_take(&mut self, longest: Duration) {
+        self.longest = longest;
     }
 
     /// One test of this program, by its whole name.
@@ -206,8 +216,7 @@ impl SuiteRun {
         });
         let is_over = self.read_until_end(&lines, pid, live);
         if !is_over {
-            // What it started is ended with it; sudo's own children end when their pipes break.
-            let _ = killpg(pid, Signal::SIGKILL);
+            end_with_all_it_started(pid);
         }
         let _ = waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT);
         self.cpu = ProcessTime::of(child.id()).map_or(Duration::ZERO, ProcessTime::cpu);
@@ -226,7 +235,7 @@ impl SuiteRun {
 
     /// False when the suite had to be given up.
     fn read_until_end(&mut self, lines: &Receiver<String>, pid: Pid, live: bool) -> bool {
-        let deadline = Instant::now() + LONGEST;
+        let deadline = Instant::now() + self.suite.longest;
         let mut ended: Option<Instant> = None;
         loop {
             match lines.recv_timeout(Duration::from_millis(200)) {
@@ -235,13 +244,13 @@ impl SuiteRun {
                         println!("{line}");
                     }
                     self.lines.push(line);
-                    continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return true,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if ended.is_none() && has_ended(pid) {
-                ended = Some(Instant::now());
+                Err(RecvTimeoutError::Timeout) => {
+                    if ended.is_none() && has_ended(pid) {
+                        ended = Some(Instant::now());
+                    }
+                }
             }
             if ended.is_some_and(|ended| ended.elapsed() > LAST_WORDS) {
                 return true;
@@ -269,6 +278,17 @@ impl SuiteRun {
             text.push('\n');
         }
         print!("{text}");
+    }
+}
+
+/// Ends a process group; one that sudo leads is root's, and only root may.
+fn end_with_all_it_started(group: Pid) {
+    if killpg(group, Signal::SIGKILL) == Err(Errno::EPERM) {
+        let group = format!("-{group}");
+        // What goes wrong here, sudo says itself.
+        let _ = Command::new("sudo")
+            .args(["-n", "kill", "-KILL", "--", &group])
+            .status();
     }
 }
 

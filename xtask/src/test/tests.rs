@@ -66,6 +66,16 @@ fn a_process_that_is_left_behind_does_not_hold_up_the_run() {
     assert!(run.trouble.is_none(), "{:?}", run.trouble);
 }
 
+/// One that goes on printing is ended all the same, when its time is over.
+#[test]
+fn a_suite_that_prints_without_end_is_ended() {
+    let mut endless = suite("while :; do echo more; done");
+    endless.may_take(Duration::from_secs(1));
+    let run = endless.run(false);
+    let why = run.trouble.as_deref().unwrap_or_default();
+    assert!(why.starts_with("it was ended"), "{why}");
+}
+
 #[test]
 fn a_suite_that_cannot_run_here_is_passed_over() {
     let said = "test the page ... skipped: there is no Node.js\n\
@@ -180,6 +190,15 @@ fn a_test_that_was_not_disturbed_fails_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let sum = sum_with_memory(prints(&said, 101), &folder.path().join("disturbed"));
     assert_eq!(sum, "0 passed, 1 failed, 1 skipped");
+}
+
+/// A program that is killed after a disturbed test has failed in tests that nobody saw.
+#[test]
+fn a_suite_that_is_killed_beside_a_disturbed_test_has_failed() {
+    let said = "test it::a ... disturbed: others took 40.0 %\ntest it::a ... FAILED";
+    let mut outcome = TestOutcome::default();
+    outcome.add(suite(&format!("echo '{said}'; kill -9 $$")).run(false));
+    assert_eq!(outcome.failures().len(), 1, "{:?}", outcome.failures());
 }
 
 /// Whoever has only the end of a long output reads there what failed, and why.

@@ -16,7 +16,8 @@ use crate::machine::{
     send, wait_until,
 };
 use crate::recording::{
-    Recording, SWTCH, TraceContents, TraceDir, report, start_recorder, stderr, stdout, swtch,
+    Recording, SWTCH, TraceContents, TraceDir, minding_signals, report, start_recorder, stderr,
+    stdout, swtch,
 };
 
 #[test]
@@ -183,8 +184,8 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
         ),
     ] {
         let place = TraceDir::of(65534);
-        let words = [options, &["-d", "5", "--", "sleep", "10"]].concat();
-        let mut record = place.record(&words);
+        let words = [options, &["--", "sleep", "60"]].concat();
+        let mut record = minding_signals(&place.record(&words));
         let mut recorder = TestProcess::start(record.envs(numbers.iter().copied()));
         wait_until(&format!("{options:?} {numbers:?}: it is confined"), || {
             let threads = statuses_of_threads(recorder.pid());
@@ -207,7 +208,8 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
                 status.is_ok_and(|status| status.contains(&expected))
             });
         }
-        assert!(recorder.ends_within(SOON).success());
+        recorder.signal(libc::SIGINT);
+        assert_eq!(recorder.ends_within(SOON).code(), Some(128 + libc::SIGINT));
     }
 }
 
@@ -261,13 +263,15 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let _machine = beside_others();
     let place = TraceDir::new();
-    let mut recorder = TestProcess::start(&mut place.record(&["-d", "2", "--", "sleep", "10"]));
+    let record = place.record(&["--", "sleep", "60"]);
+    let mut recorder = TestProcess::start(&mut minding_signals(&record));
     wait_until("the finder has one right", || {
         finder_of(recorder.pid()).is_some_and(|finder| {
             let threads = statuses_of_threads(finder);
             threads.len() == 1 && is_confined(&threads[0], CAP_SYS_PTRACE)
         })
     });
+    recorder.signal(libc::SIGINT);
     recorder.ends_within(SOON);
 }
 
@@ -294,7 +298,7 @@ fn root_the_finder_ends_with_its_recorder_however_that_ends() {
 fn root_the_finder_leaves_signals_to_its_recorder() {
     let _machine = beside_others();
     let place = TraceDir::new();
-    let mut recorder = start_recorder(&place, &["-d", "1", "--", "sleep", "10"]);
+    let mut recorder = start_recorder(&place, &["-d", "4", "--", "sleep", "60"]);
     let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
     wait_until("the finder is ready", || {
         fs::read_to_string(format!("/proc/{finder}/comm")).unwrap() == "swtch-finder\n"
@@ -315,7 +319,7 @@ fn root_the_finder_leaves_signals_to_its_recorder() {
 fn root_a_finder_that_was_killed_is_missed_and_said() {
     let _machine = beside_others();
     let place = TraceDir::new();
-    let mut recorder = start_recorder(&place, &["-d", "1", "--", "sleep", "10"]);
+    let mut recorder = start_recorder(&place, &["-d", "4", "--", "sleep", "60"]);
     let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
     send(finder, libc::SIGKILL);
     let _command = Orphan(command_of(recorder.pid()));
@@ -383,7 +387,10 @@ fn root_a_process_that_does_nothing_gives_an_empty_trace() {
     let _machine = beside_others();
     let stopped = TestProcess::start(Command::new("sleep").arg("60"));
     stopped.signal(libc::SIGSTOP);
-    thread::sleep(Duration::from_millis(50));
+    wait_until("it is stopped", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", stopped.pid()));
+        status.is_ok_and(|status| status.contains("\nState:\tT"))
+    });
     let pid = stopped.pid().to_string();
     let recording = Recording::that_succeeds(&["-d", "0.2", "-p", &pid]);
     let recorded = recording.read();
@@ -464,8 +471,8 @@ const MOST_MISSING_NS: u64 = if cfg!(debug_assertions) {
 #[ignore = "needs root"]
 fn root_a_killed_recorder_costs_a_second_at_most() {
     let _machine = alone();
-    let _quiet = swtch_test::depends_on_quiet();
     for nth in 0..kills() {
+        let mut quiet = swtch_test::depends_on_quiet();
         let place = TraceDir::new();
         let words = ["--", SWTCH, "workload", "pipe", "--count", "100000000"];
         let mut recorder = start_recorder(&place, &words);
@@ -476,6 +483,7 @@ fn root_a_killed_recorder_costs_a_second_at_most() {
         let command = Orphan(command_of(recorder.pid()));
         // The kills are spread over the time between flushes, which happen twice a second.
         thread::sleep(Duration::from_millis(400 + nth * 377 % 1000));
+        quiet.ends_here();
         recorder.signal(libc::SIGKILL);
         let killed = monotonic_ns();
         assert!(!recorder.ends_within(SOON).success());

@@ -94,9 +94,12 @@ const RULED_BY_AGE: [&str; 13] = [
 /// Whether a task waits for the lock of its address space or of a file is read in the lock's queue, which
 /// may let go of the task between the looks of two recorders: then one tells the lock, and the other what
 /// the task was about. Seen beside other work: one of three such waits was a `page_fault` for one of them.
-const RULED_BY_QUEUE: [&str; 4] = [
+const RULED_BY_QUEUE: [&str; 7] = [
     "address_space_lock",
+    "ending",
+    "file_system_call",
     "inode_lock",
+    "memory_call",
     "page_fault",
     "plain_file",
 ];
