@@ -276,3 +276,11 @@ def test_keys_of_a_bucket_stay_below_that_of_the_lake() -> None:
         with pytest.raises(swtch.Error, match="is no file of a lake"):
             checked_name(name, "data")
     assert checked_name("data/date=2026-01-05/host=..x/a.parquet", "data")
+
+
+def test_a_new_lake_is_its_makers_alone(root: Path) -> None:
+    """A folder that was there keeps its rights, as who shares a lake wants it."""
+    assert root.stat().st_mode & 0o777 == 0o700
+    root.chmod(0o750)
+    generator.fill(Directory(str(root)), generator.Fleet(hosts=1, days=1, switches=1000))
+    assert root.stat().st_mode & 0o777 == 0o750

@@ -19,6 +19,9 @@ use crate::stranger::Stranger;
 /// tracepoint.
 const MOST_APART_NS: u64 = 200_000;
 
+/// As long as a hypervisor takes a CPU away, between the two recorders' looks at the clock.
+const MOST_STOLEN_NS: u64 = 20_000_000;
+
 /// As long as the teardown of a task may take between the record of its exit and its last switch.
 const MOST_EXIT_NS: u64 = 100_000_000;
 
@@ -37,6 +40,13 @@ fn is_same(of_root: &Switch, own: &Switch) -> bool {
         true => is_last(of_root) && apart < MOST_EXIT_NS,
         false => of_root.cpu == own.cpu && apart < MOST_APART_NS,
     }
+}
+
+/// Whether that may be so all the same, if the hypervisor took the CPU in between.
+fn is_same_but_late(of_root: &Switch, own: &Switch) -> bool {
+    let apart = of_root.ts.as_ns().abs_diff(own.ts.as_ns());
+    let is_able = |row: &Switch| row.evidence.state == 0;
+    of_root.cpu == own.cpu && apart < MOST_STOLEN_NS && is_able(of_root) == is_able(own)
 }
 
 /// The rows of each thread, by its ids.
@@ -83,7 +93,7 @@ fn root_without_root_the_same_switches_are_seen_and_none_is_called_wrongly() {
         // Switches that the kernel did not report to root's recorder, on machines that have such.
         let untraced = roots.meta.counts.untraced_in_scope.unwrap();
         let (roots, own) = (rows(&roots), rows(&own));
-        let (mut seen, mut there, mut missing) = (0, 0, 0);
+        let (mut seen, mut there, mut missing, mut late) = (0, 0, 0, 0);
         for (ids, own) in &own {
             let all = &roots[ids];
             let first = own[0].ts.as_ns().saturating_sub(MOST_APART_NS);
@@ -99,8 +109,15 @@ fn root_without_root_the_same_switches_are_seen_and_none_is_called_wrongly() {
             seen += own.len();
             let mut all = all.into_iter();
             for row in own {
-                let mut later = all.clone();
-                let Some(same) = later.find(|of_root| is_same(of_root, row)) else {
+                let found = |is_it: fn(&Switch, &Switch) -> bool| {
+                    let mut later = all.clone();
+                    let same = later.find(|of_root| is_it(of_root, row))?;
+                    Some((same, later))
+                };
+                let Some((same, later)) = found(is_same).or_else(|| {
+                    late += 1;
+                    found(is_same_but_late)
+                }) else {
                     missing += 1;
                     assert!(missing <= untraced, "{load}, {ids:?}: root has no {row:?}");
                     continue;
@@ -119,6 +136,7 @@ fn root_without_root_the_same_switches_are_seen_and_none_is_called_wrongly() {
         println!("{load}: {seen} switches seen without root, {there} by root");
         assert!(seen > 100, "{load}: {seen}");
         assert!(seen * 100 >= there * 99, "{load}: {seen} of {there}");
+        assert!(late * 100 <= seen, "{load}: {late} of {seen} are late");
     }
 }
 
@@ -333,6 +351,8 @@ const RUN_QUEUE: &str = "(run queue)";
 #[ignore = "needs root"]
 fn root_what_looks_without_root_see_is_what_was_recorded() {
     let _machine = alone();
+    // Beside others the looks have to wait for a CPU as well, and nothing can be compared.
+    let _quiet = swtch_test::depends_on_quiet();
     let compared = see_what_was_recorded();
     assert!(compared > 0, "no thread had enough looks to be compared");
 }
