@@ -209,7 +209,7 @@ class Directory:
         """The descriptor of the lake's directory, the same one wherever its path leads later."""
         if self._descriptor is None:
             if make:
-                # What traces tell is not for everybody; who shares a lake makes its folder beforehand.
+                # Traces are not for everybody; who shares a lake makes its folder beforehand.
                 self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = os.open(self._root, _FOLDER & ~os.O_NOFOLLOW)
             weakref.finalize(self, os.close, self._descriptor)

@@ -66,7 +66,10 @@ impl ChainOperation {
         }
     }
 
-    /// Runs `iterations` iterations. The CPU must have the operation ([`Self::is_supported`]).
+    /// Runs `iterations` iterations. The CPU must have the operation ([`Self::is_supported`]). One copy of
+    /// the code is what [`crate::load::calibrate`] measures and what loads run: two copies lie differently,
+    /// and one of them took twice as long.
+    #[inline(never)]
     pub(crate) fn run(self, iterations: u64) {
         if iterations > 0 {
             super::chain::chain(self, iterations);

@@ -439,14 +439,14 @@ fn see_objects_and_callers(waits: &serde_json::Value) {
 
 /// What looks found of a thread, for one reason.
 #[derive(Clone, Copy, Debug, Default)]
-struct Looked {
+struct LookedWait {
     looks: u64,
     about_ns: u64,
 }
 
 /// By thread name and reason.
-fn looked_waits(waits: &serde_json::Value) -> BTreeMap<String, BTreeMap<String, Looked>> {
-    let mut found: BTreeMap<String, BTreeMap<String, Looked>> = BTreeMap::new();
+fn looked_waits(waits: &serde_json::Value) -> BTreeMap<String, BTreeMap<String, LookedWait>> {
+    let mut found: BTreeMap<String, BTreeMap<String, LookedWait>> = BTreeMap::new();
     for row in waits["rows"].as_array().unwrap() {
         let text = |key: &str| row[key].as_str().unwrap().to_owned();
         let thread = found.entry(text("comm")).or_default();
@@ -482,7 +482,7 @@ fn recorded_waits(recorded: &TraceContents) -> BlockedTimes {
 
 fn compare_sums(
     of: &str,
-    looked: &BTreeMap<String, Looked>,
+    looked: &BTreeMap<String, LookedWait>,
     recorded: &BTreeMap<String, u64>,
     between_samples: u64,
 ) {
@@ -506,7 +506,7 @@ fn compare_sums(
 /// and one look that came late is 10 points at most.
 fn compare_shares(
     of: &str,
-    looked: &BTreeMap<String, Looked>,
+    looked: &BTreeMap<String, LookedWait>,
     recorded: &BTreeMap<String, u64>,
     between_looks: u64,
 ) -> bool {

@@ -125,7 +125,10 @@ fn root_switches_count_in_the_cgroup_to_which_a_task_moved() {
     let of_frame = |frame: &Value| {
         paths.clone().map(|path| {
             let of_cgroup = rows(std::slice::from_ref(frame), "cgroups");
-            sum(of_cgroup.filter(|row| row["cgroup"] == path.as_str()), "switches")
+            sum(
+                of_cgroup.filter(|row| row["cgroup"] == path.as_str()),
+                "switches",
+            )
         })
     };
     let counted: Vec<_> = frames.iter().map(of_frame).collect();

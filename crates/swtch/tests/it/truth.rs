@@ -142,8 +142,9 @@ fn root_a_storm_is_stored_or_counted_as_lost() {
 }
 
 /// Rows that nothing explains may be the machine's doing: a wait for a page while the starter maps
-/// memory, a move by the load balancer, a lock of the kernel that somebody else holds. That does not
-/// come twice in a row, as a fault of the recorder does. Everything else must hold at once.
+/// memory, a move by the load balancer. So may be more waits for a lock of the kernel that others hold than
+/// are expected. That does not come twice in a row, as a fault of the recorder does. Everything else must
+/// hold at once.
 fn recorded_is_true(name: &str) {
     let _machine = alone();
     if !can_play(name) {
@@ -154,8 +155,9 @@ fn recorded_is_true(name: &str) {
         return;
     }
     println!("{name}: {first:?}");
-    let is_unexplained = |miss: &String| miss.contains("nothing explains");
-    assert!(first.iter().all(is_unexplained), "{name}: {first:#?}");
+    let is_by_others =
+        |miss: &String| miss.contains("nothing explains") || miss.contains("may hold");
+    assert!(first.iter().all(is_by_others), "{name}: {first:#?}");
     let second = misses_of_a_recording(name);
     assert!(
         second.is_empty(),
@@ -402,7 +404,9 @@ impl TraceComparison {
                 let without = [Reason::Fault, Reason::Io];
                 without.contains(&truth)
                     || without.contains(&said)
-                    || [exact, inferred].iter().any(|row| row.rule.name == "ending")
+                    || [exact, inferred]
+                        .iter()
+                        .any(|row| row.rule.name == "ending")
             };
             self.let_go += u64::from(is_let_go);
             self.voluntary_wrong += u64::from(truth != said && !is_let_go);
