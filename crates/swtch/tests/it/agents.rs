@@ -583,8 +583,8 @@ fn root_places_of_those_that_ended_while_the_table_was_full_become_free() {
     let agent = TestAgent::start(&["--groups", "256", "--cgroup", path]);
     let groups = || agent.metrics().sum("swtch_agent_groups", &[]);
     let script = format!(
-        "echo $$ > {path}/cgroup.procs; i=0; while [ $i -lt 400 ]; do sleep 60 & i=$((i+1)); done; \
-         sleep 1; kill $(jobs -p); wait; true"
+        "echo $$ > {path}/cgroup.procs; i=0; while [ $i -lt 400 ]; do sleep 60 & all=\"$all $!\" i=$((i+1)); done; \
+         sleep 1; kill $all; wait; true"
     );
     let sleepers = Command::new("sh").args(["-c", &script]).status().unwrap();
     assert!(sleepers.success());
