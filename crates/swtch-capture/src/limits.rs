@@ -142,7 +142,8 @@ impl fmt::Display for TooLow {
 /// not optimised.
 const STACK: u64 = 512 << 10;
 
-/// Limits that are raised for this process alone.
+/// Limits that are raised for this process. Commands that are recorded get the ones that it inherited
+/// ([`hand_limits_down`]).
 const RAISED: [ResourceLimit; 2] = [ResourceLimit::OpenFiles, ResourceLimit::Stack];
 
 /// The limits of [`RAISED`] as this process inherited them.
@@ -162,10 +163,16 @@ pub fn live_within_limits() -> Result<(), Error> {
     require(ResourceLimit::Stack, STACK)
 }
 
-/// Raises a soft limit to the hard one. Where that is refused, the limit stays as it is.
+/// Raises a soft limit as far as is needed, and to the hard one at most. Where that is refused, the limit
+/// stays as it is.
 fn raise(limit: ResourceLimit) {
     let mut both = limit.both();
-    both.rlim_cur = both.rlim_max;
+    let needed = match limit {
+        // Not further: a program that inherits an unlimited stack has another layout of its memory.
+        ResourceLimit::Stack => STACK.max(both.rlim_cur),
+        _ => both.rlim_max,
+    };
+    both.rlim_cur = both.rlim_max.min(needed);
     // SAFETY: the call only reads the struct.
     unsafe { libc::setrlimit(limit.resource(), &raw const both) };
 }

@@ -137,9 +137,13 @@ impl Facts<'_> {
         self.has(Bits::SLICE_END) || self.has(Bits::GROUP_SLICE_END)
     }
 
-    /// Asked for by the task itself, which has slices as the fair class gives them.
+    /// Asked for by the task itself, which has slices as the fair class gives them. In a call that may block
+    /// the kernel itself looks at the slice when the task leaves, and one that is woken meanwhile has not lost
+    /// the CPU to its slice; `read` of a file in /proc is such a call, and charges the run time.
     fn asked_for_its_own_slice(&self) -> bool {
-        self.is_caused_by(&[Cause::Own]) && self.evidence.class == Class::Fair
+        self.is_caused_by(&[Cause::Own])
+            && self.evidence.class == Class::Fair
+            && (!self.may_block() || self.waits == Waits::File)
     }
 }
 

@@ -216,15 +216,18 @@ impl CgroupTree {
         found
     }
 
-    /// The cgroups whose quota has stopped CPUs so far, by path; of the nearest ones to the root, at most
-    /// so many are looked at.
-    pub fn throttled(&self, most: usize) -> HashMap<String, Throttling> {
-        let all = self.nearest(most).into_iter();
-        let throttled = all.filter_map(|(_, path)| {
+    /// The cgroups whose quota has stopped CPUs so far, by path: for those that are not there that is
+    /// nothing. `None` where there are more cgroups than `most`: nothing is known then.
+    pub fn throttled(&self, most: usize) -> Option<HashMap<String, Throttling>> {
+        let all = self.nearest(most + 1);
+        if all.len() > most {
+            return None;
+        }
+        let throttled = all.into_iter().filter_map(|(_, path)| {
             let throttled = Throttling::of(&self.directory(&path))?;
             (throttled.periods > 0).then_some((path, throttled))
         });
-        throttled.collect()
+        Some(throttled.collect())
     }
 
     /// The path of a cgroup, and those of all above it; the root comes last.

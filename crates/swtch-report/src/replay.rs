@@ -22,7 +22,7 @@ use swtch_capture::{
 use swtch_core::merge::Merge;
 use swtch_core::{Arch, Event, RULES_VERSION, SyscallTable, TaskKey, Timestamp};
 use swtch_store::{
-    Counts, Error, EventWriter, Meta, RecordFile, RecordStream, StreamKind, Trace,
+    Counts, Error, EventWriter, Meta, RecordFile, RecordStream, RecordingState, StreamKind, Trace,
     UserEventDecoder, Writer,
 };
 
@@ -294,7 +294,8 @@ fn fill(
         events.end(Timestamp::from_ns(meta.end_ns))?;
     }
     meta.counts.late += replayed.late;
-    if records.is_of_ring() {
+    // A recorder that was killed has counted nothing in its facts, as a segment of a ring has not.
+    if records.is_of_ring() || recorded.meta().state == RecordingState::Recording {
         let not_written = meta.counts.storage_failed;
         events.complete(meta);
         meta.counts.storage_failed += not_written;

@@ -86,7 +86,12 @@ fn take_from_disk(path: &Path, output: &Path) -> Result<u8> {
         bail!("{} is in its final form already", path.display());
     };
     let mut meta = recorded.meta().clone();
-    if let Completeness::Unfinished { why, .. } = recorded.completeness() {
+    if let Completeness::Unfinished {
+        why,
+        unreadable_bytes,
+    } = recorded.completeness()
+        && (meta.state == RecordingState::Recording || unreadable_bytes > 0)
+    {
         meta.state = RecordingState::StoppedEarly;
         meta.stop_reason.get_or_insert(why);
     }

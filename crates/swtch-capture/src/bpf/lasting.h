@@ -85,15 +85,15 @@ static __always_inline __u64 ran_ts_of(struct task_struct *p, struct cpu_state *
 	return p->sched_info.last_arrival - reader->sched_info.last_arrival + c->run_start;
 }
 
-static __always_inline void tell_function(struct seq_file *seq, __u64 function)
+static __always_inline long tell_function(struct seq_file *seq, __u64 function)
 {
 	struct lasting_name row = { .kind = LASTING_NAME, .function = function };
 	__u8 told = 1;
 
 	if (bpf_map_update_elem(&told_functions, &function, &told, BPF_NOEXIST))
-		return;
+		return 0;
 	bpf_snprintf(row.name, sizeof(row.name), function_format, &function, sizeof(function));
-	bpf_seq_write(seq, &row, sizeof(row));
+	return bpf_seq_write(seq, &row, sizeof(row));
 }
 
 static __always_inline __s32 call_of(struct task_struct *p)
@@ -117,6 +117,7 @@ int list_blocked(struct bpf_iter__task *ctx)
 	struct task_struct *p = ctx->task;
 	struct cpu_state *c = this_cpu();
 	struct lasting_thread row = { .kind = LASTING_THREAD };
+	long refused = 0;
 
 	if (!p || !c || !p->__state || p->on_cpu || p->exit_state || !is_recorded(p))
 		return 0;
@@ -134,9 +135,14 @@ int list_blocked(struct bpf_iter__task *ctx)
 		BPF_CORE_READ_STR_INTO(&row.program, p, group_leader, comm);
 		if (bpf_get_task_stack(p, &row.function, sizeof(row.function), 0) > 0 &&
 		    row.function)
-			tell_function(seq, row.function);
+			refused = tell_function(seq, row.function);
 	}
-	bpf_seq_write(seq, &row, sizeof(row));
+	/*
+	 * When there is no room the kernel takes back all that was written for this task, and asks again for it
+	 * at the next read: its function is to be told then, for the second time at worst.
+	 */
+	if (bpf_seq_write(seq, &row, sizeof(row)) || refused)
+		bpf_map_delete_elem(&told_functions, &row.function);
 	return 0;
 }
 

@@ -395,6 +395,9 @@ fn a_slice_that_the_own_call_finds_used_up_is_a_slice() {
     for call in ["clock_gettime", "getrusage", "read"] {
         assert_eq!(rule_for(&asked(call)), "own_call_slice_end", "{call}");
     }
+    // It left by itself, and was woken before it had: that its slice was over by then is no cause.
+    let leaving = asked("futex");
+    assert_eq!(rule_for(&leaving), "woken_before_it_blocked");
     let same = |call, rule| {
         let unused = Evidence {
             bits: Bits::default(),

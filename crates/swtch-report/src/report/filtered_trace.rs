@@ -284,10 +284,10 @@ fn of_rows(each: RowVisitor<'_>) -> impl FnMut(CountedRows<'_>) {
 }
 
 /// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
-/// everything is in scope. Of a recording that did not end, this is not known.
+/// everything is in scope. Of a recording that did not end as it was asked to, this is not known.
 pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     let is_all =
-        meta.state != RecordingState::Recording && meta.counts.filtered == 0 && is_all_in_scope;
+        meta.state == RecordingState::Finished && meta.counts.filtered == 0 && is_all_in_scope;
     match is_all {
         true => Coverage::EveryTask,
         false => Coverage::RecordedTasks,

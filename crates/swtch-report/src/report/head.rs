@@ -102,10 +102,11 @@ impl TraceHead {
         told_length(&self.meta).unwrap_or(self.duration)
     }
 
-    /// Whether every switch of the recorded tasks is in a row: known only of a recording that has ended.
+    /// Whether every switch of the recorded tasks is in a row: known only of a recording that has ended as it
+    /// was asked to.
     pub fn is_complete(&self) -> bool {
         let counts = &self.meta.counts;
-        let is_told = self.meta.state != RecordingState::Recording && self.incomplete.is_none();
+        let is_told = self.meta.state == RecordingState::Finished && self.incomplete.is_none();
         let is_balanced = counts.switches_seen == sum([counts.stored, counts.filtered].into_iter());
         is_told
             && is_balanced

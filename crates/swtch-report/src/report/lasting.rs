@@ -280,6 +280,7 @@ fn state_words(letter: &str) -> String {
         "t" => "stopped by a tracer",
         "S" => "asleep",
         "I" => "idle",
+        "P" => "parked",
         _ => return letter.to_owned(),
     };
     format!("{letter} ({words})")

@@ -4,8 +4,8 @@
 //! rows of a cgroup sum to the run-queue time of its waits, whatever they followed: a task that
 //! sleeps, wakes and then queues behind a hog is the hog's victim as much as one that was preempted.
 //!
-//! A wait is that of the cgroup in which its task is when the run after it ends, and a task has the
-//! CPU as a member of the cgroup in which its last run ended.
+//! A wait is that of the cgroup in which its task is when it gets the CPU, and a task has the CPU as a
+//! member of the cgroup in which it was when its run began.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{CgroupId, Contended, Contention, HeldWaits, Holder, Nanos, Switch};
@@ -55,7 +55,7 @@ pub struct Neighbours {
 
 #[derive(Debug)]
 struct CgroupSums {
-    /// The cgroup in which each task was when it left a CPU last, by its index.
+    /// The cgroup in which each task was when its last run began, by its index.
     cgroups: Vec<CgroupId>,
     held: FxHashMap<(CgroupId, CgroupHolder), HeldWaits>,
     /// Parts of the wait that is added, kept for its memory.

@@ -17,6 +17,7 @@ const TASK_INTERRUPTIBLE: u32 = 0x1;
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
 const TASK_STOPPED: u32 = 0x4;
 const TASK_TRACED: u32 = 0x8;
+const TASK_PARKED: u32 = 0x40;
 const TASK_NOLOAD: u32 = 0x400;
 
 /// The threads in groups: those with the least ordinary state first, then the largest.
@@ -25,7 +26,8 @@ pub fn grouped(waits: &[LastingWait]) -> LastingWaits {
     let mut groups: FxHashMap<_, LastingGroup> = FxHashMap::default();
     for wait in waits {
         let state = state_letter(wait.state);
-        if wait.is_kthread && matches!(state, 'S' | 'I') {
+        // A parked one is that of a CPU which is offline.
+        if wait.is_kthread && matches!(state, 'S' | 'I' | 'P') {
             told.idle_kernel_threads += 1;
             continue;
         }
@@ -84,8 +86,10 @@ const fn state_letter(state: u32) -> char {
         'I'
     } else if state & TASK_INTERRUPTIBLE != 0 {
         'S'
+    } else if state & TASK_PARKED != 0 {
+        'P'
     } else {
-        // So does the kernel with a parked thread, a frozen one, and one at a lock of PREEMPT_RT.
+        // So does the kernel with a frozen thread, and with one at a lock of PREEMPT_RT.
         'D'
     }
 }
@@ -151,6 +155,7 @@ mod tests {
             (0x402, 'I'),
             (0x104, 'T'),
             (0x8, 't'),
+            (0x40, 'P'),
             (0x8000, 'D'),
         ] {
             assert_eq!(state_letter(state), letter, "{state:#x}");

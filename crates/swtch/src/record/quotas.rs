@@ -24,8 +24,9 @@ const MOST_WATCHED: usize = 1_000;
 pub struct RecordedCgroups {
     /// `None` where no cgroup has a name.
     tree: Option<CgroupTree>,
-    /// Of those whose quota had been used up when the recording began, how often.
-    at_start: HashMap<String, Throttling>,
+    /// Of those whose quota had been used up when this part of the recording began, how often; `None` where
+    /// that is not known.
+    at_start: Option<HashMap<String, Throttling>>,
     watched: BTreeMap<String, WatchedQuota>,
     looked: Instant,
 }
@@ -36,12 +37,12 @@ struct WatchedQuota {
     /// As it was read last; `None` if there never was one.
     quota: Option<CpuQuota>,
     last: Throttling,
-    /// What was added since it was met.
+    /// What was added since the recording began, or since it was met where it is not known what it was then.
     grown: Throttling,
 }
 
 impl WatchedQuota {
-    /// One that had counted so much when the recording began.
+    /// One that had counted so much before.
     fn since(last: Throttling) -> Self {
         Self {
             quota: None,
@@ -72,9 +73,8 @@ impl RecordedCgroups {
     }
 
     fn below(tree: Option<CgroupTree>) -> Self {
-        let at_start = tree.as_ref().map(|tree| tree.throttled(MOST_WATCHED));
         Self {
-            at_start: at_start.unwrap_or_default(),
+            at_start: tree.as_ref().and_then(|tree| tree.throttled(MOST_WATCHED)),
             tree,
             watched: BTreeMap::new(),
             looked: Instant::now(),
@@ -90,13 +90,18 @@ impl RecordedCgroups {
         let found = tree.paths_of(wanted);
         if self.watched.len() + found.len() > MOST_WATCHED {
             self.watched.retain(|path, _| tree.id_of(path).is_some());
+            self.at_start = None;
         }
         for (_, path) in &found {
             for path in CgroupTree::at_or_above(path) {
                 if self.watched.len() < MOST_WATCHED && !self.watched.contains_key(path) {
-                    let before = self.at_start.get(path).copied().unwrap_or_default();
-                    let mut met = WatchedQuota::since(before);
-                    met.read(&tree.directory(path));
+                    let directory = tree.directory(path);
+                    let before = match &self.at_start {
+                        Some(throttled) => throttled.get(path).copied(),
+                        None => Throttling::of(&directory),
+                    };
+                    let mut met = WatchedQuota::since(before.unwrap_or_default());
+                    met.read(&directory);
                     self.watched.insert(path.to_owned(), met);
                 }
             }
@@ -121,9 +126,11 @@ impl RecordedCgroups {
         }
     }
 
-    /// The quotas, and how often each was used up.
+    /// The quotas, and how often each was used up. What is met later is told since then: a part of the
+    /// recording ends here, and what was before belongs to none that follows.
     pub fn quotas(&mut self) -> Vec<QuotaFacts> {
         self.read(|_| true);
+        self.at_start = None;
         let quotas = self.watched.iter().filter_map(|(path, one)| {
             let quota = one.quota?;
             Some(QuotaFacts {
@@ -171,5 +178,32 @@ mod tests {
         assert_eq!(cgroups.quotas(), expected);
         fs::remove_dir_all(root.path().join("uq")).unwrap();
         assert_eq!(cgroups.quotas(), expected);
+    }
+
+    /// What was used up before is not known of the last of many cgroups, nor of one that is met in a later
+    /// part of a recording in parts.
+    #[test]
+    fn what_was_used_up_before_it_could_be_known_is_not_told() {
+        let root = tempfile::tempdir().unwrap();
+        for nth in 0..=MOST_WATCHED {
+            fs::create_dir(root.path().join(format!("g{nth}"))).unwrap();
+        }
+        let write = |file: &str, text: &str| fs::write(root.path().join(file), text).unwrap();
+        write("g7/cpu.max", "40000 100000\n");
+        write("g7/cpu.stat", "nr_throttled 900\nthrottled_usec 1000000\n");
+        let throttled = |mut cgroups: RecordedCgroups| {
+            let id = cgroups.tree.as_ref().unwrap().id_of("/g7").unwrap();
+            cgroups.paths_of(&FxHashSet::from_iter([id]));
+            let told = cgroups.quotas();
+            assert_eq!(told.len(), 1, "{told:?}");
+            told[0].throttled_periods
+        };
+        let tree = CgroupTree::at(root.path().to_owned());
+        assert_eq!(throttled(RecordedCgroups::below(Some(tree.clone()))), 0);
+        fs::remove_dir(root.path().join("g0")).unwrap();
+        let mut later = RecordedCgroups::below(Some(tree));
+        assert_eq!(later.quotas(), []);
+        write("g7/cpu.stat", "nr_throttled 905\nthrottled_usec 2000000\n");
+        assert_eq!(throttled(later), 0);
     }
 }

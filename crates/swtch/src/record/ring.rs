@@ -121,6 +121,8 @@ struct Sealed {
     start: SegmentStart,
     ended: Timestamp,
     bytes: u64,
+    /// Switches of it that found no room on the disk.
+    not_written: u64,
 }
 
 /// What had been counted when a segment began.
@@ -280,7 +282,8 @@ impl FlightRing {
     ) -> Result<Writer, Error> {
         let start = SegmentStart::now(self.current.number + 1, capture, counts);
         let mut sealed = self.facts_between(&self.current, &start);
-        sealed.counts.storage_failed = full.records_not_written().switches;
+        let not_written = full.records_not_written().switches;
+        sealed.counts.storage_failed = not_written;
         totals.add_to(&mut sealed);
         full.seal(&sealed)?;
         let mut meta = self.meta.clone();
@@ -289,6 +292,7 @@ impl FlightRing {
         self.sealed.push_back(Sealed {
             ended: start.began,
             bytes: full.bytes_written(),
+            not_written,
             start: std::mem::replace(&mut self.current, start),
         });
         self.tell_what_still_holds(&mut next)?;
@@ -390,6 +394,7 @@ impl FlightRing {
         let numbers: Vec<_> = wanted.iter().map(|segment| segment.start.number).collect();
         let first = wanted.first().map_or(&self.current, |first| &first.start);
         let mut meta = self.facts_between(first, &self.current);
+        meta.counts.storage_failed = wanted.iter().map(|segment| segment.not_written).sum();
         totals.add_to(&mut meta);
         if let Some(ring) = &mut meta.ring {
             ring.dumped_because = Some(cause.in_dump_from(meta.start_ns));

@@ -18,9 +18,11 @@ pub struct CgroupQuotas {
     limits: LimitsById,
     /// Of each of them, the quotas that limit it: its own and those above.
     quotas: FxHashMap<CgroupId, Vec<QuotaHolder>>,
-    /// What `cpu.stat` said last of each path, at first of those whose quota had been used up: for those
-    /// that are not there that is nothing.
-    throttled: HashMap<String, Throttling>,
+    /// What `cpu.stat` said last of each path, and in which frame; at first, in frame 0, of those whose quota
+    /// had been used up.
+    throttled: HashMap<String, (u64, Throttling)>,
+    /// Whether all were looked at in frame 0, so that one that is not there had never been used up.
+    all_at_start: bool,
     /// Those that were looked for and have no path.
     not_found: FxHashSet<CgroupId>,
     frames: u64,
@@ -36,12 +38,17 @@ const MOST_AT_START: usize = 1_000;
 impl CgroupQuotas {
     /// Nothing is known yet of the cgroups in this hierarchy.
     pub fn of(tree: Option<CgroupTree>) -> Self {
-        let throttled = tree.as_ref().map(|tree| tree.throttled(MOST_AT_START));
+        let at_start = tree.as_ref().and_then(|tree| tree.throttled(MOST_AT_START));
         Self {
             tree,
             limits: LimitsById::default(),
             quotas: FxHashMap::default(),
-            throttled: throttled.unwrap_or_default(),
+            all_at_start: at_start.is_some(),
+            throttled: at_start
+                .into_iter()
+                .flatten()
+                .map(|(path, throttled)| (path, (0, throttled)))
+                .collect(),
             not_found: FxHashSet::default(),
             frames: 0,
         }
@@ -109,8 +116,14 @@ impl CgroupQuotas {
                     continue;
                 }
                 let now = Throttling::of(&tree.directory(path)).unwrap_or_default();
-                let before = self.throttled.insert(path.clone(), now);
-                grown.insert(path.clone(), now.since(before.unwrap_or_default()));
+                let before = self.throttled.insert(path.clone(), (self.frames, now));
+                let before = match before {
+                    Some((frame, before)) if frame + 1 == self.frames => before,
+                    None if self.frames == 1 && self.all_at_start => Throttling::default(),
+                    // What was added since the frame before is not known.
+                    _ => now,
+                };
+                grown.insert(path.clone(), now.since(before));
             }
             let growth_of = |path: &str| grown.get(path).copied().unwrap_or_default();
             if let Some(QuotaHolder { path, quota }) = limiting(holders, growth_of) {

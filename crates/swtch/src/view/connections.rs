@@ -7,6 +7,7 @@
 //! - at most [`most_connections`] are open at once. For one more, the oldest connection that has
 //!   not shown the token yet is closed. Connections that have shown it are kept.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -18,10 +19,14 @@ use hyper_util::service::TowerToHyperService;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// Time for the head of a request to arrive. A browser sends it in one piece, and silently opens an
 /// idle connection again when it was closed.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long an answer may take that was under way when its connection's time was over.
+const LAST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Most connections if descriptors are plentiful. A browser opens six for each host.
 const PLENTY: u64 = 256;
@@ -107,9 +112,15 @@ fn start(stream: TcpStream, router: &Router, longest: Option<Duration>) -> Conne
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // Errors are the client's: it went away, or did not speak HTTP.
     let task = tokio::spawn(async move {
-        match longest {
-            Some(longest) => drop(tokio::time::timeout(longest, served).await),
-            None => drop(served.await),
+        let mut served = pin!(served);
+        let Some(longest) = longest else {
+            drop(served.await);
+            return;
+        };
+        if timeout(longest, served.as_mut()).await.is_err() {
+            // It ends between two requests: who asks at this moment, as scrapers do, gets the answer.
+            served.as_mut().graceful_shutdown();
+            drop(timeout(LAST_ANSWER, served).await);
         }
     });
     Connection {

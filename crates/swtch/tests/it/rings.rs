@@ -15,9 +15,9 @@ use swtch_core::Timestamp;
 use swtch_report::opening;
 use swtch_store::{Completeness, RecordingState};
 
-use crate::machine::{Orphan, SOON, TestProcess, alone, beside_others, wait_until};
+use crate::machine::{Orphan, SOON, TestProcess, alone, beside_others, command_of, wait_until};
 use crate::recording::{
-    Ids, Recording, SWTCH, TraceContents, TraceDir, report, stderr, stdout, swtch,
+    Ids, Recording, SWTCH, TraceContents, TraceDir, report, start_recorder, stderr, stdout, swtch,
 };
 use crate::stranger::Stranger;
 
@@ -300,6 +300,7 @@ fn root_what_a_killed_recorder_left_gets_its_final_form() {
     let why = written.meta.stop_reason.as_deref().unwrap_or_default();
     assert!(why.contains("its recorder was killed"), "{why}");
     assert_eq!(moments_of(&written), moments_of(&kept));
+    assert_balanced_and_not_complete(&out, &written);
     let again = recorder.dump(&["--on-disk", "-o", "out.swtch"]);
     assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
     let mut of_whole = swtch(["dump", "--on-disk", "-o", "no.swtch"]);
@@ -309,6 +310,38 @@ fn root_what_a_killed_recorder_left_gets_its_final_form() {
         .output();
     let refused = stderr(&refused.unwrap());
     assert!(refused.contains("in its final form already"), "{refused}");
+}
+
+/// Nobody knows what the recorder had not written yet.
+fn assert_balanced_and_not_complete(path: &Path, written: &TraceContents) {
+    let counts = written.counts();
+    assert!(counts.stored > 0, "{counts:?}");
+    assert_eq!(counts.switches_seen, counts.stored + counts.filtered);
+    let answer = report(path, &["--by", "reason", "--format", "json"]);
+    let answer: serde_json::Value = serde_json::from_str(&stdout(&answer)).unwrap();
+    assert_eq!(answer["trace"]["complete"], false, "{answer}");
+}
+
+/// What its facts say of a recording that goes on is nothing: the copy counts its rows.
+#[test]
+#[ignore = "needs root"]
+fn root_what_a_killed_recording_left_is_not_called_complete() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let script = "while :; do sleep 0.001; done";
+    let mut recorder = start_recorder(&place, &["--", "sh", "-c", script]);
+    let _command = Orphan(command_of(recorder.pid()));
+    let records = place.trace().join("records.raw");
+    wait_until("records are in the file", || {
+        fs::metadata(&records).is_ok_and(|file| file.len() > 10_000)
+    });
+    recorder.signal(libc::SIGKILL);
+    recorder.ends_within(SOON);
+    let out = place.dir().join("out.swtch");
+    let mut dump = swtch(["dump", "--on-disk", "-o"]);
+    let dumped = dump.arg(&out).arg(place.trace()).output().unwrap();
+    assert!(dumped.status.success(), "{}", stderr(&dumped));
+    assert_balanced_and_not_complete(&out, &opened(&out));
 }
 
 #[test]
