@@ -92,8 +92,8 @@ impl Sub for ThreadCounters {
 /// # Errors
 /// The kernel's files of the thread cannot be read or understood.
 pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, ThreadCounters)>> {
-    // Before the status: a thread that ends in between has told its name and counters by neither. The other
-    // way round it would count as one of a kernel that does not account for its times.
+    // Read before the status: of a thread that ends in between nothing is told then. The other way round it
+    // would pass for one of a kernel that does not account for times.
     let runs = read_if_alive(&format!("/proc/{pid}/task/{tid}/schedstat"))?
         .and_then(|schedstat| runs_of(&schedstat));
     let Some(status) = read_if_alive(&format!("/proc/{pid}/task/{tid}/status"))? else {
