@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use swtch_report::opening;
 
-use crate::machine::{TestCgroup, TestProcess, beside_others, wait_until};
+use crate::machine::{TestCgroup, TestProcess, alone, beside_others, wait_until};
 use crate::recording::{TraceDir, report, stderr, stdout, swtch};
 
 /// Sets a quota in a period of 100 ms; false where the cgroup can have none.
@@ -45,7 +45,8 @@ fn burn_in(cgroup: &Path) -> String {
 #[test]
 #[ignore = "needs root"]
 fn root_the_verdict_names_the_cgroup_that_has_the_quota() {
-    let _machine = beside_others();
+    // Who has the CPU meanwhile is recorded, too, and so are the quotas of other tests.
+    let _machine = alone();
     let Some(p) = TestCgroup::new().filter(|p| set_quota(p.path(), 1_000)) else {
         swtch_test::skip!("no quota can be set");
     };
