@@ -216,18 +216,17 @@ impl CgroupTree {
         found
     }
 
-    /// The cgroups whose quota has stopped CPUs so far, by path: for those that are not there that is
-    /// nothing. `None` where there are more cgroups than `most`: nothing is known then.
-    pub fn throttled(&self, most: usize) -> Option<HashMap<String, Throttling>> {
+    /// How often quotas have stopped CPUs so far; not known where there are more cgroups than `most`.
+    pub fn throttled(&self, most: usize) -> ThrottledSoFar {
         let all = self.nearest(most + 1);
         if all.len() > most {
-            return None;
+            return ThrottledSoFar::default();
         }
         let throttled = all.into_iter().filter_map(|(_, path)| {
             let throttled = Throttling::of(&self.directory(&path))?;
             (throttled.periods > 0).then_some((path, throttled))
         });
-        Some(throttled.collect())
+        ThrottledSoFar(Some(throttled.collect()))
     }
 
     /// The path of a cgroup, and those of all above it; the root comes last.
@@ -249,6 +248,24 @@ impl CgroupTree {
             })
         });
         holders.collect()
+    }
+}
+
+/// How often the quota of each cgroup had stopped CPUs at some moment.
+#[derive(Debug, Default)]
+pub struct ThrottledSoFar(
+    /// By path: for those that are not there it never had. `None` where nothing is known.
+    Option<HashMap<String, Throttling>>,
+);
+
+impl ThrottledSoFar {
+    /// That of the cgroup at this path, of which `cpu.stat` says `now`; where it is not known it is that, so
+    /// that nothing counts as added since.
+    pub fn before(&self, path: &str, now: Throttling) -> Throttling {
+        match &self.0 {
+            Some(throttled) => throttled.get(path).copied().unwrap_or_default(),
+            None => now,
+        }
     }
 }
 

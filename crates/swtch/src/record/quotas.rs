@@ -3,14 +3,14 @@
 //!
 //! A cgroup may be gone at the end, so what is told of it is what was read last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
 use swtch_core::CgroupId;
-use swtch_host::hierarchy::{CgroupTree, CpuQuota, Throttling};
+use swtch_host::hierarchy::{CgroupTree, CpuQuota, ThrottledSoFar, Throttling};
 use swtch_store::QuotaFacts;
 
 /// Throttling is read this often.
@@ -24,9 +24,8 @@ const MOST_WATCHED: usize = 1_000;
 pub struct RecordedCgroups {
     /// `None` where no cgroup has a name.
     tree: Option<CgroupTree>,
-    /// Of those whose quota had been used up when this part of the recording began, how often; `None` where
-    /// that is not known.
-    at_start: Option<HashMap<String, Throttling>>,
+    /// How often quotas had been used up when this part of the recording began.
+    at_start: ThrottledSoFar,
     watched: BTreeMap<String, WatchedQuota>,
     looked: Instant,
 }
@@ -74,7 +73,10 @@ impl RecordedCgroups {
 
     fn below(tree: Option<CgroupTree>) -> Self {
         Self {
-            at_start: tree.as_ref().and_then(|tree| tree.throttled(MOST_WATCHED)),
+            at_start: tree
+                .as_ref()
+                .map(|tree| tree.throttled(MOST_WATCHED))
+                .unwrap_or_default(),
             tree,
             watched: BTreeMap::new(),
             looked: Instant::now(),
@@ -90,17 +92,14 @@ impl RecordedCgroups {
         let found = tree.paths_of(wanted);
         if self.watched.len() + found.len() > MOST_WATCHED {
             self.watched.retain(|path, _| tree.id_of(path).is_some());
-            self.at_start = None;
+            self.at_start = ThrottledSoFar::default();
         }
         for (_, path) in &found {
             for path in CgroupTree::at_or_above(path) {
                 if self.watched.len() < MOST_WATCHED && !self.watched.contains_key(path) {
                     let directory = tree.directory(path);
-                    let before = match &self.at_start {
-                        Some(throttled) => throttled.get(path).copied(),
-                        None => Throttling::of(&directory),
-                    };
-                    let mut met = WatchedQuota::since(before.unwrap_or_default());
+                    let now = Throttling::of(&directory).unwrap_or_default();
+                    let mut met = WatchedQuota::since(self.at_start.before(path, now));
                     met.read(&directory);
                     self.watched.insert(path.to_owned(), met);
                 }
@@ -130,7 +129,7 @@ impl RecordedCgroups {
     /// recording ends here, and what was before belongs to none that follows.
     pub fn quotas(&mut self) -> Vec<QuotaFacts> {
         self.read(|_| true);
-        self.at_start = None;
+        self.at_start = ThrottledSoFar::default();
         let quotas = self.watched.iter().filter_map(|(path, one)| {
             let quota = one.quota?;
             Some(QuotaFacts {

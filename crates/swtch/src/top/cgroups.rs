@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::CgroupId;
-use swtch_host::hierarchy::{CgroupTree, QuotaHolder, Throttling, limiting};
+use swtch_host::hierarchy::{CgroupTree, QuotaHolder, ThrottledSoFar, Throttling, limiting};
 use swtch_report::report::live::{CgroupLimits, LiveRow, RowKey};
 
 use super::session::LimitsById;
@@ -18,11 +18,10 @@ pub struct CgroupQuotas {
     limits: LimitsById,
     /// Of each of them, the quotas that limit it: its own and those above.
     quotas: FxHashMap<CgroupId, Vec<QuotaHolder>>,
-    /// What `cpu.stat` said last of each path, and in which frame; at first, in frame 0, of those whose quota
-    /// had been used up.
+    /// What `cpu.stat` said of all cgroups before the first frame.
+    at_start: ThrottledSoFar,
+    /// What it said last of each path, and in which frame.
     throttled: HashMap<String, (u64, Throttling)>,
-    /// Whether all were looked at in frame 0, so that one that is not there had never been used up.
-    all_at_start: bool,
     /// Those that were looked for and have no path.
     not_found: FxHashSet<CgroupId>,
     frames: u64,
@@ -38,17 +37,13 @@ const MOST_AT_START: usize = 1_000;
 impl CgroupQuotas {
     /// Nothing is known yet of the cgroups in this hierarchy.
     pub fn of(tree: Option<CgroupTree>) -> Self {
-        let at_start = tree.as_ref().and_then(|tree| tree.throttled(MOST_AT_START));
+        let at_start = tree.as_ref().map(|tree| tree.throttled(MOST_AT_START));
         Self {
             tree,
             limits: LimitsById::default(),
             quotas: FxHashMap::default(),
-            all_at_start: at_start.is_some(),
-            throttled: at_start
-                .into_iter()
-                .flatten()
-                .map(|(path, throttled)| (path, (0, throttled)))
-                .collect(),
+            at_start: at_start.unwrap_or_default(),
+            throttled: HashMap::new(),
             not_found: FxHashSet::default(),
             frames: 0,
         }
@@ -119,7 +114,7 @@ impl CgroupQuotas {
                 let before = self.throttled.insert(path.clone(), (self.frames, now));
                 let before = match before {
                     Some((frame, before)) if frame + 1 == self.frames => before,
-                    None if self.frames == 1 && self.all_at_start => Throttling::default(),
+                    None if self.frames == 1 => self.at_start.before(path, now),
                     // What was added since the frame before is not known.
                     _ => now,
                 };
