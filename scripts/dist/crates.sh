@@ -4,7 +4,7 @@
 #   scripts/dist/crates.sh TARGET    TARGET is cargo's target directory; they go to TARGET/packages/crates
 #
 # A packed crate has what a clone makes: the eBPF objects of both architectures, compiled here
-# (crates/swtch-capture/ebpf), and the viewer's page (crates/swtch/page). They are packed from a copy of the
+# (crates/swtch-capture/ebpf), and the viewer's page (crates/swtch-view/page). They are packed from a copy of the
 # commit, so that the tree stays as it is, and so that they hold nothing that is not committed.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../env.sh"
@@ -19,7 +19,7 @@ tree=$place/tree
 copy_commit() {
     mkdir "$tree"
     git archive HEAD | tar -x -C "$tree" || die "git could not copy the commit"
-    cp -r web/dist "$tree/crates/swtch/page" || die "there is no page in web/dist"
+    cp -r web/dist "$tree/crates/swtch-view/page" || die "there is no page in web/dist"
     local crate
     for crate in "$tree"/crates/*; do
         cp LICENSE-* "$crate/" || die "there are no licences"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
-use swtch_core::{CpuId, Gap, Level, Timestamp};
+use swtch_core::{CpuCounters, CpuId, Gap, Level, Timestamp};
 
 use crate::error::Error;
 use crate::mapped::Mapped;
@@ -43,21 +43,6 @@ pub struct Counters {
     pub words_unread: u64,
     /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
     pub missed: u64,
-}
-
-/// Counters of one CPU since the start of the capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CpuCounters {
-    /// Switches that the probes saw, including those from idle.
-    pub seen: u64,
-    /// Of `seen`: switches away from idle.
-    pub idle: u64,
-    /// Of `seen`: switches outside of the scope.
-    pub filtered: u64,
-    /// Of `seen`: switches that found no room.
-    pub lost: u64,
-    /// As [`Counters::untraced`].
-    pub untraced: u64,
 }
 
 /// `CLAIMS_KEPT` of `bpf/record.h`.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Records are passed on as the bytes that the kernel side wrote: what they say is decoded when
-//! nothing has to be kept up with any more (`records`). Each ring is in order of time.
+//! nothing has to be kept up with any more ([`swtch_wire`]). Each ring is in order of time.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -18,11 +18,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
+use swtch_wire::RawKind;
+use swtch_wire::layout::{SwitchRecord, TaskRecord};
 
 use crate::counters::CpuStates;
 use crate::error::Error;
 use crate::mapped::Mapped;
-use crate::skeleton::recorder::types::{cpu_state, switch_record, task_record};
+use crate::skeleton::recorder::types::cpu_state;
 
 /// Result of reading all rings of a source once.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,17 +55,8 @@ pub struct RawRecords<'a> {
     pub kind: RawKind,
     /// Number of records.
     pub count: u64,
-    /// Their bytes, which [`decode_records`](crate::decode_records) understands.
+    /// Their bytes, which [`decode_records`](swtch_wire::decode_records) understands.
     pub bytes: &'a [u8],
-}
-
-/// The kinds of records of the kernel side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RawKind {
-    /// A task left a CPU.
-    Switches,
-    /// A task was seen, started, renamed or ended.
-    Tasks,
 }
 
 /// Most records taken from one ring before the next has its turn.
@@ -77,7 +70,7 @@ pub(crate) struct CaptureRings {
 
 /// The rings of switch records.
 struct SwitchRings {
-    slots: Mapped<switch_record>,
+    slots: Mapped<SwitchRecord>,
     slots_per_cpu: usize,
 }
 
@@ -114,7 +107,7 @@ impl SwitchRings {
         let (mut next, end) = (start - origin, start - origin + taken);
         while next < end {
             let bytes = self.bytes(cpu, next, end);
-            let count = bytes.len() / size_of::<switch_record>();
+            let count = bytes.len() / size_of::<SwitchRecord>();
             let count = u64::try_from(count).expect("a length fits 64 bits");
             sink(RawRecords {
                 ring: cpu,
@@ -139,7 +132,7 @@ impl SwitchRings {
         let count = wanted.min(self.slots_per_cpu - slot);
         let first = cpu * self.slots_per_cpu + slot;
         let (start, _last) = (self.slots.at(first), self.slots.at(first + count - 1));
-        let length = count * size_of::<switch_record>();
+        let length = count * size_of::<SwitchRecord>();
         // SAFETY: all slots from the first to the last are in the mapping; the kernel side wrote
         // them before it moved `head` past them (acquired by `take`) and does not write them again
         // before `tail` is moved, which `take` does when the slice is gone.
@@ -172,7 +165,7 @@ impl TaskRings {
             let take = move |bytes: &[u8]| {
                 let mut inbox = inbox.borrow_mut();
                 // The kernel's ring holds whole records, at multiples of 8 bytes.
-                match bytes.get(..size_of::<task_record>()) {
+                match bytes.get(..size_of::<TaskRecord>()) {
                     Some(record) => inbox.bytes.extend_from_slice(record),
                     None => inbox.unreadable += 1,
                 }
@@ -229,7 +222,7 @@ impl CaptureRings {
             if inbox.bytes.is_empty() {
                 continue;
             }
-            let count = inbox.bytes.len() / size_of::<task_record>();
+            let count = inbox.bytes.len() / size_of::<TaskRecord>();
             sink(RawRecords {
                 ring: cpus + index,
                 kind: RawKind::Tasks,

@@ -4,11 +4,11 @@
 //! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only)
 //! Capture::take    rings ─bytes─▶ caller                        (one ring a CPU)
 //! Capture::take_summary   counts made in the kernel ─▶ caller      (instead of records)
-//! decode_records   bytes ─▶ decode ─Event─▶ caller              (after the recording)
+//! swtch_wire       bytes ─▶ decode ─Event─▶ caller              (after the recording)
 //! ```
 //!
 //! The eBPF side is `bpf/swtch.bpf.c`; the wire between the two is `bpf/record.h`. What this crate
-//! does *not* do: judge. It passes on [`swtch_core::Event`]s.
+//! does *not* do: judge, or read what it has recorded ([`swtch_wire`]).
 //!
 //! Without root, [`PerfCapture`] records own processes by perf events, which tell less.
 //!
@@ -20,7 +20,6 @@ mod clock;
 mod code;
 mod confine;
 mod counters;
-mod decode;
 mod demangle;
 mod drain;
 mod error;
@@ -28,14 +27,14 @@ mod guard;
 mod kernel_cost;
 mod lasting;
 mod launch;
+#[cfg(test)]
+mod layout;
 pub mod limits;
-mod living;
 mod load;
 mod mapped;
 mod perf;
 mod privilege;
 pub mod probe;
-mod records;
 mod refusal;
 mod scope;
 mod settings;
@@ -49,26 +48,19 @@ mod words;
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use code::{CodeFile, CodeMap, CodeMapping};
 pub use confine::{forbid_new_privileges, refuse_system_calls};
-pub use counters::{Counters, CpuCounters};
-pub use drain::{Drained, RawKind, RawRecords};
+pub use counters::Counters;
+pub use drain::{Drained, RawRecords};
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
 pub use lasting::LastingWait;
 pub use launch::{HeldCommand, LaunchError};
-pub use living::LivingTasks;
 pub use load::Capture;
-pub use perf::{
-    PerfBatch, PerfCapture, PerfRecord, PerfRecordKind, PerfThreads, decode_perf_records,
-};
+pub use perf::{PerfBatch, PerfCapture};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };
 pub use probe::kernel_version;
-pub use records::{
-    READABLE_WIRES, SwitchHints, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records,
-    decode_tasks, peek_switches, switch_hints,
-};
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};

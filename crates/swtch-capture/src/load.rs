@@ -11,17 +11,17 @@ use std::sync::atomic::AtomicU32;
 use libbpf_rs::btf::{Btf, types::Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
-use swtch_core::{Arch, Event, Gap, Nanos, SyscallTable, TaskKey, Timestamp};
+use swtch_core::{Arch, CpuCounters, Event, Gap, Nanos, SyscallTable, TaskKey, Timestamp};
+use swtch_wire::decode_records;
 
 use crate::clock::monotonic_ns;
-use crate::counters::{Counters, CpuCounters, CpuStates};
+use crate::counters::{Counters, CpuStates};
 use crate::drain::{CaptureRings, Drained, RawRecords};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::lasting::{LastingWait, LastingWalks};
 use crate::limits::{ResourceLimit, require};
 use crate::probe::{HOOKS, NamingHierarchy, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
-use crate::records::decode_records;
 use crate::refusal;
 use crate::scope::{
     CgroupTargets, Children, RecordingScope, TargetProcess, naming_hierarchy, require_host_pids,

@@ -4,7 +4,7 @@
 //! ```text
 //! kernel: one event a CPU and process, inherited by its children, all events of a CPU in one ring
 //!    └▶ rings ─▶ PerfRecord ─bytes─▶ caller              (PerfCapture::take)
-//!                  bytes ─▶ PerfRecord ─▶ PerfThreads ─▶ Event      (after the recording)
+//!                  bytes ─▶ PerfRecord ─▶ PerfThreads ─▶ Event      (swtch_wire, after the recording)
 //! ```
 //!
 //! That is allowed up to `kernel.perf_event_paranoid` 2 for processes that one may trace
@@ -15,9 +15,7 @@
 //! Source: `perf_event_switch` and `perf_iterate_sb`, `kernel/events/core.c`, v6.18.
 
 mod counter;
-mod record;
 mod ring;
-mod threads;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,9 +24,7 @@ use std::path::Path;
 
 use swtch_core::topology::cpus_of_list;
 use swtch_core::{CpuId, Gap, Level, Pid, Timestamp};
-
-pub use record::{PerfRecord, PerfRecordKind, decode_perf_records};
-pub use threads::PerfThreads;
+use swtch_wire::{PerfRecord, PerfRecordKind};
 
 use crate::clock::monotonic_ns;
 use crate::error::Error;
@@ -50,7 +46,7 @@ pub struct PerfBatch<'a> {
     pub are_switch_outs: bool,
     /// Number of records.
     pub count: u64,
-    /// The records, for [`decode_perf_records`].
+    /// The records, for [`decode_perf_records`](swtch_wire::decode_perf_records).
     pub bytes: &'a [u8],
 }
 
@@ -335,6 +331,8 @@ fn numbers_in(directory: &str) -> io::Result<Vec<u32>> {
 mod tests {
     use std::io::Write as _;
     use std::process::{Command, Stdio};
+
+    use swtch_wire::decode_perf_records;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use swtch_core::Nanos;
 
 use crate::error::Error;
 use crate::scope::RecordingScope;
-use crate::skeleton::recorder::types::switch_record;
+use swtch_wire::layout::SwitchRecord;
 
 /// What is recorded, and how.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl RingSizes {
 }
 
 /// Size of a switch record.
-const SWITCH_BYTES: u64 = size_of::<switch_record>() as u64;
+const SWITCH_BYTES: u64 = size_of::<SwitchRecord>() as u64;
 
 /// The largest power of two that is not above `number`, which is not 0.
 const fn power_of_two_up_to(number: u64) -> u64 {

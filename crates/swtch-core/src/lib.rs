@@ -48,7 +48,9 @@ pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
 pub use reason::{Category, Certainty, Reason};
 pub use rules::{RULES_VERSION, Rule, classify};
 pub use stack::{Frame, Stack, StackKind, StackNumbers};
-pub use summary::{FUTEX_OF_MANY, GroupTotals, KeptArguments, LengthHistogram, SwitchGroup};
+pub use summary::{
+    CpuCounters, FUTEX_OF_MANY, GroupTotals, KeptArguments, LengthHistogram, SwitchGroup,
+};
 pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind};
 pub use syscall::{Arch, SyscallTable, Waits};
 pub use timeline::Timeline;

@@ -132,6 +132,22 @@ pub struct GroupTotals {
     pub runq_lengths: LengthHistogram,
 }
 
+/// What a recorder has counted on one CPU since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounters {
+    /// Switches that the probes saw, including those from idle.
+    pub seen: u64,
+    /// Of `seen`: switches away from idle.
+    pub idle: u64,
+    /// Of `seen`: switches outside of the scope.
+    pub filtered: u64,
+    /// Of `seen`: switches that found no room.
+    pub lost: u64,
+    /// Number of times that the task that left was not the one that had come: the kernel did not
+    /// trace the switch between. They are not part of `seen`.
+    pub untraced: u64,
+}
+
 impl GroupTotals {
     /// Adds the sums of another group.
     pub fn add(&mut self, other: &Self) {

@@ -8,6 +8,7 @@
 //! - [`host`]: the machine, in the words of the first line.
 //! - [`message`](mod@message): warnings and errors on stderr; [`progress`]: the line there that is
 //!   written over.
+//! - [`exit_code`]: how a verb ended, as a number.
 //! - [`destination`]: files that are written whole or not at all.
 //! - [`caller`]: the user who called `sudo`, to whom the files belong.
 //!
@@ -20,6 +21,7 @@ pub mod answer;
 pub mod caller;
 pub mod csv;
 pub mod destination;
+pub mod exit_code;
 pub mod format;
 pub mod host;
 pub mod message;

@@ -16,14 +16,14 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
-use swtch_capture::{
-    PerfRecord, PerfThreads, READABLE_WIRES, RawKind, decode_perf_records, decode_records,
-};
 use swtch_core::merge::Merge;
 use swtch_core::{Arch, Event, RULES_VERSION, SyscallTable, TaskKey, Timestamp};
 use swtch_store::{
     Counts, Error, EventWriter, Meta, RecordFile, RecordStream, RecordingState, StreamKind, Trace,
     UserEventDecoder, Writer,
+};
+use swtch_wire::{
+    PerfRecord, PerfThreads, READABLE_WIRES, RawKind, decode_perf_records, decode_records,
 };
 
 /// How often progress is reported, in events.

@@ -69,7 +69,7 @@ pub use event_writer::EventWriter;
 pub use meta::{
     ClockSample, Counts, FORMAT_VERSION, Hooks, HostLoad, Imported, KernelCounts, LastingGroup,
     LastingWaits, Meta, Overhead, QuotaFacts, RecorderGuard, RecordingBackend, RecordingState,
-    RingFacts, StackSettings, TraceHost, TreeCounts, UserCounts,
+    RingFacts, StackSettings, TraceHost, TreeCounts, UserCounts, WHOLE_SYSTEM,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};

@@ -15,6 +15,9 @@ pub(crate) const META: &str = "meta.json";
 /// None is ever removed or changed in meaning.
 pub const FORMAT_VERSION: u32 = 4;
 
+/// [`Meta::scope`] of a recording of all tasks.
+pub const WHOLE_SYSTEM: &str = "whole system";
+
 /// The facts about one trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -35,7 +38,7 @@ pub struct Meta {
     pub clock: ClockSample,
     /// The traced command and its arguments; empty when there was none.
     pub command: Vec<String>,
-    /// What was recorded, in words: the command, process ids, a cgroup, the whole system.
+    /// What was recorded, in words: the command, process ids, a cgroup, or [`WHOLE_SYSTEM`].
     pub scope: String,
     /// Start of the capture, on the trace clock.
     pub start_ns: u64,

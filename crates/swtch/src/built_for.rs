@@ -3,8 +3,7 @@
 
 use swtch_capture::EBPF_ORIGIN;
 use swtch_capture::probe::{HOOKS, Need, OLDEST_KERNEL};
-
-use crate::view::assets;
+use swtch_view::assets;
 
 /// The version, and below it a line for each part.
 pub fn long_version() -> String {

@@ -14,18 +14,22 @@ use swtch_capture::probe::HOOKS;
 use swtch_core::{Nanos, Pid, Reason, Trigger};
 use swtch_lab::cost;
 use swtch_lab::lab::LabVerb;
+use swtch_live::agent::{AgentRequest, Collector, OtlpRequest};
+use swtch_live::fiber;
+use swtch_live::top::TopRequest;
 use swtch_output::format::Format;
+use swtch_record::dump::DumpRequest;
+use swtch_record::record::{
+    BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target,
+};
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
 use swtch_report::report::live::LiveView;
 use swtch_report::report::{Asker, BillBy, By, Filter, Moment, Per};
 
-use crate::agent::{AgentRequest, Collector, OtlpRequest};
 use crate::built_for::long_version;
-use crate::fiber;
-use crate::record::{BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target};
-use crate::top::TopRequest;
-use crate::view;
+
+use swtch_view::ViewRequest;
 
 use values::{
     by, duration, interval, kept, length, live_view, per, percent, pid, reason, size, to,
@@ -280,6 +284,18 @@ pub struct Dump {
     /// recording that was cut off.
     #[arg(long, requires = "output", conflicts_with_all = ["last", "because"])]
     pub on_disk: bool,
+}
+
+impl Dump {
+    pub fn to_request(&self) -> DumpRequest {
+        DumpRequest {
+            trace: self.trace.clone(),
+            last: self.last,
+            because: self.because.clone(),
+            output: self.output.clone(),
+            on_disk: self.on_disk,
+        }
+    }
 }
 
 /// Record and explain.
@@ -546,8 +562,8 @@ pub struct ViewArgs {
 }
 
 impl ViewArgs {
-    pub fn to_request(&self) -> view::ViewRequest {
-        view::ViewRequest {
+    pub fn to_request(&self) -> ViewRequest {
+        ViewRequest {
             trace: self.trace.clone(),
             port: self.port,
             open: !self.no_open,

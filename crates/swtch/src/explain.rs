@@ -16,13 +16,14 @@ use swtch_output::caller::Caller;
 use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::text;
+use swtch_record::counters;
+use swtch_record::record::{
+    self, AfterRecording, BackendChoice, RecordRequest, RecordingResult, Target,
+};
 use swtch_report::opening;
 use swtch_report::prices;
 use swtch_report::report::{self, By, Extent, Filter};
 use swtch_store::Trace;
-
-use crate::counters;
-use crate::record::{self, AfterRecording, BackendChoice, RecordRequest, RecordingResult, Target};
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

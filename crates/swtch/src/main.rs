@@ -3,22 +3,14 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 
-mod agent;
 mod built_for;
 mod cli;
-mod counters;
 mod doctor;
-mod dump;
 mod explain;
-mod fiber;
 #[cfg(test)]
 mod fuzz;
 mod manual;
-mod page;
 mod python;
-mod record;
-mod top;
-mod view;
 mod workload;
 
 use std::io::stdout;
@@ -31,20 +23,18 @@ use swtch_capture::LaunchError;
 use swtch_capture::limits::{LimitNamingAllocator, limit_behind, live_within_limits};
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
 use swtch_lab::{cost, lab};
+use swtch_live::{agent, fiber, top};
 use swtch_output::destination::check_directory;
+use swtch_output::exit_code::{CHECK_FAILED, FAILED};
 use swtch_output::message;
 use swtch_output::text;
+use swtch_record::{dump, record};
 use swtch_report::report::Extent;
 use swtch_report::{export, import, opening, prices, report};
+use swtch_view::page;
 
 use cli::{Cli, Question, Verb};
 use explain::{AnswerForm, BillChoice};
-
-/// Exit code for a check that was asked for and failed.
-const CHECK_FAILED: u8 = 1;
-
-/// Exit code for an error, or for an answer that could not be given.
-const FAILED: u8 = 2;
 
 #[global_allocator]
 static ALLOCATOR: LimitNamingAllocator = LimitNamingAllocator;
@@ -91,7 +81,7 @@ fn run(cli: Cli) -> Result<u8> {
                 None => explain::run(&words.record.to_request()?, answer),
             }
         }
-        Verb::Dump(words) => dump::run(&words),
+        Verb::Dump(words) => dump::run(&words.to_request()),
         Verb::Report(words) => report(&words),
         Verb::Diff(words) => diff(&words),
         Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),
@@ -101,7 +91,7 @@ fn run(cli: Cli) -> Result<u8> {
             _ if words.tails => cost::run_tails(&words.to_request()),
             _ => cost::run(&words.to_request()),
         },
-        Verb::View(words) => view::run(&words.to_request()),
+        Verb::View(words) => swtch_view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
         Verb::Agent(words) => agent::run(&words.to_request()?),
         Verb::Top(words) => top::run(&words.to_request()?),
@@ -138,6 +128,7 @@ fn report(words: &cli::Report) -> Result<u8> {
             &words.chosen.to_filter(),
             prices.as_ref(),
             file,
+            stop_on_signals()?,
         )?;
         return Ok(0);
     }
@@ -193,7 +184,7 @@ fn diff(words: &cli::Diff) -> Result<u8> {
     let answer = report::compare(&request)?;
     answer.write(&mut stdout())?;
     if let Some(file) = &words.html {
-        page::comparison::write(&answer, &request.filter, file)?;
+        page::comparison::write(&answer, &request.filter, file, stop_on_signals()?)?;
     }
     Ok(match answer.outcome() {
         report::DiffOutcome::Passed => 0,

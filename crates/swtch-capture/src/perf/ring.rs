@@ -12,9 +12,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use swtch_core::Timestamp;
+use swtch_wire::{KERNEL_SWITCH_BYTES, PerfRecord, PerfRecordKind};
 
 use super::counter::PerfEvent;
-use super::record::{KERNEL_SWITCH_BYTES, PerfRecord, PerfRecordKind};
 use crate::error::Error;
 
 /// Pages of records: with the page before them 516 kB, which is what every user may lock for each

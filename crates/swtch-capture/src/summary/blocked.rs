@@ -11,8 +11,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use libbpf_rs::MapCore;
 use swtch_core::{StackNumbers, SwitchGroup, Timestamp};
+use swtch_wire::stack_numbers;
 
-use crate::decode::stacks;
 use crate::error::Error;
 use crate::load::Capture;
 use crate::mapped::Mapped;
@@ -73,7 +73,7 @@ fn open_wait(state: &task_state) -> Option<BlockedTask> {
     Some(BlockedTask {
         since: Timestamp::from_ns(state.out_ts),
         group: super::group(&key)?,
-        stacks: stacks(state.kernel_stack, state.user_stack),
+        stacks: stack_numbers(state.kernel_stack, state.user_stack),
     })
 }
 

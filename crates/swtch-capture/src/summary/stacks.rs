@@ -2,9 +2,9 @@
 
 use libbpf_rs::{MapCore, MapFlags};
 use swtch_core::{Nanos, StackNumbers, SwitchGroup, TaskKey, Timestamp};
+use swtch_wire::stack_numbers;
 
 use crate::clock::monotonic_ns;
-use crate::decode::stacks;
 use crate::error::Error;
 use crate::load::Capture;
 use crate::skeleton::recorder::types::{stack_sums, stack_sums_key};
@@ -94,7 +94,7 @@ fn sums(key: &[u8], value: &[u8]) -> Option<StackSums> {
     let group = super::group(unsafe { &key.group.key })?;
     Some(StackSums {
         group,
-        stacks: stacks(key.kernel_stack, key.user_stack),
+        stacks: stack_numbers(key.kernel_stack, key.user_stack),
         switches: value.switches,
         off: Nanos::from_ns(value.off_ns),
         runq: Nanos::from_ns(value.runq_ns),

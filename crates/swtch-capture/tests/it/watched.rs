@@ -5,10 +5,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use swtch_capture::{
-    Capture, Children, RawKind, RecordingScope, Settings, StackSums, Stacks, decode_tasks,
-};
+use swtch_capture::{Capture, Children, RecordingScope, Settings, StackSums, Stacks};
 use swtch_core::{Arch, Nanos, Pid, TaskKey};
+use swtch_wire::{RawKind, decode_tasks};
 
 /// What a sleeper is to do.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use swtch_report::export::ExportFormat;
 use swtch_report::report::live::LiveView;
 use swtch_report::report::{BillBy, By, Per};
 
-use crate::record::KeptSize;
+use swtch_record::record::KeptSize;
 
 /// All values of `--by`: those of reports, then those that only bills have.
 pub fn by() -> PossibleValuesParser {

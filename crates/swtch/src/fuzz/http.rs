@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use swtch_fixtures::prices;
+use swtch_loopback::connections;
 use swtch_report::price_file;
 use swtch_store::RecordingState;
+use swtch_view::{Loaded, ServerState, ViewRequest};
 use tokio::runtime::Runtime;
 
 use super::{FuzzSubject, mutate, trace};
-use crate::view::{self, Loaded, ServerState, ViewRequest};
 
 /// The token that a valid address contains.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -146,7 +147,7 @@ impl HttpSubject {
             .expect("a runtime");
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
-            view::serve(listener, view::router(state), 64, None).await;
+            connections::serve(listener, swtch_view::router(state), 64, None).await;
         });
         Self {
             address,

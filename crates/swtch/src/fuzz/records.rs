@@ -13,10 +13,10 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use swtch_capture::{READABLE_WIRES, RawKind, decode_records};
 use swtch_fixtures::meta;
 use swtch_report::opening;
 use swtch_store::{Columns, Meta, RecordingState, StreamKind, TraceHost, Writer};
+use swtch_wire::{READABLE_WIRES, RawKind, decode_records};
 
 use super::archive::Archive;
 use super::trace::{Traces, put, taken};

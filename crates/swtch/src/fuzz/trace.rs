@@ -21,12 +21,11 @@ use swtch_report::report::{
 use swtch_store::{
     Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, Writer,
 };
+use swtch_view::{Loaded, page};
 
 use super::archive::Archive;
 use super::records::{RECORDS, header_length};
 use super::{FuzzSubject, mutate};
-use crate::page;
-use crate::view::Loaded;
 
 const CHECKSUMS: &str = "checksums.csv";
 const META: &str = "meta.json";
@@ -252,7 +251,7 @@ impl Traces {
             }
             59..=62 => drop(Loaded::read(&self.path, 1)),
             _ => {
-                let _ = page::write(&self.path, &filter, None, &self.output);
+                let _ = page::write(&self.path, &filter, None, &self.output, Arc::default());
             }
         }
     }

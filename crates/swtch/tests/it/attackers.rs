@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use swtch_capture::WIRE_VERSION;
 use swtch_core::Reason;
 use swtch_fixtures::{meta, row, seen};
 use swtch_report::opening;
 use swtch_store::{Meta, Trace, Writer};
+use swtch_wire::WIRE_VERSION;
 
 use crate::callers::USER;
 use crate::forged::Forged;

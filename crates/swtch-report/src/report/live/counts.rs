@@ -1,8 +1,8 @@
 //! What has been counted of each group of switches, and what was added in this frame.
 
-use swtch_capture::CpuCounters;
 use swtch_core::{
-    Arch, Category, EvidenceBits, GroupTotals, Reason, Rule, SwitchGroup, SyscallTable, classify,
+    Arch, Category, CpuCounters, EvidenceBits, GroupTotals, Reason, Rule, SwitchGroup,
+    SyscallTable, classify,
 };
 
 use super::sums::LiveSums;

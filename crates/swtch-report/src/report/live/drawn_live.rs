@@ -1,9 +1,8 @@
 //! Readings drawn by hand, and one of a large machine.
 
-use swtch_capture::CpuCounters;
 use swtch_core::{
-    Arch, Cause, Class, Evidence, EvidenceBits, GroupTotals, LengthHistogram, Nanos, SwitchGroup,
-    TaskKey, WaitObject,
+    Arch, Cause, Class, CpuCounters, Evidence, EvidenceBits, GroupTotals, LengthHistogram, Nanos,
+    SwitchGroup, TaskKey, WaitObject,
 };
 
 use super::{LiveCounts, LiveTasks};

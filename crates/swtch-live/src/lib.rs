@@ -1,0 +1,11 @@
+//! What switches do right now, while nothing is kept.
+//!
+//! - [`top`]: `swtch top`, a screen or a stream of frames.
+//! - [`agent`]: `swtch agent`, the same counts for scrapers and collectors.
+//! - [`fiber`]: `swtch fiber`, the user-mode schedulers of a process.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+pub mod agent;
+pub mod fiber;
+pub mod top;

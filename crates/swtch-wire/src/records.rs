@@ -1,0 +1,222 @@
+//! Records outside of the rings: decodes what was kept of them as bytes.
+//!
+//! While it records, a recorder only copies the bytes of its rings to a file. This says what they
+//! mean, later, in the same process or in another one: then the version that the file names must be
+//! one of [`READABLE_WIRES`]. Only `decode` knows the fields.
+
+use std::ops::RangeInclusive;
+
+use swtch_core::{CgroupId, Event, Nanos, StackKind, TaskEvent, TaskKey, Timestamp};
+
+use crate::decode::{decode_switch, decode_task, hints};
+use crate::layout::{SwitchRecord, TaskRecord, first};
+
+/// Version of the records of `bpf/record.h`. Whoever changes their layout or the meaning of a field
+/// adds one, and to [`READABLE_WIRES`] what is read no more.
+pub const WIRE_VERSION: u32 = 2;
+
+/// Versions that are decoded. Records of version 1 have the layout of version 2, and never the
+/// evidence of a lock of the kernel.
+pub const READABLE_WIRES: RangeInclusive<u32> = 1..=WIRE_VERSION;
+
+/// The kinds of records of the eBPF programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RawKind {
+    /// A task left a CPU.
+    Switches,
+    /// A task was seen, started, renamed or ended.
+    Tasks,
+}
+
+/// What a recorder must know of a switch while its tasks and cgroups are still there.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchHints {
+    /// The cgroup that the task was in.
+    pub cgroup: CgroupId,
+    /// The stacks that the record names, each with its task.
+    pub stacks: [Option<(StackKind, u32, Option<TaskKey>)>; 4],
+}
+
+/// What can be said of a switch before it is decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchPeek<'a> {
+    /// The bytes to decode.
+    pub record: &'a [u8],
+    /// The task that left.
+    pub task: Option<TaskKey>,
+    /// When it left.
+    pub ts: Timestamp,
+    /// Whether the task was asked for.
+    pub in_scope: bool,
+    /// No part of the wait before the run is longer than this.
+    pub wait_at_most: Nanos,
+    /// The run is not longer than this.
+    pub run_at_most: Nanos,
+}
+
+/// Looks at the switches in these bytes; a torn one at the end is left out.
+pub fn peek_switches(bytes: &[u8]) -> impl Iterator<Item = SwitchPeek<'_>> {
+    let records = bytes.chunks_exact(size_of::<SwitchRecord>());
+    records.filter_map(|record| Some(peek(record, &first::<SwitchRecord>(record)?)))
+}
+
+fn peek<'a>(record: &'a [u8], of: &SwitchRecord) -> SwitchPeek<'a> {
+    // A task that never left a CPU has waited since it was woken. A time of 0 is not known.
+    let since = [of.out_ts, of.wake_ts].into_iter().find(|ts| *ts != 0);
+    let (wait, run) = match (of.run_start, since) {
+        (0, _) => (0, 0),
+        (start, None) => (0, of.ts.saturating_sub(start)),
+        (start, Some(since)) => (start.saturating_sub(since), of.ts.saturating_sub(start)),
+    };
+    SwitchPeek {
+        record,
+        task: TaskKey::from_wire(of.task),
+        ts: Timestamp::from_ns(of.ts),
+        in_scope: of.in_scope != 0,
+        wait_at_most: Nanos::from_ns(wait),
+        run_at_most: Nanos::from_ns(run),
+    }
+}
+
+/// Decodes the records in `bytes` and passes each event to `sink`. Returns how many records could
+/// not be understood, a torn one at the end included.
+pub fn decode_records(kind: RawKind, bytes: &[u8], mut sink: impl FnMut(Event)) -> u64 {
+    let mut unreadable = 0;
+    let mut take = |event: Option<Event>| match event {
+        Some(event) => sink(event),
+        None => unreadable += 1,
+    };
+    match kind {
+        RawKind::Switches => bytes.chunks(size_of::<SwitchRecord>()).for_each(|bytes| {
+            take(first::<SwitchRecord>(bytes).and_then(|record| decode_switch(&record)))
+        }),
+        RawKind::Tasks => bytes
+            .chunks(size_of::<TaskRecord>())
+            .for_each(|bytes| take(decode_task(bytes))),
+    }
+    unreadable
+}
+
+/// The tasks in the bytes of task records; those that cannot be understood are left out.
+pub fn decode_tasks(bytes: &[u8]) -> impl Iterator<Item = TaskEvent> {
+    let records = bytes.chunks_exact(size_of::<TaskRecord>());
+    records.filter_map(|record| match decode_task(record) {
+        Some(Event::Task(task)) => Some(task),
+        _ => None,
+    })
+}
+
+/// What must be known at once of the switches in these bytes.
+pub fn switch_hints(bytes: &[u8]) -> impl Iterator<Item = SwitchHints> {
+    let records = bytes.chunks_exact(size_of::<SwitchRecord>());
+    records.filter_map(|record| Some(hints(&first::<SwitchRecord>(record)?)))
+}
+
+/// The cgroups that the switches in these bytes name, as often as the name changes.
+pub fn cgroups_of(bytes: &[u8]) -> impl Iterator<Item = CgroupId> {
+    let at = std::mem::offset_of!(SwitchRecord, cgroup);
+    let records = bytes.chunks_exact(size_of::<SwitchRecord>());
+    let mut last = None;
+    records.filter_map(move |record| {
+        let cgroup = u64::from_ne_bytes(*record[at..].first_chunk()?);
+        (last.replace(cgroup) != Some(cgroup)).then(|| CgroupId::new(cgroup))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use swtch_core::{Arch, SyscallTable, Timeline};
+
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+
+    fn switch(cgroup: u64, stacks: [i32; 4]) -> Vec<u8> {
+        let record = SwitchRecord {
+            kind: 1,
+            task: 7,
+            waker: 9,
+            cgroup,
+            kernel_stack: stacks[0],
+            user_stack: stacks[1],
+            waker_kernel_stack: stacks[2],
+            waker_user_stack: stacks[3],
+            ..Default::default()
+        };
+        record.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn bytes_are_decoded_and_what_is_no_record_is_counted() {
+        let mut bytes = [switch(1, [-1; 4]), switch(2, [-1; 4])].concat();
+        let mut decoded = 0;
+        assert_eq!(
+            decode_records(RawKind::Switches, &bytes, |_| decoded += 1),
+            0
+        );
+        assert_eq!(decoded, 2);
+        bytes.truncate(bytes.len() - 1);
+        assert_eq!(decode_records(RawKind::Switches, &bytes, |_| ()), 1);
+        bytes[0] = 9;
+        assert_eq!(decode_records(RawKind::Switches, &bytes, |_| ()), 2);
+    }
+
+    /// Both are looked up while they exist, so they are read before anything else is decoded.
+    #[test]
+    fn cgroups_and_stacks_are_told_at_once() {
+        let records = [
+            switch(5, [-1; 4]),
+            switch(5, [3, -1, -1, 4]),
+            switch(6, [-17; 4]),
+            switch(5, [-1; 4]),
+        ];
+        let bytes = records.concat();
+        let cgroups: Vec<_> = cgroups_of(&bytes).map(|cgroup| cgroup.get()).collect();
+        assert_eq!(cgroups, [5, 6, 5]);
+        let stacks = switch_hints(&bytes).flat_map(|hints| hints.stacks.into_iter().flatten());
+        let (task, waker) = (Some(TaskKey::new(7)), Some(TaskKey::new(9)));
+        let expected = [(StackKind::Kernel, 3, task), (StackKind::User, 4, waker)];
+        assert_eq!(stacks.collect::<Vec<_>>(), expected);
+    }
+
+    /// Whatever is known of a switch, its row has no longer run, and no part of its wait is longer.
+    #[test]
+    fn no_row_has_a_longer_wait_or_run_than_a_peek_allows() {
+        let moments = [0, 100, 250, 400];
+        let mut compared = 0;
+        for (out_ts, wake_ts, run_start) in [0, 1, 2, 3].into_iter().flat_map(|a| {
+            let pairs = (0..16).map(|number| (number / 4, number % 4));
+            pairs.map(move |(b, c): (usize, usize)| (moments[a], moments[b], moments[c]))
+        }) {
+            for was_runnable in [0, 1] {
+                let record = SwitchRecord {
+                    kind: 1,
+                    task: 7,
+                    ts: 500,
+                    out_ts,
+                    wake_ts,
+                    run_start,
+                    was_runnable,
+                    in_scope: 1,
+                    ..Default::default()
+                };
+                let bytes = record.as_bytes().to_vec();
+                let peek = peek_switches(&bytes).next().expect("one record");
+                let mut timeline = Timeline::new(SyscallTable::of(Arch::X86_64));
+                let unread = decode_records(RawKind::Switches, peek.record, |event| {
+                    let Event::Switch(event) = event else {
+                        unreachable!("a switch")
+                    };
+                    let row = timeline.row(&event).expect("the task has a name");
+                    let parts = [row.wait.off, row.wait.runq, row.wait.blocked()];
+                    let wait = parts.into_iter().flatten().max().unwrap_or_default();
+                    assert!(wait <= peek.wait_at_most, "{out_ts} {wake_ts} {run_start}");
+                    assert!(row.ran.unwrap_or_default() <= peek.run_at_most);
+                    compared += 1;
+                });
+                assert_eq!(unread, 0);
+            }
+        }
+        assert_eq!(compared, 128);
+    }
+}
