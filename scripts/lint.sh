@@ -2,7 +2,7 @@
 # Every lint, none of them a test: all are run, then those that failed are named.
 #
 #   scripts/lint.sh                     all
-#   scripts/lint.sh --without-compiler  without clippy and rustdoc, which `xtask test --lints` runs while it builds the tests
+#   scripts/lint.sh --without-compiler  without clippy, rustdoc and the half that reads, which `xtask test --lints` runs while it builds the tests
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -33,7 +33,7 @@ require_lint_tools() {
         die "no clippy or rustfmt: install them by rustup, or the packages rust-clippy and rustfmt"
 }
 
-# lint_part NAME SCRIPT: a check that needs what nothing else does (Node.js, Python): a machine without it is told.
+# lint_part NAME SCRIPT: a check that needs what nothing else does (Node.js, Python, rustup): a machine without it is told.
 lint_part() {
     local status=0
     say "lint: $1"
@@ -62,6 +62,7 @@ scripts/web.sh build || say "lint: the page is not built"
 lint "rustfmt" cargo fmt --all --check
 if [ "${1:-}" != --without-compiler ]; then
     lint "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    lint_part "the half that reads" scripts/check-reading.sh
     lint "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 fi
 lint "xtask check" cargo run --locked --quiet -p xtask -- check

@@ -39,7 +39,8 @@ const SIDE_BY_SIDE: usize = 3;
 /// How the tests that need root are run, and what else is asked for.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Lints of the compiler are told as failures, and rustdoc runs beside the tests.
+    /// Lints of the compiler are told as failures; rustdoc and the check of the half that reads run beside the
+    /// tests.
     lints: bool,
     /// What has failed before, and is to be counted.
     failed_before: Vec<String>,
@@ -131,6 +132,7 @@ fn suites(root: &Path, built: &Built, options: &Options) -> Vec<Suite> {
     }
     if options.lints {
         suites.push(Suite::rustdoc(root));
+        suites.push(Suite::reading_half(root));
     }
     suites.push(Suite::examples_in_docs(root));
     for program in &built.programs {
