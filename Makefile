@@ -1,13 +1,16 @@
 # The ways into the tree. `make help` lists them; each is a script in scripts/ or one cargo line.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-diff bench-fiber lab-page web web-test python-test bench-view setup test-peers dist
+.PHONY: help demo install test fuzz vm-test model sanitize-fiber lint fmt schema check bench-record bench-read bench-cost bench-bill bench-diff bench-fiber lab-page web web-test python-test bench-view setup test-peers dist
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: ## install what is missing, build, and explain a sample program that makes every kind of switch
 	@scripts/demo.sh
+
+install: ## build the optimised program and install it (PREFIX=/usr/local)
+	@scripts/install.sh
 
 test: ## install what is missing and run every test, the privileged ones too when it may
 	@scripts/test.sh $(ARGS)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on a sample program that makes every kind of switch: from a clean clone to the
-# bill. Installs what is missing, builds, and asks for root only to record.
+# bill. Installs what is missing, builds, and asks for root only to record. The build is light: compiled
+# in a third of the time and itself slower. scripts/install.sh builds the optimised one.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
@@ -8,8 +9,8 @@ scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
 # Before cargo, which embeds the page of `swtch view`. A machine without npm does without.
 if command -v npm >/dev/null; then scripts/web.sh build || say "swtch view will have no page (see above)"; fi
-cargo build --release --locked -p swtch || die "the build failed (see above)"
-swtch=$(target_dir)/release/swtch
+cargo build --profile light --locked -p swtch || die "the build failed (see above)"
+swtch=$(target_dir)/light/swtch
 
 say "recording needs root: swtch explain -- swtch workload sampler --quiet"
 as_root "$swtch" explain -- "$swtch" workload sampler --quiet

@@ -208,6 +208,7 @@ impl Host {
             machine: Some(&self.machine),
             cpu_model: None,
             cpus: Some(u64::try_from(self.cpus).unwrap_or(u64::MAX)),
+            is_light: swtch_output::built::IS_LIGHT,
         }
     }
 }
@@ -299,7 +300,7 @@ pub fn origin() -> cost::Origin {
         measured_at: jiff::Timestamp::now()
             .strftime("%Y-%m-%dT%H:%M:%SZ")
             .to_string(),
-        swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
+        swtch_version: swtch_output::built::VERSION.to_owned(),
     }
 }
 

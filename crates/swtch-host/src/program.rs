@@ -5,6 +5,8 @@
 
 use std::fs;
 
+use swtch_output::built::{IS_LIGHT, VERSION};
+
 use super::{Fact, SourcedValue, read};
 
 const MAPS: &str = "/proc/self/maps";
@@ -12,14 +14,17 @@ const MAPS: &str = "/proc/self/maps";
 pub(super) fn facts() -> Vec<Fact> {
     let built = |value: &str| SourcedValue::known(value, "the build of swtch");
     vec![
-        built(env!("CARGO_PKG_VERSION"))
-            .named("swtch_version", "numbers of two versions may differ"),
+        built(VERSION).named("swtch_version", "numbers of two versions may differ"),
         built(env!("SWTCH_COMPILER")).named(
             "build_compiler",
             "it decides the code between two system calls",
         ),
         built(env!("SWTCH_TARGET")).named("build_target", "the instruction set that it may use"),
-        built(env!("SWTCH_PROFILE")).named(
+        built(match IS_LIGHT {
+            true => "light: hardly optimised",
+            false => env!("SWTCH_PROFILE"),
+        })
+        .named(
             "build_profile",
             "without optimisation our own share of each hand-over is larger",
         ),

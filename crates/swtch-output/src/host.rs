@@ -2,6 +2,7 @@
 
 use swtch_core::cost::Origin;
 
+use crate::built::is_light;
 use crate::text::counted;
 
 /// What a line says about a machine. Nothing is escaped: the caller escapes the whole line.
@@ -17,6 +18,8 @@ pub struct HostWords<'a> {
     pub cpu_model: Option<&'a str>,
     /// Number of CPUs; `None` where the line does not say it.
     pub cpus: Option<u64>,
+    /// Whether the numbers are those of the light build.
+    pub is_light: bool,
 }
 
 impl<'a> HostWords<'a> {
@@ -28,6 +31,7 @@ impl<'a> HostWords<'a> {
             machine: Some(&origin.machine),
             cpu_model: Some(&origin.cpu_model),
             cpus: Some(u64::try_from(origin.cpus).unwrap_or_default()),
+            is_light: is_light(&origin.swtch_version),
         }
     }
 
@@ -58,9 +62,11 @@ impl<'a> HostWords<'a> {
     fn joined(self, separator: &str, between: [Option<String>; 2]) -> String {
         let cpus = self.cpus.map(|cpus| counted(cpus, "CPU"));
         let parts = std::iter::once(self.hostname.to_owned());
+        let build = self.is_light.then(|| "light build of swtch".to_owned());
         let parts: Vec<String> = parts
             .chain(between.into_iter().flatten())
             .chain(cpus)
+            .chain(build)
             .collect();
         parts.join(separator)
     }
@@ -87,6 +93,14 @@ mod tests {
             ..short
         };
         assert_eq!(long.to_line(), "db1 · Linux 6.18.0 x86_64 · a CPU · 2 CPUs");
+        let light = HostWords {
+            is_light: true,
+            ..short
+        };
+        assert_eq!(
+            light.to_line(),
+            "db1 · Linux 6.18.0 · 2 CPUs · light build of swtch"
+        );
         let without_model = HostWords {
             cpu_model: None,
             ..long

@@ -1,6 +1,7 @@
 //! How answers leave the program, whatever they say.
 //!
 //! - [`answer`]: what a verb has to say, written in the format that was asked for.
+//! - [`column`]: a column, said once: key, meaning and cell.
 //! - [`sheet`]: named columns and rows of cells, as a table, JSON or CSV.
 //! - [`csv`]: the one writer of CSV.
 //! - [`text`]: names of others made safe to show, numbers with their unit, columns, wrapped lines.
@@ -8,6 +9,7 @@
 //! - [`host`]: the machine, in the words of the first line.
 //! - [`message`](mod@message): warnings and errors on stderr; [`progress`]: the line there that is
 //!   written over.
+//! - [`built`]: the version, and how much this program is optimised.
 //! - [`exit_code`]: how a verb ended, as a number.
 //! - [`destination`]: files that are written whole or not at all.
 //! - [`caller`]: the user who called `sudo`, to whom the files belong.
@@ -18,7 +20,9 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod answer;
+pub mod built;
 pub mod caller;
+pub mod column;
 pub mod csv;
 pub mod destination;
 pub mod exit_code;

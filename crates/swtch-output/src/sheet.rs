@@ -15,6 +15,7 @@ use std::io;
 use serde_json::{Map, Value};
 use swtch_core::Nanos;
 
+use crate::column::Word;
 use crate::csv::{self, CsvWriter};
 use crate::text::{self, CellAlignment};
 
@@ -196,6 +197,8 @@ pub struct Sheet {
     pub name: &'static str,
     /// Keys of the columns, as JSON and CSV write them.
     pub columns: Vec<&'static str>,
+    /// What the columns hold and mean, where that is said ([`Column`](crate::column::Column)).
+    pub words: Vec<Word>,
     /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
     /// What the rows sum to, in columns where a sum makes sense.
@@ -216,6 +219,7 @@ impl Sheet {
         Self {
             name,
             columns: columns.to_vec(),
+            words: Vec::new(),
             rows: Vec::new(),
             total: None,
             views: Vec::new(),
@@ -388,7 +392,7 @@ impl Sheet {
 
 /// Head of a column: its key in words, without the unit that the cells carry. The column of half an
 /// interval has the head `±`, and stands behind its value.
-fn head_of(key: &str) -> String {
+pub(crate) fn head_of(key: &str) -> String {
     let words = key.strip_suffix("_ns").unwrap_or(key).replace('_', " ");
     let words = words.replace("p99 9", "p99.9").replace("cpu", "CPU");
     if words.ends_with("half width") {

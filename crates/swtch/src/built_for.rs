@@ -3,6 +3,7 @@
 
 use swtch_capture::EBPF_ORIGIN;
 use swtch_capture::probe::{HOOKS, Need, OLDEST_KERNEL};
+use swtch_output::built;
 use swtch_view::assets;
 
 /// The version, and below it a line for each part.
@@ -20,7 +21,7 @@ pub fn long_version() -> String {
          kernels: Linux {OLDEST_KERNEL} and later with BTF; causes of preemption are exact where the kernel has {exact}\n\
          eBPF programs: {EBPF_ORIGIN}\n\
          the viewer's page: {page}",
-        version = env!("CARGO_PKG_VERSION"),
+        version = built::VERSION,
         arch = std::env::consts::ARCH,
         exact = exact_hooks().join(", "),
     )

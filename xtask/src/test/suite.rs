@@ -110,7 +110,12 @@ impl Suite {
 
     /// The rooms that need no kernel, type-checked where there is none.
     pub fn reading_half(root: &Path) -> Self {
-        let words = ["env", "-u", "RUSTC_WORKSPACE_WRAPPER", "scripts/check-reading.sh"];
+        let words = [
+            "env",
+            "-u",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "scripts/check-reading.sh",
+        ];
         let mut suite = Self::script(root, "the half that reads", &words);
         suite.has_result = false;
         suite

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, Nanos, Timestamp};
 use swtch_host::LoadSums;
+use swtch_output::built;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
@@ -79,7 +80,7 @@ pub(crate) fn dated_name(nth: u32) -> String {
 /// The facts that are known when the capture has started.
 pub(crate) fn at_start(request: &RecordRequest, started: Timestamp, hooks: Hooks) -> Meta {
     Meta {
-        swtch_version: env!("CARGO_PKG_VERSION").to_owned(),
+        swtch_version: built::VERSION.to_owned(),
         state: RecordingState::Recording,
         host: host(),
         clock: ClockSample {

@@ -13,28 +13,15 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 use swtch_core::cost::{Account, Amount};
 use swtch_core::{Nanos, Timestamp};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
 use super::departure::Departure;
-use super::empty_sheet;
 use super::filter::Selection;
 use super::head::TraceHead;
 use super::pricing::Prices;
-
-/// Columns of a bill, after those that name the group.
-const MEASURES: [&str; 10] = [
-    "switches",
-    "direct_ns",
-    "direct_low_ns",
-    "direct_high_ns",
-    "indirect_high_ns",
-    "share_of_wall_pct",
-    "share_of_cpu_pct",
-    "measured_pct",
-    "ran_ns",
-    "unpriced",
-];
+use super::{report_sheet, words};
 
 /// Switches of one group, and the runs that they ended.
 #[derive(Clone, Debug, Default)]
@@ -58,32 +45,62 @@ impl BillLine {
         self.ran += other.ran;
         self.unknown_runs += other.unknown_runs;
     }
+}
 
-    /// One cell for each column of [`MEASURES`]. Costs and shares are missing if no switch has a
-    /// price.
-    fn cells(&self, amount: &Amount, wall: Nanos) -> Vec<Cell> {
-        let is_known = amount.switches == 0 || amount.is_priced();
-        let direct = |ns| match is_known {
+/// A row of a bill: whatever names the group, and its line.
+pub struct BillRow<G> {
+    /// `None` in the line of sums.
+    pub group: Option<G>,
+    /// Time of the runs that its switches ended.
+    ran: Nanos,
+    amount: Amount,
+    wall: Nanos,
+}
+
+impl<G> BillRow<G> {
+    /// A cost; missing if no switch has a price.
+    fn direct(&self, ns: f64) -> Cell {
+        match self.is_known() {
             true => Cell::Time(Nanos::from_rounded(ns)),
             false => Cell::Missing,
-        };
-        let share = |of| match is_known {
-            true => percent(amount.direct.point_ns, of).map_or(Cell::Missing, Cell::Percent),
-            false => Cell::Missing,
-        };
-        vec![
-            Cell::Count(amount.switches),
-            direct(amount.direct.point_ns),
-            direct(amount.direct.low_ns),
-            direct(amount.direct.high_ns),
-            Cell::time(amount.indirect_high),
-            share(wall),
-            share(self.ran),
-            amount.measured_pct().map_or(Cell::Missing, Cell::Percent),
-            Cell::Time(self.ran),
-            Cell::Count(amount.unpriced),
-        ]
+        }
     }
+
+    /// The cost as a share of a time, likewise.
+    fn share_of(&self, time: Nanos) -> Cell {
+        let share = percent(self.amount.direct.point_ns, time).filter(|_| self.is_known());
+        share.map_or(Cell::Missing, Cell::Percent)
+    }
+
+    fn is_known(&self) -> bool {
+        self.amount.switches == 0 || self.amount.is_priced()
+    }
+}
+
+/// Columns of a bill, behind those that name the group.
+fn measures<G>() -> [Column<BillRow<G>>; 10] {
+    [
+        Column::summed(words::SWITCHES, |row| Cell::Count(row.amount.switches)),
+        Column::summed(words::DIRECT, |row| row.direct(row.amount.direct.point_ns)),
+        Column::summed(words::DIRECT_LOW, |row| {
+            row.direct(row.amount.direct.low_ns)
+        }),
+        Column::summed(words::DIRECT_HIGH, |row| {
+            row.direct(row.amount.direct.high_ns)
+        }),
+        Column::summed(words::INDIRECT_HIGH, |row| {
+            Cell::time(row.amount.indirect_high)
+        }),
+        Column::summed(words::SHARE_OF_WALL, |row| row.share_of(row.wall)),
+        Column::summed(words::SHARE_OF_CPU, |row| row.share_of(row.ran)),
+        Column::summed(words::MEASURED, |row| {
+            row.amount
+                .measured_pct()
+                .map_or(Cell::Missing, Cell::Percent)
+        }),
+        Column::summed(words::RAN, |row| Cell::Time(row.ran)),
+        Column::summed(words::UNPRICED, |row| Cell::Count(row.amount.unpriced)),
+    ]
 }
 
 /// `part_ns` as a percentage of `whole`; `None` if `whole` is zero.
@@ -131,17 +148,15 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         total
     }
 
-    /// The bill as a sheet, the most expensive group first. `label` gives the cells of the columns
-    /// `labels`, which stand before the measures.
-    pub fn sheet(
+    /// The bill as a sheet, the most expensive group first. `labels` are the columns that name a group,
+    /// and stand before the measures; `group` makes of a key what they read.
+    pub fn sheet<G>(
         &self,
         name: &'static str,
-        labels: &[&'static str],
+        labels: Vec<Column<BillRow<G>>>,
         bill: &BillContext<'_>,
-        label: impl Fn(K) -> Vec<Cell>,
+        group: impl Fn(K) -> G,
     ) -> Sheet {
-        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
-        let mut sheet = empty_sheet(name, &columns);
         let billing = bill.prices.billing();
         let lines = self.lines.iter();
         let mut ranked: Vec<_> = lines
@@ -152,18 +167,22 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
             let by_number = || b.2.switches.cmp(&a.2.switches);
             by_cost.then_with(by_number).then(a.0.cmp(&b.0))
         });
-        for (key, line, amount) in ranked {
-            let mut cells = label(key);
-            cells.extend(line.cells(&amount, bill.wall));
-            sheet.rows.push(cells);
-        }
+        let mut columns = labels;
+        columns.extend(measures());
+        let row = |group, line: &BillLine, amount| BillRow {
+            group,
+            ran: line.ran,
+            amount,
+            wall: bill.wall,
+        };
+        let rows = ranked.into_iter();
+        let rows = rows.map(|(key, line, amount)| row(Some(group(key)), line, amount));
+        let sheet = report_sheet(name, &columns, rows);
         let total = self.total();
         let amount = billing.amount(&total.account);
-        let mut sums = vec![Cell::text("total")];
-        sums.resize(labels.len(), Cell::Missing);
-        sums.extend(total.cells(&amount, bill.wall));
-        sheet.total = Some(sums);
-        sheet.not_in_tables = if amount.unpriced > 0 {
+        let unpriced = amount.unpriced;
+        let mut sheet = sheet.with_total(&columns, &row(None, &total, amount));
+        sheet.not_in_tables = if unpriced > 0 {
             &["ran_ns", "earlier_names"]
         } else {
             &["ran_ns", "earlier_names", "unpriced"]

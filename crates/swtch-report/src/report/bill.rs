@@ -16,18 +16,19 @@ use rustc_hash::FxHashMap;
 use serde_json::json;
 use swtch_core::cost::PriceList;
 use swtch_core::{Coverage, Reason, StackKind};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_store::{Columns, Trace};
 
-use super::accounts::{Accounts, BillContext};
+use super::accounts::{Accounts, BillContext, BillRow};
 use super::departure::{Departure, Departures};
 use super::filtered_trace::FilteredTrace;
-use super::group::{self, Groups, KeyNames};
+use super::group::{self, GroupKey, KeyNames, OfGroup, or_missing};
 use super::head::ReportedSwitches;
 use super::names::Names;
 use super::pricing::Prices;
 use super::stack::{self, Stacks, Symbols};
-use super::{By, ReportAnswer, ReportRequest};
+use super::{By, ReportAnswer, ReportRequest, words};
 
 /// What a row of a bill stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +81,6 @@ impl BillBy {
         }
     }
 
-    const fn labels(self) -> &'static [&'static str] {
-        match self {
-            Self::Reason => &REASON_LABELS,
-            Self::Process => Groups::label_columns(By::Process),
-            Self::Thread => Groups::label_columns(By::Thread),
-            Self::Stack => &["user_frames", "kernel_frames", "folded"],
-            Self::Pair => &["thread", "tid", "pid", "next", "next_tid", "next_pid"],
-        }
-    }
-
     fn key(self, departure: &Departure, names: &Names, symbols: &Symbols) -> BillKey {
         match self {
             Self::Reason => BillKey::Reason(departure.case.reason),
@@ -101,9 +92,6 @@ impl BillBy {
     }
 }
 
-/// Labels of a bill by reason.
-pub const REASON_LABELS: [&str; 2] = ["reason", "category"];
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum BillKey {
     Reason(Reason),
@@ -111,6 +99,38 @@ enum BillKey {
     Thread(usize),
     Stacks(Stacks),
     Pair(usize, Option<usize>),
+}
+
+/// What a key is, which follows from the [`BillBy`] that made it.
+impl BillKey {
+    fn reason(self) -> Reason {
+        match self {
+            Self::Reason(reason) => reason,
+            other => unreachable!("{other:?} is no reason"),
+        }
+    }
+
+    fn group(self) -> GroupKey {
+        match self {
+            Self::Process(place) => GroupKey::Process(place),
+            Self::Thread(index) => GroupKey::Thread(index),
+            other => unreachable!("{other:?} is no process or thread"),
+        }
+    }
+
+    fn stacks(self) -> Stacks {
+        match self {
+            Self::Stacks(stacks) => stacks,
+            other => unreachable!("{other:?} are no stacks"),
+        }
+    }
+
+    fn pair(self) -> (usize, Option<usize>) {
+        match self {
+            Self::Pair(task, next) => (task, next),
+            other => unreachable!("{other:?} is no pair"),
+        }
+    }
 }
 
 /// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
@@ -194,66 +214,150 @@ fn sheet(
     symbols: &Symbols,
 ) -> Sheet {
     let names = filtered.names();
-    let mut sheet = accounts.sheet(by.name(), by.labels(), bill, |key| {
-        label(key, &names, symbols)
-    });
+    let key_names = KeyNames {
+        names: &names,
+        arch: None,
+        cgroups: &FxHashMap::default(),
+        places: None,
+    };
+    let named = |key| NamedGroup {
+        key,
+        names: &key_names,
+    };
+    let name = by.name();
+    let mut sheet = match by {
+        BillBy::Reason => accounts.sheet(name, reason_columns(), bill, BillKey::reason),
+        BillBy::Process => {
+            let labels = group::label_columns(By::Process);
+            accounts.sheet(name, labels, bill, |key| named(key.group()))
+        }
+        BillBy::Thread => {
+            let labels = group::label_columns(By::Thread);
+            accounts.sheet(name, labels, bill, |key| named(key.group()))
+        }
+        BillBy::Stack => {
+            let frames = |key: BillKey| Frames::of(key.stacks(), symbols);
+            accounts.sheet(name, stack_columns(), bill, frames)
+        }
+        BillBy::Pair => {
+            let pair = |key: BillKey| Pair::of(key.pair(), &names);
+            accounts.sheet(name, pair_columns(), bill, pair)
+        }
+    };
     if by == BillBy::Stack && filtered.head().meta.stacks.is_none() {
         sheet.notes.push(stack::NO_STACKS.to_owned());
     }
     sheet
 }
 
-/// The cells that name a group, for the columns of [`BillBy::labels`].
-fn label(key: BillKey, names: &Names, symbols: &Symbols) -> Vec<Cell> {
-    let words = KeyNames {
-        names,
-        arch: None,
-        cgroups: &FxHashMap::default(),
-        places: None,
-    };
-    match key {
-        BillKey::Reason(reason) => reason_label(reason),
-        BillKey::Process(place) => words.label(group::GroupKey::Process(place)),
-        BillKey::Thread(index) => words.label(group::GroupKey::Thread(index)),
-        BillKey::Stacks(stacks) => stack_label(stacks, symbols),
-        BillKey::Pair(task, next) => {
-            let mut cells = task_label(Some(task), names).to_vec();
-            cells.extend(task_label(next, names));
-            cells
+/// A process or thread, with what names it.
+struct NamedGroup<'a> {
+    key: GroupKey,
+    names: &'a KeyNames<'a>,
+}
+
+impl OfGroup for BillRow<NamedGroup<'_>> {
+    fn key(&self) -> Option<GroupKey> {
+        self.group.as_ref().map(|group| group.key)
+    }
+
+    fn names(&self) -> &KeyNames<'_> {
+        self.group
+            .as_ref()
+            .expect("a line of sums has no key")
+            .names
+    }
+}
+
+/// The columns that name a reason.
+pub fn reason_columns() -> Vec<Column<BillRow<Reason>>> {
+    vec![
+        Column::new(words::REASON, |row| {
+            or_missing(row.group, |reason| Cell::text(reason.as_str()))
+        }),
+        Column::new(words::CATEGORY, |row| {
+            or_missing(row.group, |reason| Cell::text(reason.category().as_str()))
+        }),
+    ]
+}
+
+/// Where a task waited.
+struct Frames {
+    user: Vec<String>,
+    kernel: Vec<String>,
+    folded: String,
+}
+
+impl Frames {
+    fn of(stacks: Stacks, symbols: &Symbols) -> Self {
+        let user = symbols.frames(StackKind::User, stacks.0);
+        let kernel = symbols.frames(StackKind::Kernel, stacks.1);
+        let folded = match stacks {
+            (None, None) => "(no stack)".to_owned(),
+            _ => stack::folded(&[], &user, &kernel),
+        };
+        Self {
+            user,
+            kernel,
+            folded,
         }
     }
 }
 
-/// The cells that name a reason, for the columns of [`REASON_LABELS`].
-pub fn reason_label(reason: Reason) -> Vec<Cell> {
+fn stack_columns() -> Vec<Column<BillRow<Frames>>> {
     vec![
-        Cell::text(reason.as_str()),
-        Cell::text(reason.category().as_str()),
+        Column::new(words::USER_FRAMES, |row| {
+            or_missing(row.group.as_ref(), |at| Cell::List(at.user.clone()))
+        }),
+        Column::new(words::KERNEL_FRAMES, |row| {
+            or_missing(row.group.as_ref(), |at| Cell::List(at.kernel.clone()))
+        }),
+        Column::new(words::FOLDED, |row| {
+            or_missing(row.group.as_ref(), |at| Cell::text(&at.folded))
+        }),
     ]
 }
 
-/// Name, thread and process id.
-fn task_label(task: Option<usize>, names: &Names) -> [Cell; 3] {
+/// Who left a CPU and who came: name, thread and process id of each.
+struct Pair {
+    task: TaskCells,
+    next: TaskCells,
+}
+
+type TaskCells = [Cell; 3];
+
+impl Pair {
+    fn of((task, next): (usize, Option<usize>), names: &Names) -> Self {
+        Self {
+            task: task_cells(Some(task), names),
+            next: task_cells(next, names),
+        }
+    }
+}
+
+fn task_cells(task: Option<usize>, names: &Names) -> TaskCells {
     let Some(task) = task else {
         return [Cell::text("(unnamed)"), Cell::Missing, Cell::Missing];
     };
-    let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
-    let (thread, process) = (names.thread(task), names.process_of(task));
     [
-        Cell::text(&thread.comm),
-        id(thread.tid.map(swtch_core::Tid::get)),
-        id(process.pid.map(swtch_core::Pid::get)),
+        names.comm_cell(task),
+        names.tid_cell(task),
+        names.pid_cell(task),
     ]
 }
 
-fn stack_label(stacks: Stacks, symbols: &Symbols) -> Vec<Cell> {
-    let user = symbols.frames(StackKind::User, stacks.0);
-    let kernel = symbols.frames(StackKind::Kernel, stacks.1);
-    let folded = match stacks {
-        (None, None) => "(no stack)".to_owned(),
-        _ => stack::folded(&[], &user, &kernel),
-    };
-    vec![Cell::List(user), Cell::List(kernel), Cell::Text(folded)]
+fn pair_columns() -> Vec<Column<BillRow<Pair>>> {
+    fn cell(row: &BillRow<Pair>, of: fn(&Pair) -> &Cell) -> Cell {
+        or_missing(row.group.as_ref(), |pair| of(pair).clone())
+    }
+    vec![
+        Column::new(words::THREAD, |row| cell(row, |pair| &pair.task[0])),
+        Column::new(words::TID, |row| cell(row, |pair| &pair.task[1])),
+        Column::new(words::PID, |row| cell(row, |pair| &pair.task[2])),
+        Column::new(words::NEXT, |row| cell(row, |pair| &pair.next[0])),
+        Column::new(words::NEXT_TID, |row| cell(row, |pair| &pair.next[1])),
+        Column::new(words::NEXT_PID, |row| cell(row, |pair| &pair.next[2])),
+    ]
 }
 
 /// The first `most` stacks, each below a line with the cost of its switches.
@@ -283,7 +387,7 @@ fn table_of_stacks(sheet: &Sheet, most: usize) -> String {
 }
 
 fn costs_line(row: &[Cell]) -> String {
-    let measures = &row[BillBy::Stack.labels().len()..];
+    let measures = &row[stack_columns().len()..];
     let [
         switches,
         direct,

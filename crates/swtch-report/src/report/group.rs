@@ -8,14 +8,14 @@ use rustc_hash::FxHashMap;
 use swtch_core::{
     Arch, CgroupId, CpuId, CpuPlaces, Evidence, EvidenceBits, Open, Reason, Switch, TaskKey,
 };
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 
-use super::By;
-use super::empty_sheet;
 use super::filter::CountedParts;
 use super::last::LastByTask;
-use super::names::Names;
-use super::tally::{MEASURES, Tally};
+use super::names::{Names, Process, Thread};
+use super::tally::{self, OfTally, Tally};
+use super::{By, report_sheet, words};
 
 /// What distinguishes one group from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,44 +169,30 @@ impl Groups {
         ranked
     }
 
-    pub fn sheet(&self, words: &KeyNames<'_>) -> Sheet {
+    pub fn sheet(&self, names: &KeyNames<'_>) -> Sheet {
         let mut total = Tally::default();
         for (_, tally) in &self.tallies {
             total.add(tally);
         }
-        let mut labels = Self::label_columns(self.by).to_vec();
+        let mut columns = label_columns(self.by);
         if self.by == By::Cpu {
-            labels.extend(words.place_columns());
+            columns.extend(names.place_columns());
         }
-        let columns: Vec<_> = labels.iter().copied().chain(MEASURES).collect();
-        let mut sheet = empty_sheet(self.by.as_str(), &columns);
-        sheet.rows = self
-            .ranked()
-            .into_iter()
-            .map(|(key, tally)| {
-                let mut cells = words.label(*key);
-                cells.extend(tally.cells(total.switches));
-                cells
-            })
-            .collect();
-        let mut sums = vec![Cell::text("total")];
-        sums.resize(labels.len(), Cell::Missing);
-        sums.extend(total.cells(total.switches));
-        sheet.total = Some(sums);
+        columns.extend(tally::measures());
+        let all = total.switches;
+        let row = |key, tally| GroupRow {
+            key,
+            tally,
+            all,
+            names,
+        };
+        let rows = self.ranked().into_iter();
+        let rows = rows.map(|(key, tally)| row(Some(*key), tally));
+        let mut sheet =
+            report_sheet(self.by.as_str(), &columns, rows).with_total(&columns, &row(None, &total));
         sheet.not_in_tables = &["waits", "open_waits", "open_ns"];
         sheet.notes = total.notes();
         sheet
-    }
-
-    /// The columns whose cells [`KeyNames::label`] gives.
-    pub const fn label_columns(by: By) -> &'static [&'static str] {
-        match by {
-            By::Process => &["process", "pid", "command", "earlier_names"],
-            By::Syscall => &["syscall", "number"],
-            By::Cpu => &["cpu"],
-            By::Cgroup => &["cgroup", "cgroup_id"],
-            _ => &["thread", "tid", "pid", "process", "earlier_names"],
-        }
     }
 
     fn key_of(&self, row: &Switch, task: usize, names: &Names) -> GroupKey {
@@ -268,6 +254,150 @@ impl GroupKey {
     }
 }
 
+/// A row of a table by group.
+struct GroupRow<'a> {
+    /// `None` in the line of sums.
+    key: Option<GroupKey>,
+    tally: &'a Tally,
+    all: u64,
+    names: &'a KeyNames<'a>,
+}
+
+impl OfTally for GroupRow<'_> {
+    fn tally(&self) -> &Tally {
+        self.tally
+    }
+
+    fn all(&self) -> u64 {
+        self.all
+    }
+}
+
+impl OfGroup for GroupRow<'_> {
+    fn key(&self) -> Option<GroupKey> {
+        self.key
+    }
+
+    fn names(&self) -> &KeyNames<'_> {
+        self.names
+    }
+}
+
+/// A row of a table that says which group it is about.
+pub trait OfGroup {
+    /// `None` where that is no group, and the cells are missing.
+    fn key(&self) -> Option<GroupKey>;
+
+    fn names(&self) -> &KeyNames<'_>;
+
+    /// The thread that the group is.
+    fn thread(&self) -> Option<&Thread> {
+        match self.key()? {
+            GroupKey::Thread(index) => Some(self.names().names.thread(index)),
+            _ => None,
+        }
+    }
+
+    /// The process that the group is, or that its thread belongs to.
+    fn process(&self) -> Option<&Process> {
+        let names = self.names().names;
+        match self.key()? {
+            GroupKey::Thread(index) => Some(names.process_of(index)),
+            GroupKey::Process(place) => Some(names.process(place)),
+            _ => None,
+        }
+    }
+
+    fn cpu(&self) -> Option<CpuId> {
+        match self.key()? {
+            GroupKey::Cpu(cpu) => Some(CpuId::new(cpu)),
+            _ => None,
+        }
+    }
+
+    fn cgroup(&self) -> Option<CgroupId> {
+        match self.key()? {
+            GroupKey::Cgroup(cgroup) => Some(cgroup),
+            _ => None,
+        }
+    }
+
+    fn syscall(&self) -> Option<RowSyscall> {
+        match self.key()? {
+            GroupKey::Syscall(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+/// The columns that name a group.
+pub fn label_columns<R: OfGroup>(by: By) -> Vec<Column<R>> {
+    let process = Column::new(words::PROCESS, |row: &R| {
+        or_missing(row.process(), |process| Cell::text(&process.comm))
+    });
+    let pid = Column::new(words::PID, |row: &R| {
+        let pid = row.process().and_then(|process| process.pid);
+        or_missing(pid, |pid| Cell::Id(pid.get().into()))
+    });
+    match by {
+        By::Process => vec![
+            process,
+            pid,
+            Column::new(words::COMMAND, |row| {
+                let command = row.process().and_then(|process| process.command.as_ref());
+                or_missing(command, Cell::text)
+            }),
+            Column::new(words::EARLIER_NAMES, |row| {
+                or_missing(row.process(), |process| Cell::List(process.earlier.clone()))
+            }),
+        ],
+        By::Syscall => vec![
+            Column::new(words::SYSCALL, |row| {
+                or_missing(row.syscall(), |call| {
+                    Cell::text(call.name(row.names().arch))
+                })
+            }),
+            Column::new(words::SYSCALL_NUMBER, |row| {
+                let number = row.syscall().and_then(RowSyscall::number);
+                or_missing(number, |number| Cell::Id(number.into()))
+            }),
+        ],
+        By::Cpu => vec![Column::new(words::CPU, |row| {
+            or_missing(row.cpu(), |cpu| Cell::Id(cpu.get().into()))
+        })],
+        By::Cgroup => vec![
+            Column::new(words::CGROUP, |row| {
+                or_missing(row.cgroup(), |cgroup| {
+                    let path = row.names().cgroups.get(&cgroup);
+                    path.map_or(Cell::text("(unknown path)"), Cell::text)
+                })
+            }),
+            Column::new(words::CGROUP_ID, |row| {
+                or_missing(row.cgroup(), |cgroup| Cell::Id(cgroup.get()))
+            }),
+        ],
+        _ => vec![
+            Column::new(words::THREAD, |row| {
+                or_missing(row.thread(), |thread| Cell::text(&thread.comm))
+            }),
+            Column::new(words::TID, |row| {
+                let tid = row.thread().and_then(|thread| thread.tid);
+                or_missing(tid, |tid| Cell::Id(tid.get().into()))
+            }),
+            pid,
+            process,
+            Column::new(words::EARLIER_NAMES, |row| {
+                or_missing(row.thread(), |thread| Cell::List(thread.earlier.clone()))
+            }),
+        ],
+    }
+}
+
+/// The cell of what may not be there.
+pub fn or_missing<T>(what: Option<T>, cell: impl FnOnce(T) -> Cell) -> Cell {
+    what.map_or(Cell::Missing, cell)
+}
+
 /// What a trace must tell before a [`GroupKey`] can be shown as names.
 #[derive(Debug)]
 pub struct KeyNames<'a> {
@@ -284,61 +414,19 @@ pub struct KeyNames<'a> {
 impl KeyNames<'_> {
     /// The columns that say where a CPU is: its node where there is more than one, and the CPUs of
     /// its core where any core has more than one.
-    fn place_columns(&self) -> impl Iterator<Item = &'static str> {
-        let node = self.places.is_some_and(CpuPlaces::has_nodes);
-        let core = self.places.is_some_and(CpuPlaces::has_siblings);
-        let columns = [node.then_some("node"), core.then_some("core_cpus")];
+    fn place_columns<R: OfGroup>(&self) -> impl Iterator<Item = Column<R>> + use<R> {
+        let node = Column::new(words::NODE, |row: &R| {
+            let node = row.cpu().and_then(|cpu| row.names().places?.node(cpu));
+            or_missing(node, |node| Cell::Id(node.into()))
+        });
+        let core = Column::new(words::CORE_CPUS, |row: &R| {
+            let core = row.cpu().and_then(|cpu| row.names().places?.core(cpu));
+            or_missing(core, Cell::text)
+        });
+        let has_nodes = self.places.is_some_and(CpuPlaces::has_nodes);
+        let has_siblings = self.places.is_some_and(CpuPlaces::has_siblings);
+        let columns = [has_nodes.then_some(node), has_siblings.then_some(core)];
         columns.into_iter().flatten()
-    }
-
-    /// The cells of those columns.
-    fn place_cells(&self, cpu: CpuId) -> impl Iterator<Item = Cell> {
-        self.place_columns().map(move |column| {
-            let places = self.places.expect("there are no columns without places");
-            let cell = match column {
-                "node" => places.node(cpu).map(|node| Cell::Id(u64::from(node))),
-                _ => places.core(cpu).map(Cell::text),
-            };
-            cell.unwrap_or(Cell::Missing)
-        })
-    }
-
-    /// The cells that name a group.
-    pub fn label(&self, key: GroupKey) -> Vec<Cell> {
-        let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
-        match key {
-            GroupKey::Thread(index) => {
-                let thread = self.names.thread(index);
-                let process = self.names.process_of(index);
-                vec![
-                    Cell::text(&thread.comm),
-                    id(thread.tid.map(swtch_core::Tid::get)),
-                    id(process.pid.map(swtch_core::Pid::get)),
-                    Cell::text(&process.comm),
-                    Cell::List(thread.earlier.clone()),
-                ]
-            }
-            GroupKey::Process(place) => {
-                let process = self.names.process(place);
-                vec![
-                    Cell::text(&process.comm),
-                    id(process.pid.map(swtch_core::Pid::get)),
-                    process.command.as_ref().map_or(Cell::Missing, Cell::text),
-                    Cell::List(process.earlier.clone()),
-                ]
-            }
-            GroupKey::Cpu(cpu) => {
-                let number = std::iter::once(Cell::Id(u64::from(cpu)));
-                number.chain(self.place_cells(CpuId::new(cpu))).collect()
-            }
-            GroupKey::Cgroup(cgroup) => vec![
-                self.cgroups
-                    .get(&cgroup)
-                    .map_or(Cell::text("(unknown path)"), Cell::text),
-                Cell::Id(cgroup.get()),
-            ],
-            GroupKey::Syscall(call) => vec![Cell::text(call.name(self.arch)), id(call.number())],
-        }
     }
 }
 

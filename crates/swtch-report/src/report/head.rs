@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos};
+use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
@@ -214,6 +215,9 @@ impl TraceHead {
                 "run times are lower bounds: the file does not tell when {} began",
                 counted(unstarted, "run")
             ));
+        }
+        if is_light(&self.meta.swtch_version) {
+            lines.push(format!("recorded {LIGHT_IN_WORDS}"));
         }
         lines.extend(self.missing());
         if !self.meta.hooks.missing.is_empty() {
@@ -446,6 +450,8 @@ pub fn host_words(host: &TraceHost) -> HostWords<'_> {
         machine: Some(&host.machine),
         cpu_model: None,
         cpus: Some(host.cpus.into()),
+        // A note says it, of the recording.
+        is_light: false,
     }
 }
 

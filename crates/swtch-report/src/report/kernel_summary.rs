@@ -20,16 +20,17 @@ use swtch_core::{
     SyscallTable, TaskEvent, classify,
 };
 use swtch_output::answer::VerbAnswer;
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet, SheetTable};
 use swtch_output::text::{counted, escaped, table_width};
 use swtch_store::Meta;
 
-use super::group::{GroupKey, Groups, KeyNames, RowSyscall};
+use super::group::{self, GroupKey, Groups, KeyNames, OfGroup, RowSyscall, or_missing};
 use super::head::{ReportedSwitches, TraceHead, host_words, lost_in_words};
-use super::names::Names;
-use super::reason::sum_cells;
-use super::tally::Tally;
-use super::{By, ROWS_OF_TABLE, empty_sheet};
+use super::names::{Names, Thread};
+use super::reason::{self, OfReason};
+use super::tally::{OfTally, Tally};
+use super::{By, ROWS_OF_TABLE, report_sheet, words};
 
 /// What a summary cannot tell, and a trace can.
 const NOT_KNOWN: [&str; 6] = [
@@ -39,31 +40,6 @@ const NOT_KNOWN: [&str; 6] = [
     "who had the CPU while a thread waited for it: only who took it",
     "which CPU, and which cgroup",
     "first waits of new threads, and switches of user-mode schedulers",
-];
-
-const REASON_COLUMNS: [&str; 22] = [
-    "reason",
-    "category",
-    "switches",
-    "share_pct",
-    "certain_pct",
-    "voluntary",
-    "involuntary",
-    "ran_ns",
-    "waits",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-    "open_waits",
-    "open_ns",
-    "irq_ns",
-    "run_max_ns",
-    "off_p50_below_ns",
-    "off_p99_below_ns",
-    "off_max_ns",
-    "runq_p50_below_ns",
-    "runq_p99_below_ns",
-    "runq_max_ns",
 ];
 
 const REASON_VIEWS: [SheetTable; 2] = [
@@ -96,51 +72,6 @@ const REASON_VIEWS: [SheetTable; 2] = [
             "off_max_ns",
         ],
     },
-];
-
-const PAIR_COLUMNS: [&str; 9] = [
-    "preemptor",
-    "tid",
-    "pid",
-    "preempted",
-    "preempted_tid",
-    "reason",
-    "cause",
-    "switches",
-    "share_pct",
-];
-
-const GROUP_COLUMNS: [&str; 30] = [
-    "thread",
-    "tid",
-    "pid",
-    "process",
-    "reason",
-    "category",
-    "rule",
-    "certainty",
-    "cause",
-    "syscall",
-    "preemptor",
-    "preemptor_tid",
-    "switches",
-    "voluntary",
-    "involuntary",
-    "ran_ns",
-    "irq_ns",
-    "run_max_ns",
-    "waits",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-    "open_waits",
-    "open_ns",
-    "off_p50_below_ns",
-    "off_p99_below_ns",
-    "off_max_ns",
-    "runq_p50_below_ns",
-    "runq_p99_below_ns",
-    "runq_max_ns",
 ];
 
 /// What was counted in the kernel, judged by the rules.
@@ -224,17 +155,16 @@ impl KernelSummary {
         }
         let mut shown: Vec<_> = reasons.into_iter().collect();
         shown.sort_by_key(|(reason, sums)| (u64::MAX - sums.tally.switches, *reason));
-        let mut sheet = empty_sheet("reason", &REASON_COLUMNS);
-        sheet.rows = shown
-            .iter()
-            .map(|(reason, sums)| {
-                let name = Cell::text(reason.as_str());
-                let category = Cell::text(reason.category().as_str());
-                sums.cells([name, category], all.tally.switches)
-            })
-            .collect();
-        let words = [Cell::text("total"), Cell::Missing];
-        sheet.total = Some(all.cells(words, all.tally.switches));
+        let columns = reason_columns();
+        let all_switches = all.tally.switches;
+        let row = |reason, sums| ReasonRow {
+            reason,
+            sums,
+            all: all_switches,
+        };
+        let rows = shown.iter().map(|(reason, sums)| row(*reason, sums));
+        let mut sheet = report_sheet("reason", &columns, rows)
+            .with_total(&columns, &row(Reason::Unknown, &all));
         sheet.views = REASON_VIEWS.to_vec();
         sheet.notes = all.tally.notes();
         sheet
@@ -253,7 +183,7 @@ impl KernelSummary {
 
     /// Who took the CPU from whom, most often first.
     fn by_pair(&self) -> Sheet {
-        let mut pairs: BTreeMap<(usize, usize, Reason, Cause), u64> = BTreeMap::new();
+        let mut pairs: BTreeMap<PairKey, u64> = BTreeMap::new();
         let mut all = 0;
         for one in self.groups.iter().filter(|one| one.is_preemption()) {
             let next = one.group.next_task;
@@ -265,83 +195,29 @@ impl KernelSummary {
         }
         let mut ranked: Vec<_> = pairs.into_iter().collect();
         ranked.sort_by_key(|(key, switches)| (u64::MAX - switches, *key));
-        let mut sheet = empty_sheet("preemptor", &PAIR_COLUMNS);
-        for ((next, task, reason, cause), switches) in ranked {
-            let [name, tid, pid, _] = self.thread_cells(next);
-            let [preempted, preempted_tid, ..] = self.thread_cells(task);
-            let (reason, cause) = (Cell::text(reason.as_str()), Cell::text(cause.as_str()));
-            let (count, share) = (Cell::Count(switches), Cell::share(switches, all));
-            sheet.rows.push(vec![
-                name,
-                tid,
-                pid,
-                preempted,
-                preempted_tid,
-                reason,
-                cause,
-                count,
-                share,
-            ]);
-        }
-        sheet.total = Some(total_of_pairs(all));
-        sheet
+        let columns = pair_columns();
+        let row = |(key, switches)| PairRow {
+            key,
+            switches,
+            all,
+            names: &self.names,
+        };
+        let rows = ranked.into_iter();
+        let rows = rows.map(|(key, switches)| row((Some(key), switches)));
+        report_sheet("preemptor", &columns, rows).with_total(&columns, &row((None, all)))
     }
 
     /// Every group: task × rule × system call × who took the CPU.
     fn by_group(&self) -> Sheet {
-        let mut sheet = empty_sheet("summary", &GROUP_COLUMNS);
-        sheet.rows = self
-            .groups
-            .iter()
-            .map(|one| self.group_cells(one))
-            .collect();
-        sheet
-    }
-
-    fn group_cells(&self, one: &JudgedGroup) -> Vec<Cell> {
-        let (group, totals, rule) = (&one.group, &one.totals, one.rule);
-        let tally = one.tally();
-        let mut cells = self.thread_cells(self.names.index(group.task)).to_vec();
-        cells.extend([
-            Cell::text(rule.reason.as_str()),
-            Cell::text(rule.reason.category().as_str()),
-            Cell::text(rule.name),
-            Cell::text(rule.certainty.as_str()),
-            Cell::text(group.evidence.cause.as_str()),
-            Cell::text(one.syscall().name(Some(self.arch))),
-        ]);
-        match group.next_task.filter(|_| one.is_preemption()) {
-            Some(next) => {
-                let [name, tid, ..] = self.thread_cells(self.names.index(next));
-                cells.extend([name, tid]);
-            }
-            None => cells.extend([Cell::Missing, Cell::Missing]),
-        }
-        cells.extend([
-            Cell::Count(tally.switches),
-            Cell::Count(tally.voluntary),
-            Cell::Count(tally.switches - tally.voluntary),
-            Cell::Time(tally.ran),
-            Cell::Time(totals.irq),
-            Cell::Time(totals.longest_run),
-            Cell::Count(tally.waits),
-            Cell::Time(tally.off),
-            Cell::Time(tally.blocked),
-            Cell::Time(tally.runq),
-            Cell::Count(tally.open_waits),
-            Cell::Time(tally.open),
-        ]);
-        cells.extend(length_cells(totals));
-        cells
-    }
-
-    /// Name, thread id, process id and process of a thread.
-    fn thread_cells(&self, index: usize) -> [Cell; 4] {
-        let mut cells = self
-            .key_names(&FxHashMap::default())
-            .label(GroupKey::Thread(index))
-            .into_iter();
-        std::array::from_fn(|_| cells.next().unwrap_or(Cell::Missing))
+        let cgroups = FxHashMap::default();
+        let key_names = self.key_names(&cgroups);
+        let rows = self.groups.iter().map(|one| CountedRow {
+            of: one,
+            tally: one.tally(),
+            task: self.names.index(one.group.task),
+            names: &key_names,
+        });
+        report_sheet("summary", &group_columns(), rows)
     }
 
     const fn key_names<'a>(
@@ -431,35 +307,208 @@ impl ReasonSums {
             self.certain += one.totals.switches;
         }
     }
+}
 
-    fn cells(&self, words: [Cell; 2], all: u64) -> Vec<Cell> {
-        let mut cells = words.to_vec();
-        cells.extend(sum_cells(&self.tally, self.certain, all));
-        cells.push(Cell::Time(self.totals.irq));
-        cells.push(Cell::Time(self.totals.longest_run));
-        cells.extend(length_cells(&self.totals));
-        cells
+/// A row of the table by reason.
+struct ReasonRow<'a> {
+    reason: Reason,
+    sums: &'a ReasonSums,
+    all: u64,
+}
+
+impl OfTally for ReasonRow<'_> {
+    fn tally(&self) -> &Tally {
+        &self.sums.tally
+    }
+
+    fn all(&self) -> u64 {
+        self.all
     }
 }
 
-/// The cells from `off_p50_below_ns` to `runq_max_ns`.
-fn length_cells(totals: &GroupTotals) -> [Cell; 6] {
-    let longest = |longest: Nanos, number: u64| Cell::time((number > 0).then_some(longest));
+impl OfReason for ReasonRow<'_> {
+    fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    fn certain(&self) -> u64 {
+        self.sums.certain
+    }
+}
+
+/// A row that shows sums of the kernel side.
+trait OfTotals {
+    fn totals(&self) -> &GroupTotals;
+}
+
+impl OfTotals for ReasonRow<'_> {
+    fn totals(&self) -> &GroupTotals {
+        &self.sums.totals
+    }
+}
+
+fn reason_columns<'a>() -> Vec<Column<ReasonRow<'a>>> {
+    let runs = [
+        Column::summed(words::IRQ, |row: &ReasonRow<'_>| {
+            Cell::Time(row.totals().irq)
+        }),
+        Column::summed(words::RUN_MAX, |row: &ReasonRow<'_>| {
+            Cell::Time(row.totals().longest_run)
+        }),
+    ];
+    reason::sums().chain(runs).chain(lengths()).collect()
+}
+
+/// The columns from `off_p50_below_ns` to `runq_max_ns`.
+fn lengths<R: OfTotals>() -> [Column<R>; 6] {
+    fn longest(longest: Nanos, number: u64) -> Cell {
+        Cell::time((number > 0).then_some(longest))
+    }
     [
-        Cell::time(totals.off_lengths.percentile_below(50)),
-        Cell::time(totals.off_lengths.percentile_below(99)),
-        longest(totals.longest_off, totals.waits),
-        Cell::time(totals.runq_lengths.percentile_below(50)),
-        Cell::time(totals.runq_lengths.percentile_below(99)),
-        longest(totals.longest_runq, totals.split_waits),
+        Column::summed(words::OFF_P50_BELOW, |row| {
+            Cell::time(row.totals().off_lengths.percentile_below(50))
+        }),
+        Column::summed(words::OFF_P99_BELOW, |row| {
+            Cell::time(row.totals().off_lengths.percentile_below(99))
+        }),
+        Column::summed(words::OFF_MAX, |row| {
+            longest(row.totals().longest_off, row.totals().waits)
+        }),
+        Column::summed(words::RUNQ_P50_BELOW, |row| {
+            Cell::time(row.totals().runq_lengths.percentile_below(50))
+        }),
+        Column::summed(words::RUNQ_P99_BELOW, |row| {
+            Cell::time(row.totals().runq_lengths.percentile_below(99))
+        }),
+        Column::summed(words::RUNQ_MAX, |row| {
+            longest(row.totals().longest_runq, row.totals().split_waits)
+        }),
     ]
 }
 
-fn total_of_pairs(all: u64) -> Vec<Cell> {
-    let mut cells = vec![Cell::text("total")];
-    cells.resize(PAIR_COLUMNS.len() - 2, Cell::Missing);
-    cells.extend([Cell::Count(all), Cell::share(all, all)]);
-    cells
+/// Who took the CPU, from whom, why, and who asked for it.
+type PairKey = (usize, usize, Reason, Cause);
+
+/// A row of the table of who took the CPU from whom.
+struct PairRow<'a> {
+    /// `None` in the line of sums.
+    key: Option<PairKey>,
+    switches: u64,
+    all: u64,
+    names: &'a Names,
+}
+
+impl PairRow<'_> {
+    fn cell(&self, cell: fn(&Names, PairKey) -> Cell) -> Cell {
+        or_missing(self.key, |key| cell(self.names, key))
+    }
+}
+
+fn pair_columns<'a>() -> [Column<PairRow<'a>>; 9] {
+    [
+        Column::new(words::PREEMPTOR, |row| {
+            row.cell(|names, key| names.comm_cell(key.0))
+        }),
+        Column::new(words::TID, |row| {
+            row.cell(|names, key| names.tid_cell(key.0))
+        }),
+        Column::new(words::PID, |row| {
+            row.cell(|names, key| names.pid_cell(key.0))
+        }),
+        Column::new(words::PREEMPTED, |row| {
+            row.cell(|names, key| names.comm_cell(key.1))
+        }),
+        Column::new(words::PREEMPTED_TID, |row| {
+            row.cell(|names, key| names.tid_cell(key.1))
+        }),
+        Column::new(words::REASON, |row| {
+            row.cell(|_, key| Cell::text(key.2.as_str()))
+        }),
+        Column::new(words::CAUSE, |row| {
+            row.cell(|_, key| Cell::text(key.3.as_str()))
+        }),
+        Column::summed(words::SWITCHES, |row| Cell::Count(row.switches)),
+        Column::summed(words::SHARE, |row| Cell::share(row.switches, row.all)),
+    ]
+}
+
+/// A row of the table of all groups.
+struct CountedRow<'a> {
+    of: &'a JudgedGroup,
+    tally: Tally,
+    task: usize,
+    names: &'a KeyNames<'a>,
+}
+
+impl OfGroup for CountedRow<'_> {
+    fn key(&self) -> Option<GroupKey> {
+        Some(GroupKey::Thread(self.task))
+    }
+
+    fn names(&self) -> &KeyNames<'_> {
+        self.names
+    }
+}
+
+impl OfTotals for CountedRow<'_> {
+    fn totals(&self) -> &GroupTotals {
+        &self.of.totals
+    }
+}
+
+impl CountedRow<'_> {
+    /// Who took the CPU.
+    fn preemptor(&self) -> Option<&Thread> {
+        let next = self
+            .of
+            .group
+            .next_task
+            .filter(|_| self.of.is_preemption())?;
+        let names = self.names.names;
+        Some(names.thread(names.index(next)))
+    }
+}
+
+fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
+    let thread = group::label_columns(By::Thread).into_iter().take(4);
+    let rest: [Column<CountedRow<'_>>; 20] = [
+        Column::new(words::REASON, |row| Cell::text(row.of.rule.reason.as_str())),
+        Column::new(words::CATEGORY, |row| {
+            Cell::text(row.of.rule.reason.category().as_str())
+        }),
+        Column::new(words::RULE, |row| Cell::text(row.of.rule.name)),
+        Column::new(words::CERTAINTY, |row| {
+            Cell::text(row.of.rule.certainty.as_str())
+        }),
+        Column::new(words::CAUSE, |row| {
+            Cell::text(row.of.group.evidence.cause.as_str())
+        }),
+        Column::new(words::SYSCALL, |row| {
+            Cell::text(row.of.syscall().name(row.names.arch))
+        }),
+        Column::new(words::PREEMPTOR, |row| {
+            or_missing(row.preemptor(), |thread| Cell::text(&thread.comm))
+        }),
+        Column::new(words::PREEMPTOR_TID, |row| {
+            let tid = row.preemptor().and_then(|thread| thread.tid);
+            or_missing(tid, |tid| Cell::Id(tid.get().into()))
+        }),
+        Column::new(words::SWITCHES, |row| Cell::Count(row.tally.switches)),
+        Column::new(words::VOLUNTARY, |row| Cell::Count(row.tally.voluntary)),
+        Column::new(words::INVOLUNTARY, |row| {
+            Cell::Count(row.tally.involuntary())
+        }),
+        Column::new(words::RAN, |row| Cell::Time(row.tally.ran)),
+        Column::new(words::IRQ, |row| Cell::Time(row.totals().irq)),
+        Column::new(words::RUN_MAX, |row| Cell::Time(row.totals().longest_run)),
+        Column::new(words::WAITS, |row| Cell::Count(row.tally.waits)),
+        Column::new(words::OFF, |row| Cell::Time(row.tally.off)),
+        Column::new(words::BLOCKED, |row| Cell::Time(row.tally.blocked)),
+        Column::new(words::RUNQ, |row| Cell::Time(row.tally.runq)),
+        Column::new(words::OPEN_WAITS, |row| Cell::Count(row.tally.open_waits)),
+        Column::new(words::OPEN, |row| Cell::Time(row.tally.open)),
+    ];
+    thread.chain(rest).chain(lengths()).collect()
 }
 
 impl VerbAnswer for KernelSummary {
@@ -609,12 +658,6 @@ mod tests {
         let columns = ["thread", "rule", "syscall", "preemptor", "switches"];
         let asleep = ["server", "pipe_file", "read", "-", "30"];
         assert_eq!(cells(&groups, 0, &columns), asleep);
-        assert!(
-            groups
-                .rows
-                .iter()
-                .all(|row| row.len() == GROUP_COLUMNS.len())
-        );
         let table = summary.to_table();
         assert!(table.contains("there is no timeline"), "{table}");
     }

@@ -8,24 +8,51 @@
 use std::cmp::Reverse;
 
 use swtch_core::{Arch, Nanos};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{counted, grouped};
 use swtch_store::{LastingGroup, LastingWaits, Meta};
 
 use super::filter::{Filter, matches};
+use super::group::or_missing;
+use super::words;
 
-const COLUMNS: [&str; 10] = [
-    "program",
-    "threads",
-    "process_count",
-    "state",
-    "syscall",
-    "kernel_function",
-    "last_ran_before_ns",
-    "first_ran_before_ns",
-    "pids",
-    "tids",
-];
+/// A row of the table.
+struct LastingRow<'a> {
+    of: &'a AlikeThreads<'a>,
+    start_ns: u64,
+}
+
+fn columns<'a>() -> [Column<LastingRow<'a>>; 10] {
+    fn ids(ids: &[u32]) -> Cell {
+        let ids = ids.iter().take(MOST_IDS);
+        Cell::List(ids.map(ToString::to_string).collect())
+    }
+    [
+        Column::new(words::PROGRAM, |row| {
+            Cell::text(row.of.like.program.as_str())
+        }),
+        Column::new(words::THREADS, |row| Cell::Count(row.of.threads)),
+        Column::new(words::PROCESS_COUNT, |row| {
+            Cell::Count(row.of.pids.len() as u64)
+        }),
+        Column::new(words::STATE, |row| Cell::text(row.of.like.state.as_str())),
+        Column::new(words::SYSCALL, |row| {
+            or_missing(row.of.call.as_ref(), Cell::text)
+        }),
+        Column::new(words::KERNEL_FUNCTION, |row| {
+            or_missing(row.of.like.function.as_ref(), Cell::text)
+        }),
+        Column::new(words::LAST_RAN_BEFORE, |row| {
+            Cell::time(before(row.start_ns, row.of.ran_last_ns))
+        }),
+        Column::new(words::FIRST_RAN_BEFORE, |row| {
+            Cell::time(before(row.start_ns, row.of.ran_first_ns))
+        }),
+        Column::new(words::PIDS, |row| ids(&row.of.pids)),
+        Column::new(words::TIDS, |row| ids(&row.of.tids)),
+    ]
+}
 
 /// Most ids of a row.
 const MOST_IDS: usize = 16;
@@ -159,26 +186,6 @@ impl<'m> AlikeThreads<'m> {
             state_words(&self.like.state),
         )
     }
-
-    fn cells(&self, start_ns: u64) -> Vec<Cell> {
-        let ids = |ids: &[u32]| {
-            let ids = ids.iter().take(MOST_IDS);
-            Cell::List(ids.map(ToString::to_string).collect())
-        };
-        let text = |text: &Option<String>| text.clone().map_or(Cell::Missing, Cell::Text);
-        vec![
-            Cell::text(self.like.program.as_str()),
-            Cell::Count(self.threads),
-            Cell::Count(self.pids.len() as u64),
-            Cell::text(self.like.state.as_str()),
-            text(&self.call),
-            text(&self.like.function),
-            Cell::time(before(start_ns, self.ran_last_ns)),
-            Cell::time(before(start_ns, self.ran_first_ns)),
-            ids(&self.pids),
-            ids(&self.tids),
-        ]
-    }
 }
 
 impl<'m> LastingThreads<'m> {
@@ -226,9 +233,11 @@ impl<'m> LastingThreads<'m> {
 
     /// The table of all groups.
     pub fn sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new("lasting", &COLUMNS);
-        let rows = self.groups.iter().map(|alike| alike.cells(self.start_ns));
-        sheet.rows = rows.collect();
+        let rows = self.groups.iter().map(|of| LastingRow {
+            of,
+            start_ns: self.start_ns,
+        });
+        let mut sheet = Sheet::of("lasting", &columns(), rows);
         sheet.not_in_tables = &["first_ran_before_ns", "tids"];
         sheet.notes = self.notes();
         sheet

@@ -15,31 +15,76 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 use swtch_core::{Distribution, Level, Nanos, Reason, Switch, Timestamp};
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet, percent};
 use swtch_output::text::{counted, grouped};
 use swtch_store::{Columns, Trace, UserCounts};
 
 use super::filtered_trace::FilteredTrace;
-use super::tally::Tally;
-use super::{ReportAnswer, ReportRequest, WAIT, empty_sheet};
+use super::group::or_missing;
+use super::tally::{self, OfTally, Tally};
+use super::{ReportAnswer, ReportRequest, WAIT, report_sheet, words};
 
-const COLUMNS: [&str; 15] = [
-    "level",
-    "switches",
-    "per_s",
-    "voluntary",
-    "involuntary",
-    "main_reason",
-    "main_reason_pct",
-    "ran_ns",
-    "run_mean_ns",
-    "run_p50_ns",
-    "run_p99_ns",
-    "waits",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-];
+/// A row of the table of levels.
+struct LevelRow<'a> {
+    level: Level,
+    of: &'a OneLevel,
+    duration: Option<Nanos>,
+}
+
+impl OfTally for LevelRow<'_> {
+    fn tally(&self) -> &Tally {
+        &self.of.tally
+    }
+
+    /// Levels are never added up.
+    fn all(&self) -> u64 {
+        self.of.tally.switches
+    }
+}
+
+impl LevelRow<'_> {
+    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+    fn per_second(&self) -> Option<f64> {
+        let seconds = self.duration?.as_ns() as f64 / 1e9;
+        (seconds > 0.0).then(|| self.of.tally.switches as f64 / seconds)
+    }
+
+    fn mean_run(&self) -> Option<Nanos> {
+        let mean = self.of.tally.ran.as_ns().checked_div(self.of.run.count());
+        mean.map(Nanos::from_ns)
+    }
+}
+
+fn columns<'a>() -> Vec<Column<LevelRow<'a>>> {
+    let [switches, _] = tally::counts();
+    let [ran, waits, off, blocked, runq, ..] = tally::times();
+    let mut columns: Vec<Column<LevelRow<'_>>> = vec![
+        Column::new(words::LEVEL, |row| Cell::text(row.level.as_str())),
+        switches,
+        Column::new(words::PER_S, |row| {
+            or_missing(row.per_second(), Cell::Ratio)
+        }),
+    ];
+    columns.extend(tally::kinds());
+    columns.extend(tally::main_reason());
+    let rest: [Column<LevelRow<'_>>; 8] = [
+        ran,
+        Column::new(words::RUN_MEAN, |row| Cell::time(row.mean_run())),
+        Column::new(words::RUN_P50, |row| {
+            Cell::time(row.of.run.percentile(50.0))
+        }),
+        Column::new(words::RUN_P99, |row| {
+            Cell::time(row.of.run.percentile(99.0))
+        }),
+        waits,
+        off,
+        blocked,
+        runq,
+    ];
+    columns.extend(rest);
+    columns
+}
 
 /// Writes the report.
 ///
@@ -221,14 +266,15 @@ impl LevelStatistics {
     }
 
     fn sheet(&self, duration: Option<Nanos>) -> Sheet {
-        let mut sheet = empty_sheet("level", &COLUMNS);
         let shown = Level::ALL
             .iter()
             .filter(|level| **level == Level::Os || !self.of(**level).tally.is_empty());
-        sheet.rows = shown
-            .map(|level| self.of(*level).cells(*level, duration))
-            .collect();
-        sheet
+        let rows = shown.map(|level| LevelRow {
+            level: *level,
+            of: self.of(*level),
+            duration,
+        });
+        report_sheet("level", &columns(), rows)
     }
 
     fn parts(&self) -> Vec<LevelTable> {
@@ -241,35 +287,37 @@ impl LevelStatistics {
             parts.push(LevelTable {
                 title: "OS switches inside one user run",
                 key: "os_switches_in_user_run",
-                sheet: self.os_in_user_run.sheet("os_switches", "user_runs"),
+                sheet: self
+                    .os_in_user_run
+                    .sheet(words::OS_SWITCHES, words::USER_RUNS),
             });
             parts.push(LevelTable {
                 title: "user switches inside one OS run of a scheduler's thread",
                 key: "user_switches_in_os_run",
-                sheet: self.user_in_os_run.sheet("user_switches", "os_runs"),
+                sheet: self
+                    .user_in_os_run
+                    .sheet(words::USER_SWITCHES, words::OS_RUNS),
             });
         }
         parts
     }
 
     fn reasons(&self) -> Sheet {
-        let mut sheet = empty_sheet("level", &["reason", "category", "os", "user"]);
         let count = |level: Level, reason: Reason| self.of(level).tally.reasons[reason.index()];
-        let rows = Reason::ALL.iter().map(|reason| {
-            let counts = Level::ALL.iter().map(|level| count(*level, *reason));
-            (*reason, counts.collect::<Vec<_>>())
+        let rows = Reason::ALL.iter().map(|reason| ReasonOfLevels {
+            reason: *reason,
+            os: count(Level::Os, *reason),
+            user: count(Level::User, *reason),
         });
-        let rows = rows.filter(|(_, counts)| counts.iter().any(|count| *count > 0));
-        sheet.rows = rows
-            .map(|(reason, counts)| {
-                let words = [reason.as_str(), reason.category().as_str()].map(Cell::text);
-                words
-                    .into_iter()
-                    .chain(counts.into_iter().map(Cell::Count))
-                    .collect()
-            })
-            .collect();
-        sheet
+        let columns: [Column<ReasonOfLevels>; 4] = [
+            Column::new(words::REASON, |row| Cell::text(row.reason.as_str())),
+            Column::new(words::CATEGORY, |row| {
+                Cell::text(row.reason.category().as_str())
+            }),
+            Column::new(words::OS, |row| Cell::Count(row.os)),
+            Column::new(words::USER, |row| Cell::Count(row.user)),
+        ];
+        report_sheet("level", &columns, rows.filter(|row| row.os + row.user > 0))
     }
 
     /// What a reader must know to read the numbers correctly.
@@ -317,36 +365,6 @@ impl LevelStatistics {
     }
 }
 
-impl OneLevel {
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-    fn cells(&self, level: Level, duration: Option<Nanos>) -> Vec<Cell> {
-        let tally = &self.tally;
-        let seconds = duration.map(|length| length.as_ns() as f64 / 1e9);
-        let per_s = seconds
-            .filter(|s| *s > 0.0)
-            .map(|s| tally.switches as f64 / s);
-        let main = tally.main_reason();
-        let mean = tally.ran.as_ns().checked_div(self.run.count());
-        vec![
-            Cell::text(level.as_str()),
-            Cell::Count(tally.switches),
-            per_s.map_or(Cell::Missing, Cell::Ratio),
-            Cell::Count(tally.voluntary),
-            Cell::Count(tally.switches - tally.voluntary),
-            main.map_or(Cell::Missing, |main| Cell::text(main.0.as_str())),
-            main.map_or(Cell::Missing, |main| Cell::share(main.1, tally.switches)),
-            Cell::Time(tally.ran),
-            Cell::time(mean.map(Nanos::from_ns)),
-            Cell::time(self.run.percentile(50.0)),
-            Cell::time(self.run.percentile(99.0)),
-            Cell::Count(tally.waits),
-            Cell::Time(tally.off),
-            tally.blocked_cell(),
-            tally.runq_cell(),
-        ]
-    }
-}
-
 impl Attribution {
     const fn all(self) -> u64 {
         self.with_worker + self.without_worker
@@ -371,6 +389,20 @@ impl Attribution {
             "with_worker_pct": percent(self.with_worker, self.all()),
         })
     }
+}
+
+/// A row of the table of reasons.
+struct ReasonOfLevels {
+    reason: Reason,
+    os: u64,
+    user: u64,
+}
+
+/// A row of the table of a histogram.
+struct BucketRow {
+    ends: (u64, u64),
+    count: u64,
+    all: u64,
 }
 
 /// How often each number was seen: 0, 1, 2–3, 4–7, ….
@@ -400,31 +432,25 @@ impl Histogram {
     }
 
     /// One row per bucket, up to the last that is not empty.
-    fn sheet(&self, number: &'static str, what: &'static str) -> Sheet {
-        let mut sheet = empty_sheet("level", &[number, "from", "to", what, "share_pct"]);
+    fn sheet(&self, number: Word, what: Word) -> Sheet {
         let all = self.0.iter().sum();
-        let used = self
-            .0
-            .iter()
-            .rposition(|count| *count > 0)
-            .map_or(0, |last| last + 1);
-        sheet.rows = (0..used)
-            .map(|bucket| {
-                let (from, to) = Self::ends(bucket);
-                let words = match from == to {
-                    true => grouped(from),
-                    false => format!("{}–{}", grouped(from), grouped(to)),
-                };
-                let count = self.0[bucket];
-                vec![
-                    Cell::text(words),
-                    Cell::Count(from),
-                    Cell::Count(to),
-                    Cell::Count(count),
-                    Cell::share(count, all),
-                ]
-            })
-            .collect();
+        let used = self.0.iter().rposition(|count| *count > 0);
+        let rows = (0..used.map_or(0, |last| last + 1)).map(|bucket| BucketRow {
+            ends: Self::ends(bucket),
+            count: self.0[bucket],
+            all,
+        });
+        let columns: [Column<BucketRow>; 5] = [
+            Column::new(number, |row| match row.ends {
+                (from, to) if from == to => Cell::text(grouped(from)),
+                (from, to) => Cell::text(format!("{}–{}", grouped(from), grouped(to))),
+            }),
+            Column::new(words::FROM, |row| Cell::Count(row.ends.0)),
+            Column::new(words::TO, |row| Cell::Count(row.ends.1)),
+            Column::new(what, |row| Cell::Count(row.count)),
+            Column::new(words::SHARE, |row| Cell::share(row.count, row.all)),
+        ];
+        let mut sheet = report_sheet("level", &columns, rows);
         sheet.not_in_tables = &["from", "to"];
         sheet
     }

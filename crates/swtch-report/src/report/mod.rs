@@ -54,6 +54,7 @@ mod tally;
 mod verdict;
 mod wait;
 mod waker;
+mod words;
 mod worth;
 
 #[cfg(test)]
@@ -67,6 +68,7 @@ use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
 use swtch_core::{Contention, Coverage, CpuTopology, Gap, Nanos, Switch};
 use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::column::Column;
 use swtch_output::format::Format;
 use swtch_output::text;
 use swtch_store::{Columns, Meta, Trace};
@@ -330,11 +332,15 @@ const DROPPED_FIRST: [&str; 17] = [
     "pid",
 ];
 
-/// A sheet without rows.
-fn empty_sheet(name: &'static str, columns: &[&'static str]) -> Sheet {
+/// A table of a report.
+fn report_sheet<R>(
+    name: &'static str,
+    columns: &[Column<R>],
+    rows: impl IntoIterator<Item = R>,
+) -> Sheet {
     Sheet {
         dropped_first: &DROPPED_FIRST,
-        ..Sheet::new(name, columns)
+        ..Sheet::of(name, columns, rows)
     }
 }
 

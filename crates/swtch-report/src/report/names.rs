@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 
 use swtch_core::{Pid, TaskEvent, TaskKey, Tid, Timestamp};
+use swtch_output::sheet::Cell;
 use swtch_output::text;
 use swtch_store::CommandRow;
 
@@ -147,6 +148,23 @@ impl Names {
     /// The process of a thread.
     pub fn process_of(&self, index: usize) -> &Process {
         &self.processes[self.threads[index].process]
+    }
+
+    /// The cell that names a thread.
+    pub fn comm_cell(&self, index: usize) -> Cell {
+        Cell::text(&self.thread(index).comm)
+    }
+
+    /// The cell of its id.
+    pub fn tid_cell(&self, index: usize) -> Cell {
+        let tid = self.thread(index).tid;
+        tid.map_or(Cell::Missing, |tid| Cell::Id(tid.get().into()))
+    }
+
+    /// The cell of the id of its process.
+    pub fn pid_cell(&self, index: usize) -> Cell {
+        let pid = self.process_of(index).pid;
+        pid.map_or(Cell::Missing, |pid| Cell::Id(pid.get().into()))
     }
 
     /// `name/tid`, as the text of a report names a thread.

@@ -9,22 +9,60 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{CgroupId, Contended, Contention, HeldWaits, Holder, Nanos, Switch};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 
-use super::empty_sheet;
 use super::filter::CountedParts;
+use super::group::or_missing;
 use super::names::Names;
+use super::{report_sheet, words};
 
-const COLUMNS: [&str; 8] = [
-    "neighbour",
-    "kind",
-    "neighbour_id",
-    "cgroup",
-    "cgroup_id",
-    "waits",
-    "runq_ns",
-    "share_pct",
-];
+/// A row of the table.
+struct NeighbourRow<'a> {
+    /// The cgroup that waited, and who had the CPU; `None` in the line of sums.
+    pair: Option<(CgroupId, CgroupHolder)>,
+    held: HeldWaits,
+    all: Nanos,
+    paths: &'a FxHashMap<CgroupId, String>,
+}
+
+impl NeighbourRow<'_> {
+    fn waiting(&self) -> Option<CgroupId> {
+        Some(self.pair?.0)
+    }
+
+    fn holder(&self) -> Option<CgroupHolder> {
+        Some(self.pair?.1)
+    }
+}
+
+fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
+    [
+        Column::new(words::NEIGHBOUR, |row| match row.holder() {
+            Some(CgroupHolder::Cgroup(had)) => path_of(row.paths, had),
+            other => or_missing(other, |other| Cell::text(format!("({})", other.kind()))),
+        }),
+        Column::new(words::KIND, |row| {
+            or_missing(row.holder(), |holder| Cell::text(holder.kind()))
+        }),
+        Column::new(words::NEIGHBOUR_ID, |row| match row.holder() {
+            Some(CgroupHolder::Cgroup(had)) => Cell::Id(had.get()),
+            _ => Cell::Missing,
+        }),
+        Column::new(words::CGROUP, |row| {
+            or_missing(row.waiting(), |cgroup| path_of(row.paths, cgroup))
+        }),
+        Column::new(words::CGROUP_ID, |row| {
+            or_missing(row.waiting(), |cgroup| Cell::Id(cgroup.get()))
+        }),
+        // A wait may have had several neighbours.
+        Column::new(words::WAITS, |row| Cell::Count(row.held.waits)),
+        Column::summed(words::RUNQ, |row| Cell::Time(row.held.time)),
+        Column::summed(words::SHARE, |row| {
+            Cell::share(row.held.time.as_ns(), row.all.as_ns())
+        }),
+    ]
+}
 
 /// Who had the CPU: a cgroup, or a holder that is no task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,37 +138,19 @@ impl Neighbours {
         let mut pairs: Vec<_> = self.sums.held.iter().collect();
         pairs.sort_by(|a, b| b.1.time.cmp(&a.1.time).then(a.0.cmp(b.0)));
         let all: Nanos = pairs.iter().map(|(_, held)| held.time).sum();
-        let mut sheet = empty_sheet("neighbour", &COLUMNS);
-        for ((cgroup, neighbour), held) in pairs {
-            let (name, id) = match neighbour {
-                CgroupHolder::Cgroup(had) => (path_of(paths, *had), Cell::Id(had.get())),
-                CgroupHolder::Other(_) => {
-                    (Cell::text(format!("({})", neighbour.kind())), Cell::Missing)
-                }
-            };
-            sheet.rows.push(vec![
-                name,
-                Cell::text(neighbour.kind()),
-                id,
-                path_of(paths, *cgroup),
-                Cell::Id(cgroup.get()),
-                Cell::Count(held.waits),
-                Cell::Time(held.time),
-                Cell::share(held.time.as_ns(), all.as_ns()),
-            ]);
-        }
-        let missing = || Cell::Missing;
-        sheet.total = Some(vec![
-            Cell::text("total"),
-            missing(),
-            missing(),
-            missing(),
-            missing(),
-            missing(),
-            Cell::Time(all),
-            Cell::share(all.as_ns(), all.as_ns()),
-        ]);
-        sheet
+        let row = |pair, held| NeighbourRow {
+            pair,
+            held,
+            all,
+            paths,
+        };
+        let sums = HeldWaits {
+            time: all,
+            ..HeldWaits::default()
+        };
+        let rows = pairs.into_iter();
+        let rows = rows.map(|(pair, held)| row(Some(*pair), *held));
+        report_sheet("neighbour", &columns(), rows).with_total(&columns(), &row(None, sums))
     }
 }
 

@@ -10,26 +10,72 @@ use swtch_core::{
     Category, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Reason, Switch,
     TaskKey,
 };
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
-use super::empty_sheet;
 use super::filter::CountedParts;
 use super::names::Names;
 use super::programs::program_numbers;
 use super::waker::MOST_IN_TABLE;
+use super::{report_sheet, words};
 
-const COLUMNS: [&str; 9] = [
-    "preemptor",
-    "kind",
-    "tid",
-    "pid",
-    "switches",
-    "by_its_wakeup",
-    "waits",
-    "runq_ns",
-    "share_pct",
-];
+/// A row of the table.
+struct HolderRow<'a> {
+    who: HolderOfRow,
+    held: HeldWaits,
+    all: Nanos,
+    names: &'a Names,
+}
+
+/// What a row is about.
+enum HolderOfRow {
+    Task(usize, HolderCounts),
+    /// A holder that is no task, by its word.
+    Other(&'static str),
+    /// All of them, with the number of preemptions.
+    All(u64),
+}
+
+impl HolderRow<'_> {
+    fn of_task(&self, cell: fn(&Names, usize) -> Cell) -> Cell {
+        match self.who {
+            HolderOfRow::Task(index, _) => cell(self.names, index),
+            _ => Cell::Missing,
+        }
+    }
+}
+
+fn columns<'a>() -> [Column<HolderRow<'a>>; 9] {
+    [
+        Column::new(words::PREEMPTOR, |row| match row.who {
+            HolderOfRow::Other(word) => Cell::text(format!("({word})")),
+            _ => row.of_task(Names::comm_cell),
+        }),
+        Column::new(words::KIND, |row| match row.who {
+            HolderOfRow::Task(index, _) if row.names.thread(index).in_scope => Cell::text("task"),
+            HolderOfRow::Task(..) => Cell::text("other task"),
+            HolderOfRow::Other(word) => Cell::text(word),
+            HolderOfRow::All(_) => Cell::Missing,
+        }),
+        Column::new(words::TID, |row| row.of_task(Names::tid_cell)),
+        Column::new(words::PID, |row| row.of_task(Names::pid_cell)),
+        Column::summed(words::SWITCHES, |row| match row.who {
+            HolderOfRow::Task(_, counts) => Cell::Count(counts.preempted),
+            HolderOfRow::Other(_) => Cell::Missing,
+            HolderOfRow::All(preemptions) => Cell::Count(preemptions),
+        }),
+        Column::new(words::BY_ITS_WAKEUP, |row| match row.who {
+            HolderOfRow::Task(_, counts) => Cell::Count(counts.nominated),
+            _ => Cell::Missing,
+        }),
+        Column::summed(words::WAITS, |row| Cell::Count(row.held.waits)),
+        Column::summed(words::RUNQ, |row| Cell::Time(row.held.time)),
+        Column::summed(words::SHARE, |row| {
+            Cell::share(row.held.time.as_ns(), row.all.as_ns())
+        }),
+    ]
+}
 
 /// Holders that are not tasks, in the order in which they are shown.
 const OTHERS: [(Holder, &str); 5] = [
@@ -191,46 +237,26 @@ impl Preemptors {
 
     /// The report: tasks by time, then the holders that are not tasks, then the sum.
     pub fn sheet(&self, names: &Names) -> Sheet {
-        let all = self.total().as_ns();
-        let mut sheet = empty_sheet("preemptor", &COLUMNS);
-        for (index, counts) in self.ranked() {
-            let label = [
-                Cell::text(&names.thread(index).comm),
-                Cell::text(if names.thread(index).in_scope {
-                    "task"
-                } else {
-                    "other task"
-                }),
-                id(names.thread(index).tid.map(swtch_core::Tid::get)),
-                id(names.process_of(index).pid.map(swtch_core::Pid::get)),
-                Cell::Count(counts.preempted),
-                Cell::Count(counts.nominated),
-            ];
-            sheet.rows.push(with_time(label, counts.held, all));
-        }
+        let all = self.total();
+        let row = |who, held| HolderRow {
+            who,
+            held,
+            all,
+            names,
+        };
+        let tasks = self.ranked().into_iter();
+        let tasks = tasks.map(|(index, counts)| row(HolderOfRow::Task(index, counts), counts.held));
         let others = OTHERS
             .iter()
-            .map(|(holder, word)| (word, self.other(*holder)))
-            .filter(|(_, held)| held.waits > 0);
-        for (word, held) in others {
-            let missing = || Cell::Missing;
-            let (name, kind) = (Cell::text(format!("({word})")), Cell::text(*word));
-            let label = [name, kind, missing(), missing(), missing(), missing()];
-            sheet.rows.push(with_time(label, held, all));
-        }
-        let label = [
-            Cell::text("total"),
-            Cell::Missing,
-            Cell::Missing,
-            Cell::Missing,
-            Cell::Count(self.preemptions.all),
-            Cell::Missing,
-        ];
+            .map(|(holder, word)| row(HolderOfRow::Other(word), self.other(*holder)))
+            .filter(|row| row.held.waits > 0);
         let waits = HeldWaits {
-            time: self.total(),
+            time: all,
             waits: self.sums.totals().waits(),
         };
-        sheet.total = Some(with_time(label, waits, all));
+        let sums = row(HolderOfRow::All(self.preemptions.all), waits);
+        let mut sheet = report_sheet("preemptor", &columns(), tasks.chain(others))
+            .with_total(&columns(), &sums);
         sheet.notes = self.notes();
         sheet
     }
@@ -271,18 +297,6 @@ impl Preemptions {
             self.nominated[names.index(nominator)] += 1;
         }
     }
-}
-
-fn id(number: Option<u32>) -> Cell {
-    number.map_or(Cell::Missing, |number| Cell::Id(u64::from(number)))
-}
-
-fn with_time(label: [Cell; 6], held: HeldWaits, all_ns: u64) -> Vec<Cell> {
-    let mut cells = label.to_vec();
-    cells.push(Cell::Count(held.waits));
-    cells.push(Cell::Time(held.time));
-    cells.push(Cell::share(held.time.as_ns(), all_ns));
-    cells
 }
 
 #[cfg(test)]

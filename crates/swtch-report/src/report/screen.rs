@@ -11,15 +11,17 @@
 use std::path::Path;
 
 use swtch_core::{Nanos, Reason};
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
-use super::empty_sheet;
 use super::explain::{Explanation, FindingText};
+use super::group::or_missing;
 use super::head::{ReportedSwitches, TraceHead, host_words};
 use super::programs::ProgramCounts;
-use super::tally::Tally;
+use super::tally::{self, OfTally, Tally};
 use super::verdict::in_words;
+use super::{report_sheet, words};
 
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
@@ -45,23 +47,34 @@ const PLACES_OF_FURTHER: usize = 2;
 /// Rows below this share are not on the screen.
 const LEAST_PCT: f64 = 1.0;
 
-const PROGRAM_COLUMNS: [&str; 6] = [
-    "program",
-    "switches",
-    "share_pct",
-    "per_second",
-    "on_cpu_ns",
-    "cpu_wait_ns",
-];
+/// A row of a table.
+struct ScreenRow<'a> {
+    label: String,
+    tally: &'a Tally,
+    all: u64,
+    length: Nanos,
+}
 
-const REASON_COLUMNS: [&str; 6] = [
-    "why_threads_left_the_cpu",
-    "switches",
-    "share_pct",
-    "per_second",
-    "blocked_ns",
-    "cpu_wait_ns",
-];
+impl OfTally for ScreenRow<'_> {
+    fn tally(&self) -> &Tally {
+        self.tally
+    }
+
+    fn all(&self) -> u64 {
+        self.all
+    }
+}
+
+/// What a row is about, how many switches there were, and two lengths.
+fn columns<'a>(label: Word, lengths: [Column<ScreenRow<'a>>; 2]) -> [Column<ScreenRow<'a>>; 6] {
+    let [switches, share] = tally::counts();
+    let per_second = Column::new(words::PER_SECOND, |row: &ScreenRow<'_>| {
+        or_missing(per_second(row.tally.switches, row.length), Cell::Count)
+    });
+    let [first, second] = lengths;
+    let label = Column::new(label, |row: &ScreenRow<'_>| Cell::text(&row.label));
+    [label, switches, share, per_second, first, second]
+}
 
 /// Tallies of the screen's tables.
 #[derive(Debug, Default)]
@@ -82,39 +95,43 @@ impl Screen {
     }
 
     fn programs(&self, length: Nanos) -> Sheet {
-        let mut sheet = empty_sheet("program", &PROGRAM_COLUMNS);
-        for program in &self.programs {
-            let Tally { ran, runq, .. } = program.tally;
-            let measures = [Cell::Time(ran), Cell::Time(runq)];
-            sheet
-                .rows
-                .push(self.cells(program.words(), &program.tally, length, measures));
-        }
-        sheet
+        let columns = columns(
+            words::PROGRAM,
+            [
+                Column::new(words::ON_CPU, |row| Cell::Time(row.tally.ran)),
+                Column::new(words::CPU_WAIT, |row| Cell::Time(row.tally.runq)),
+            ],
+        );
+        let programs = self.programs.iter();
+        let rows = programs.map(|program| self.row(program.words(), &program.tally, length));
+        report_sheet("program", &columns, rows)
     }
 
     fn reasons(&self, length: Nanos, width: usize) -> Sheet {
-        let mut sheet = empty_sheet("reason", &REASON_COLUMNS);
-        for (reason, tally) in &self.reasons {
+        let columns = columns(
+            words::WHY_THREADS_LEFT,
+            [
+                Column::new(words::BLOCKED, |row| row.tally.blocked_cell()),
+                Column::new(words::CPU_WAIT, |row| row.tally.runq_cell()),
+            ],
+        );
+        let rows = self.reasons.iter().map(|(reason, tally)| {
             let words = match width < WIDE_ENOUGH_FOR_WORDS {
                 true => reason.to_string(),
                 false => format!("{reason:<8} {}", in_words(*reason)),
             };
-            let measures = [tally.blocked_cell(), tally.runq_cell()];
-            sheet.rows.push(self.cells(words, tally, length, measures));
-        }
-        sheet
+            self.row(words, tally, length)
+        });
+        report_sheet("reason", &columns, rows)
     }
 
-    fn cells(&self, label: String, tally: &Tally, length: Nanos, measures: [Cell; 2]) -> Vec<Cell> {
-        let mut cells = vec![
-            Cell::Text(label),
-            Cell::Count(tally.switches),
-            Cell::share(tally.switches, self.total.switches),
-            per_second(tally.switches, length).map_or(Cell::Missing, Cell::Count),
-        ];
-        cells.extend(measures);
-        cells
+    const fn row<'a>(&self, label: String, tally: &'a Tally, length: Nanos) -> ScreenRow<'a> {
+        ScreenRow {
+            label,
+            tally,
+            all: self.total.switches,
+            length,
+        }
     }
 }
 

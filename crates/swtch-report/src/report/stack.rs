@@ -6,25 +6,39 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
-use super::empty_sheet;
 use super::names::Names;
 use super::worth::{is_of_c_library, own_functions};
+use super::{report_sheet, words};
 
-const COLUMNS: [&str; 10] = [
-    "switches",
-    "share_pct",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-    "reasons",
-    "processes",
-    "user_frames",
-    "kernel_frames",
-    "folded",
-];
+/// A row of the table.
+struct StackRow<'a> {
+    waits: &'a StackPairWaits,
+    all: u64,
+    processes: Vec<String>,
+    user: Vec<String>,
+    kernel: Vec<String>,
+}
+
+fn columns<'a>() -> [Column<StackRow<'a>>; 10] {
+    [
+        Column::new(words::SWITCHES, |row| Cell::Count(row.waits.waits)),
+        Column::new(words::SHARE, |row| Cell::share(row.waits.waits, row.all)),
+        Column::new(words::OFF, |row| Cell::Time(row.waits.off)),
+        Column::new(words::BLOCKED, |row| Cell::Time(row.waits.blocked)),
+        Column::new(words::RUNQ, |row| Cell::Time(row.waits.runq)),
+        Column::new(words::REASONS, |row| Cell::List(row.waits.reasons())),
+        Column::new(words::PROCESSES, |row| Cell::List(row.processes.clone())),
+        Column::new(words::USER_FRAMES, |row| Cell::List(row.user.clone())),
+        Column::new(words::KERNEL_FRAMES, |row| Cell::List(row.kernel.clone())),
+        Column::new(words::FOLDED, |row| {
+            Cell::Text(folded(&row.processes, &row.user, &row.kernel))
+        }),
+    ]
+}
 
 /// Why a caller may be missing from a stack.
 pub const CALLER_LACKING: &str = "where the C library keeps no frame pointers (as in Debian), the function that \
@@ -107,11 +121,11 @@ impl StackCounts {
 
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
-        let mut sheet = empty_sheet("stack", &COLUMNS);
         let ranked = self.ranked(symbols);
-        for (stacks, waits) in &ranked {
-            sheet.rows.push(self.cells(*stacks, waits, symbols, names));
-        }
+        let rows = ranked
+            .iter()
+            .map(|(stacks, waits)| self.row(*stacks, waits, symbols, names));
+        let mut sheet = report_sheet("stack", &columns(), rows);
         if !asked {
             sheet.notes.push(NO_STACKS.to_owned());
         } else if self.without > 0 {
@@ -159,15 +173,13 @@ impl StackCounts {
         })
     }
 
-    fn cells(
+    fn row<'a>(
         &self,
         stacks: Stacks,
-        waits: &StackPairWaits,
+        waits: &'a StackPairWaits,
         symbols: &Symbols,
         names: &Names,
-    ) -> Vec<Cell> {
-        let user = symbols.frames(StackKind::User, stacks.0);
-        let kernel = symbols.frames(StackKind::Kernel, stacks.1);
+    ) -> StackRow<'a> {
         let mut processes = Vec::new();
         for process in &waits.processes {
             let comm = &names.process(*process).comm;
@@ -175,19 +187,13 @@ impl StackCounts {
                 processes.push(comm.clone());
             }
         }
-        let folded = folded(&processes, &user, &kernel);
-        vec![
-            Cell::Count(waits.waits),
-            Cell::share(waits.waits, self.waits),
-            Cell::Time(waits.off),
-            Cell::Time(waits.blocked),
-            Cell::Time(waits.runq),
-            Cell::List(waits.reasons()),
-            Cell::List(processes),
-            Cell::List(user),
-            Cell::List(kernel),
-            Cell::Text(folded),
-        ]
+        StackRow {
+            waits,
+            all: self.waits,
+            processes,
+            user: symbols.frames(StackKind::User, stacks.0),
+            kernel: symbols.frames(StackKind::Kernel, stacks.1),
+        }
     }
 }
 

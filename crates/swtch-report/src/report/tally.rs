@@ -1,7 +1,10 @@
 //! What most reports count of a group of rows: switches, and what their runs and waits lasted.
 
 use swtch_core::{EvidenceBits, Nanos, Open, Reason, Switch};
+use swtch_output::column::Column;
 use swtch_output::sheet::Cell;
+
+use super::words;
 
 /// Counts and sums of one group.
 #[derive(Clone, Debug, Default)]
@@ -29,22 +32,68 @@ pub struct Tally {
     pub open: Nanos,
 }
 
-/// Columns of a [`Tally`]; [`Tally::cells`] gives their values.
-pub const MEASURES: [&str; 13] = [
-    "switches",
-    "share_pct",
-    "voluntary",
-    "involuntary",
-    "main_reason",
-    "main_reason_pct",
-    "ran_ns",
-    "waits",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-    "open_waits",
-    "open_ns",
-];
+/// A row of a table that shows what was counted of a group.
+pub trait OfTally {
+    fn tally(&self) -> &Tally;
+
+    /// Number of switches in all groups.
+    fn all(&self) -> u64;
+}
+
+/// The columns that say how many switches there were.
+pub fn counts<R: OfTally>() -> [Column<R>; 2] {
+    [
+        Column::summed(words::SWITCHES, |row| Cell::Count(row.tally().switches)),
+        Column::summed(words::SHARE, |row| {
+            Cell::share(row.tally().switches, row.all())
+        }),
+    ]
+}
+
+/// The columns that say how many of them were voluntary.
+pub fn kinds<R: OfTally>() -> [Column<R>; 2] {
+    [
+        Column::summed(words::VOLUNTARY, |row| Cell::Count(row.tally().voluntary)),
+        Column::summed(words::INVOLUNTARY, |row| {
+            Cell::Count(row.tally().involuntary())
+        }),
+    ]
+}
+
+/// The columns that say how long runs and waits took.
+pub fn times<R: OfTally>() -> [Column<R>; 7] {
+    [
+        Column::summed(words::RAN, |row| Cell::Time(row.tally().ran)),
+        Column::summed(words::WAITS, |row| Cell::Count(row.tally().waits)),
+        Column::summed(words::OFF, |row| Cell::Time(row.tally().off)),
+        Column::summed(words::BLOCKED, |row| row.tally().blocked_cell()),
+        Column::summed(words::RUNQ, |row| row.tally().runq_cell()),
+        Column::summed(words::OPEN_WAITS, |row| Cell::Count(row.tally().open_waits)),
+        Column::summed(words::OPEN, |row| Cell::Time(row.tally().open)),
+    ]
+}
+
+/// The columns that say for which reason most of them were.
+pub fn main_reason<R: OfTally>() -> [Column<R>; 2] {
+    [
+        Column::summed(words::MAIN_REASON, |row| {
+            let main = row.tally().main_reason();
+            main.map_or(Cell::Missing, |main| Cell::text(main.0.as_str()))
+        }),
+        Column::summed(words::MAIN_REASON_PCT, |row| {
+            let main = row.tally().main_reason();
+            main.map_or(Cell::Missing, |main| {
+                Cell::share(main.1, row.tally().switches)
+            })
+        }),
+    ]
+}
+
+/// All that most tables show of a group, behind its name.
+pub fn measures<R: OfTally>() -> impl Iterator<Item = Column<R>> {
+    let counts = counts().into_iter().chain(kinds());
+    counts.chain(main_reason()).chain(times())
+}
 
 impl Tally {
     /// Adds a switch-out and the run that it ended.
@@ -122,24 +171,9 @@ impl Tally {
         counted.max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
     }
 
-    /// Values of [`MEASURES`], when there are `all` switches.
-    pub fn cells(&self, all: u64) -> Vec<Cell> {
-        let main = self.main_reason();
-        vec![
-            Cell::Count(self.switches),
-            Cell::share(self.switches, all),
-            Cell::Count(self.voluntary),
-            Cell::Count(self.switches - self.voluntary),
-            main.map_or(Cell::Missing, |main| Cell::text(main.0.as_str())),
-            main.map_or(Cell::Missing, |main| Cell::share(main.1, self.switches)),
-            Cell::Time(self.ran),
-            Cell::Count(self.waits),
-            Cell::Time(self.off),
-            self.blocked_cell(),
-            self.runq_cell(),
-            Cell::Count(self.open_waits),
-            Cell::Time(self.open),
-        ]
+    /// Switch-outs that the kernel counts as involuntary (`nivcsw`).
+    pub const fn involuntary(&self) -> u64 {
+        self.switches - self.voluntary
     }
 
     /// The blocked time; missing if no wait could be split, because then 0 is not its value.

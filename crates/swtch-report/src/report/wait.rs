@@ -6,34 +6,68 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, StackKind, Switch, WaitObject};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
-use super::empty_sheet;
 use super::ends::WaitEnds;
 use super::filter::CountedParts;
+use super::group::or_missing;
 use super::last::LastByTask;
-use super::names::Names;
+use super::names::{Names, Process};
 use super::programs::program_numbers;
 use super::stack::{Symbols, functions_in_line};
 use super::waker::{MOST_IN_TABLE, Waker, is_blocking};
+use super::{report_sheet, words};
 
-const COLUMNS: [&str; 14] = [
-    "wait_key",
-    "kind",
-    "process",
-    "pid",
-    "switches",
-    "share_pct",
-    "waits",
-    "off_ns",
-    "blocked_ns",
-    "runq_ns",
-    "waiters",
-    "woken_by_waiters_pct",
-    "last_wakers",
-    "woken_from",
-];
+/// A row of the table.
+struct ObjectRow<'a> {
+    object: Object,
+    waited: &'a ObjectWaits,
+    /// Switches of all objects.
+    all: u64,
+    names: &'a Names,
+    symbols: Option<&'a Symbols>,
+}
+
+impl ObjectRow<'_> {
+    fn process(&self) -> &Process {
+        self.names.process(self.object.process)
+    }
+}
+
+fn columns<'a>() -> [Column<ObjectRow<'a>>; 14] {
+    [
+        Column::new(words::WAIT_KEY, |row| Cell::Hex(row.object.key)),
+        Column::new(words::KIND, |row| Cell::text(row.object.kind.as_str())),
+        Column::new(words::PROCESS, |row| Cell::text(&row.process().comm)),
+        Column::new(words::PID, |row| {
+            or_missing(row.process().pid, |pid| Cell::Id(pid.get().into()))
+        }),
+        Column::new(words::SWITCHES, |row| Cell::Count(row.waited.switches)),
+        Column::new(words::SHARE, |row| {
+            Cell::share(row.waited.switches, row.all)
+        }),
+        Column::new(words::WAITS, |row| Cell::Count(row.waited.waits)),
+        Column::new(words::OFF, |row| Cell::Time(row.waited.off)),
+        Column::new(words::BLOCKED, |row| Cell::Time(row.waited.blocked)),
+        Column::new(words::RUNQ, |row| Cell::Time(row.waited.runq)),
+        Column::new(words::WAITERS, |row| Cell::Count(row.waited.waiters)),
+        Column::new(words::WOKEN_BY_WAITERS, |row| {
+            Cell::share(row.waited.woken_by_waiter, row.waited.woken_by_task)
+        }),
+        Column::new(words::LAST_WAKERS, |row| {
+            let wakers = row.waited.last_wakers.iter();
+            Cell::List(wakers.map(|waker| waker.label(row.names)).collect())
+        }),
+        Column::new(words::WOKEN_FROM, |row| {
+            let from = row
+                .symbols
+                .and_then(|symbols| woken_from(&row.waited.ends, symbols));
+            or_missing(from, Cell::Text)
+        }),
+    ]
+}
 
 /// Objects whose wakers are counted in a table, which takes 2 MB then at most.
 const MOST_OBJECTS: usize = 512;
@@ -202,31 +236,16 @@ impl Objects {
     /// The report. With `symbols` it names the functions that ended the waits, such as those that
     /// release a lock.
     pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
-        let mut sheet = empty_sheet("wait", &COLUMNS);
+        let ranked = self.ranked();
+        let rows = ranked.iter().map(|(object, waited)| ObjectRow {
+            object: *object,
+            waited,
+            all: self.switches,
+            names,
+            symbols,
+        });
+        let mut sheet = report_sheet("wait", &columns(), rows);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
-        for (object, waited) in self.ranked() {
-            let process = names.process(object.process);
-            let pid = process.pid.map(swtch_core::Pid::get);
-            let wakers = waited.last_wakers.iter().map(|waker| waker.label(names));
-            sheet.rows.push(vec![
-                Cell::Hex(object.key),
-                Cell::text(object.kind.as_str()),
-                Cell::text(&process.comm),
-                pid.map_or(Cell::Missing, |pid| Cell::Id(u64::from(pid))),
-                Cell::Count(waited.switches),
-                Cell::share(waited.switches, self.switches),
-                Cell::Count(waited.waits),
-                Cell::Time(waited.off),
-                Cell::Time(waited.blocked),
-                Cell::Time(waited.runq),
-                Cell::Count(waited.waiters),
-                Cell::share(waited.woken_by_waiter, waited.woken_by_task),
-                Cell::List(wakers.collect()),
-                symbols
-                    .and_then(|symbols| woken_from(&waited.ends, symbols))
-                    .map_or(Cell::Missing, Cell::Text),
-            ]);
-        }
         if self.nameless > 0 {
             sheet.notes.push(format!(
                 "{} blocked on something that has no address or inode number (sleep, poll, child, …)",

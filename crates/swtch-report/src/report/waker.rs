@@ -5,25 +5,58 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Reason, Switch, WakerKind};
+use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
-use super::empty_sheet;
+use super::group::or_missing;
 use super::names::Names;
+use super::{report_sheet, words};
 
-const COLUMNS: [&str; 11] = [
-    "waker",
-    "kind",
-    "waker_tid",
-    "waker_pid",
-    "woken",
-    "woken_tid",
-    "woken_pid",
-    "switches",
-    "share_pct",
-    "blocked_ns",
-    "runq_ns",
-];
+/// A row of the table.
+struct WakerRow<'a> {
+    /// Who woke whom; `None` in the line of sums.
+    pair: Option<(Waker, usize)>,
+    woken: Woken,
+    all: u64,
+    names: &'a Names,
+}
+
+impl WakerRow<'_> {
+    /// A cell about the task that woke; missing where it was none.
+    fn of_waker(&self, cell: fn(&Names, usize) -> Cell) -> Cell {
+        match self.pair {
+            Some((Waker::Task(index), _)) => cell(self.names, index),
+            _ => Cell::Missing,
+        }
+    }
+
+    /// A cell about the task that was woken.
+    fn of_woken(&self, cell: fn(&Names, usize) -> Cell) -> Cell {
+        or_missing(self.pair, |(_, woken)| cell(self.names, woken))
+    }
+}
+
+fn columns<'a>() -> [Column<WakerRow<'a>>; 11] {
+    [
+        Column::new(words::WAKER, |row| match row.pair {
+            Some((Waker::Other(kind), _)) => Cell::text(format!("({kind})")),
+            _ => row.of_waker(Names::comm_cell),
+        }),
+        Column::new(words::KIND, |row| {
+            or_missing(row.pair, |(waker, _)| Cell::text(waker.kind().as_str()))
+        }),
+        Column::new(words::WAKER_TID, |row| row.of_waker(Names::tid_cell)),
+        Column::new(words::WAKER_PID, |row| row.of_waker(Names::pid_cell)),
+        Column::new(words::WOKEN, |row| row.of_woken(Names::comm_cell)),
+        Column::new(words::WOKEN_TID, |row| row.of_woken(Names::tid_cell)),
+        Column::new(words::WOKEN_PID, |row| row.of_woken(Names::pid_cell)),
+        Column::summed(words::SWITCHES, |row| Cell::Count(row.woken.waits)),
+        Column::summed(words::SHARE, |row| Cell::share(row.woken.waits, row.all)),
+        Column::summed(words::BLOCKED, |row| Cell::Time(row.woken.blocked)),
+        Column::summed(words::RUNQ, |row| Cell::Time(row.woken.runq)),
+    ]
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Waker {
@@ -41,6 +74,13 @@ impl Waker {
             (WakerKind::Task, Some(task)) => Some(Self::Task(names.index(task))),
             (WakerKind::Task, None) => Some(Self::Task(Names::nameless())),
             (kind, _) => Some(Self::Other(kind)),
+        }
+    }
+
+    const fn kind(self) -> WakerKind {
+        match self {
+            Self::Task(_) => WakerKind::Task,
+            Self::Other(kind) => kind,
         }
     }
 
@@ -135,21 +175,22 @@ impl Wakers {
     pub fn sheet(&self, names: &Names) -> Sheet {
         let ranked = self.ranked();
         let all: u64 = ranked.iter().map(|(_, woken)| woken.waits).sum();
-        let mut sheet = empty_sheet("waker", &COLUMNS);
         let mut total = Woken::default();
-        for ((waker, task), woken) in ranked {
-            let mut cells = waker_cells(waker, names);
-            cells.extend(task_cells(task, names));
-            cells.extend(measures(woken, all));
-            sheet.rows.push(cells);
+        for (_, woken) in &ranked {
             total.waits += woken.waits;
             total.blocked += woken.blocked;
             total.runq += woken.runq;
         }
-        let mut sums = vec![Cell::text("total")];
-        sums.resize(7, Cell::Missing);
-        sums.extend(measures(total, all));
-        sheet.total = Some(sums);
+        let row = |pair, woken| WakerRow {
+            pair,
+            woken,
+            all,
+            names,
+        };
+        let rows = ranked.into_iter();
+        let rows = rows.map(|(pair, woken)| row(Some(pair), woken));
+        let mut sheet =
+            report_sheet("waker", &columns(), rows).with_total(&columns(), &row(None, total));
         sheet.notes = self.notes();
         sheet
     }
@@ -177,40 +218,6 @@ pub const fn is_blocking(reason: Reason) -> bool {
         reason.category(),
         Category::Preemption | Category::Yield | Category::Exit
     )
-}
-
-fn waker_cells(waker: Waker, names: &Names) -> Vec<Cell> {
-    match waker {
-        Waker::Task(index) => {
-            let mut cells = task_cells(index, names);
-            cells.insert(1, Cell::text(WakerKind::Task.as_str()));
-            cells
-        }
-        Waker::Other(kind) => vec![
-            Cell::text(format!("({kind})")),
-            Cell::text(kind.as_str()),
-            Cell::Missing,
-            Cell::Missing,
-        ],
-    }
-}
-
-fn task_cells(index: usize, names: &Names) -> Vec<Cell> {
-    let id = |number: Option<u32>| number.map_or(Cell::Missing, |n| Cell::Id(u64::from(n)));
-    vec![
-        Cell::text(&names.thread(index).comm),
-        id(names.thread(index).tid.map(swtch_core::Tid::get)),
-        id(names.process_of(index).pid.map(swtch_core::Pid::get)),
-    ]
-}
-
-fn measures(woken: Woken, all: u64) -> [Cell; 4] {
-    [
-        Cell::Count(woken.waits),
-        Cell::share(woken.waits, all),
-        Cell::Time(woken.blocked),
-        Cell::Time(woken.runq),
-    ]
 }
 
 #[cfg(test)]

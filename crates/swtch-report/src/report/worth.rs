@@ -13,7 +13,7 @@ use swtch_output::sheet::Sheet;
 use swtch_output::text::grouped;
 
 use super::accounts::{Accounts, BillContext, percent};
-use super::bill::{REASON_LABELS, reason_label};
+use super::bill::reason_columns;
 use super::departure::{Departure, Departures};
 use super::filter::CountedParts;
 use super::names::Names;
@@ -93,7 +93,7 @@ impl<'p> SwitchPricing<'p> {
         let reasons = &self.billed.reasons;
         let saving = |finding: &Finding| self.saving(finding.subject, bill, names, symbols);
         Billed {
-            sheet: reasons.sheet("bill.reason", &REASON_LABELS, bill, reason_label),
+            sheet: reasons.sheet("bill.reason", reason_columns(), bill, |reason| reason),
             prices: self.prices.to_json(&reasons.total().account),
             all: Saving::new(
                 "all together".to_owned(),

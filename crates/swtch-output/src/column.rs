@@ -1,0 +1,184 @@
+//! A column of a table, said once: its key, what it holds and means, and its cell of a row. Tables, JSON, CSV
+//! and their explanations are made of the same list, so no cell can stand below the wrong name.
+//!
+//! ```text
+//! [Column<Row>] + rows ─▶ Sheet ─▶ table, JSON, CSV
+//!        └ Word ─▶ help, `columns` of JSON
+//! ```
+
+use serde_json::{Value, json};
+
+use crate::sheet::{Cell, Sheet, head_of};
+
+/// What the values of a column are. The end of a key says the unit (`_ns`, `_pct`, `_per_s`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Words, which may come from outside.
+    Text,
+    /// Several words.
+    Texts,
+    /// A number of things.
+    Count,
+    /// A number that is a name, such as a thread id.
+    Id,
+    /// An address or an inode number, as `0x…`.
+    Address,
+    /// A length of time, in ns.
+    Time,
+    /// A share of a whole, in percent.
+    Percent,
+    /// A number without a unit, or of events a second.
+    Number,
+}
+
+impl Holds {
+    /// The word for it in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Texts => "texts",
+            Self::Count => "count",
+            Self::Id => "id",
+            Self::Address => "address",
+            Self::Time => "time",
+            Self::Percent => "percent",
+            Self::Number => "number",
+        }
+    }
+}
+
+/// The name of a column, with its meaning: the same in every table that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// Its key in JSON and CSV, which ends in the unit.
+    pub key: &'static str,
+    /// What its values are.
+    pub holds: Holds,
+    /// What it means, in one sentence without a stop.
+    pub help: &'static str,
+}
+
+impl Word {
+    /// A column's name, what it holds and means.
+    pub const fn new(key: &'static str, holds: Holds, help: &'static str) -> Self {
+        Self { key, holds, help }
+    }
+
+    /// Its head in a table.
+    pub fn head(&self) -> String {
+        head_of(self.key)
+    }
+
+    /// What answers in JSON say about it.
+    pub fn to_json(&self) -> Value {
+        json!({"key": self.key, "head": self.head(), "holds": self.holds.as_str(), "help": self.help})
+    }
+}
+
+/// A column of a table whose rows are made of an `R` each.
+#[derive(Debug)]
+pub struct Column<R> {
+    /// Its name and meaning.
+    pub word: Word,
+    is_summed: bool,
+    cell: fn(&R) -> Cell,
+}
+
+impl<R> Clone for Column<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Column<R> {}
+
+impl<R> Column<R> {
+    /// A column that the line of sums leaves empty.
+    pub const fn new(word: Word, cell: fn(&R) -> Cell) -> Self {
+        Self {
+            word,
+            is_summed: false,
+            cell,
+        }
+    }
+
+    /// A column with a sum.
+    pub const fn summed(word: Word, cell: fn(&R) -> Cell) -> Self {
+        Self {
+            word,
+            is_summed: true,
+            cell,
+        }
+    }
+
+    /// Its cell of a row.
+    pub fn cell(&self, row: &R) -> Cell {
+        (self.cell)(row)
+    }
+}
+
+impl Sheet {
+    /// A table of these columns, with a row for each of `rows`.
+    pub fn of<R>(
+        name: &'static str,
+        columns: &[Column<R>],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let keys: Vec<_> = columns.iter().map(|column| column.word.key).collect();
+        let mut sheet = Self::new(name, &keys);
+        sheet.words = columns.iter().map(|column| column.word).collect();
+        let cells = |row: R| columns.iter().map(|column| column.cell(&row)).collect();
+        sheet.rows = rows.into_iter().map(cells).collect();
+        sheet
+    }
+
+    /// With a line of sums: the word `total`, and in columns that have a sum that of `all`.
+    #[must_use]
+    pub fn with_total<R>(mut self, columns: &[Column<R>], all: &R) -> Self {
+        let cells =
+            columns
+                .iter()
+                .enumerate()
+                .map(|(place, column)| match (place, column.is_summed) {
+                    (0, _) => Cell::text("total"),
+                    (_, true) => column.cell(all),
+                    (_, false) => Cell::Missing,
+                });
+        self.total = Some(cells.collect());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAME: Word = Word::new("name", Holds::Text, "who");
+    const RUNS: Word = Word::new("run_count", Holds::Count, "how often");
+    const SHARE: Word = Word::new("share_pct", Holds::Percent, "of all");
+
+    struct Runner {
+        name: &'static str,
+        runs: u64,
+    }
+
+    #[test]
+    fn a_sum_stands_only_where_one_makes_sense() {
+        let columns = [
+            Column::new(NAME, |runner: &Runner| Cell::text(runner.name)),
+            Column::summed(RUNS, |runner: &Runner| Cell::Count(runner.runs)),
+            Column::new(SHARE, |runner: &Runner| Cell::share(runner.runs, 4)),
+        ];
+        let row = |name, runs| Runner { name, runs };
+        let sheet = Sheet::of("runner", &columns, [row("a", 3), row("b", 1)])
+            .with_total(&columns, &row("", 4));
+        assert_eq!(sheet.columns, ["name", "run_count", "share_pct"]);
+        assert_eq!(
+            sheet.to_csv(),
+            "name,run_count,share_pct\r\na,3,75.0000\r\nb,1,25.0000\r\n"
+        );
+        let total = [Cell::text("total"), Cell::Count(4), Cell::Missing];
+        assert_eq!(sheet.total, Some(total.to_vec()));
+        assert_eq!(sheet.words[2].to_json()["head"], "share %");
+    }
+}
