@@ -40,6 +40,7 @@ fmt: ## format Rust and, with clang-format, the eBPF C
 
 schema: ## write docs/SCHEMA.md and docs/schemas/ anew from the code
 	SWTCH_BLESS=1 cargo test --locked -p swtch-store --test schema_page
+	SWTCH_BLESS=1 cargo test --locked -p swtch-report --lib words
 	@scripts/python.sh schemas
 
 check: ## rooms, names in the docs, licences (part of lint)

@@ -47,82 +47,45 @@ KINDS: dict[str, dict[str, Any]] = {
     "any": {},
 }
 
+# What the columns of reports hold and mean: the program's own words, which its tests keep there.
+WORDS = json.loads((PLACE / "columns.json").read_text())
+
+# The program's words for what a column holds: the kind, and the unit in words.
+HOLDS = {
+    "text": ("text", ""),
+    "texts": ("texts", ""),
+    "count": ("count", ""),
+    "id": ("count", ""),
+    "address": ("address", ""),
+    "time": ("count", ", in ns"),
+    "percent": ("number", ", in percent"),
+    "number": ("number", ""),
+}
+
+# Columns whose text is one of a list.
+LISTED = {"reason": "reason", "main_reason": "reason", "category": "category"}
+
+
+def _word(key: str, word: dict[str, str]) -> tuple[str, str]:
+    kind, unit = HOLDS[word["holds"]]
+    return LISTED.get(key, kind), word["help"] + unit
+
+
 # A column that the end of its name does not tell, or that needs words: its kind, and what it means.
-COLUMNS: dict[str, tuple[str, str]] = {
+COLUMNS: dict[str, tuple[str, str]] = {key: _word(key, word) for key, word in WORDS.items()} | {
     # who
-    "thread": ("text", "name of the thread; a process may choose any name, so it is data"),
-    "process": ("text", "name of the process; a process may choose any name, so it is data"),
     "comm": ("text", "name of the thread or process; a process may choose any name, so it is data"),
-    "command": ("text", "command line of the process"),
-    "earlier_names": ("texts", "names that it had before"),
-    "preemptor": ("text", "the task that took the CPU"),
-    "preempted": ("text", "the task that lost the CPU"),
     "preemptor_process": ("text", ""),
     "preempted_process": ("text", ""),
-    "waker": ("text", "who made a blocked thread runnable"),
-    "woken": ("text", "the thread that was made runnable"),
-    "next": ("text", "the thread that ran next on the CPU"),
-    "cgroup": ("text", "path of the cgroup"),
-    "cgroup_id": ("count", "the kernel's number of the cgroup"),
-    "neighbour": ("text", "path of the cgroup that had the CPU, or what else had it"),
-    "neighbour_id": ("count", "the kernel's number of that cgroup"),
-    "processes": ("texts", ""),
-    "kind": ("text", "what kind of thing the row is about"),
-    "level": (
-        "text",
-        "os: the kernel switches threads; user: a user-mode scheduler switches workers",
-    ),
-    "cpu": ("count", "number of the CPU"),
-    "node": ("count", "its NUMA node, on a machine with several"),
-    "core_cpus": ("text", "the CPUs of its core, on a machine with SMT"),
-    "tid": ("count", "thread id"),
-    "pid": ("count", "process id"),
     # why
-    "reason": ("reason", "why threads left their CPUs"),
-    "category": ("category", "kind of reason"),
-    "main_reason": ("reason", "the reason of most of these switches"),
     "blocked_on": ("reason", "the reason of most blocked time"),
     "waits_for": ("reason", "what it is blocked on at the end of the frame"),
     "lock": ("text", "the futex word that threads wait for, as 0x…"),
-    "reasons": ("texts", ""),
-    "cause": ("text", "who asked for the reschedule"),
     "relation": (
         "text",
         "whether both are of one process, of one cgroup, or foreign to each other",
     ),
-    "syscall": ("text", "the system call"),
-    "program": ("text", "name of the process; a process may choose any name, so it is data"),
-    "kernel_function": ("text", "the function of the kernel that waits"),
-    "process_count": ("count", "number of processes"),
-    "pids": ("texts", "ids of the first 16 processes"),
-    "tids": ("texts", "ids of the first 16 threads"),
-    "number": ("count", "the kernel's number of the system call"),
-    "wait_key": ("address", "address of the futex word, or inode number of the file"),
-    "woken_from": ("text", "where wakers were when they ended the wait"),
-    "last_wakers": ("texts", ""),
-    "user_frames": ("texts", "functions of the process, innermost first"),
-    "kernel_frames": ("texts", "functions of the kernel, innermost first"),
-    "folded": ("text", "both stacks in one line, outermost first"),
     # how many
-    "switches": ("count", "context switches: how often the threads left a CPU"),
-    "voluntary": ("count", "of these, those that the kernel counts as voluntary: left to sleep"),
-    "involuntary": ("count", "of these, those that left while they could run on"),
-    "waits": ("count", "waits that ended in a run"),
-    "open_waits": ("count", "waits that had not ended when the recording did"),
-    "waiters": ("count", "threads that waited for it"),
-    "ran_ns": ("count", "time on a CPU, in ns"),
-    "off_ns": ("count", "time off the CPU: blocked_ns and runq_ns together, in ns"),
-    "blocked_ns": ("count", "time until somebody woke them, in ns"),
-    "runq_ns": ("count", "time runnable without a CPU (run-queue wait, CPU wait), in ns"),
-    "open_ns": ("count", "how long the open waits had lasted, in ns"),
-    "direct_ns": ("count", "what the switches themselves took, in ns: the estimate"),
-    "direct_low_ns": ("count", "the same, lower end of the interval"),
-    "direct_high_ns": ("count", "the same, upper end of the interval"),
-    "indirect_high_ns": ("count", "the most that tasks lost afterwards in caches; the least is 0"),
-    "measured_pct": ("number", "percent of direct_ns whose price was measured; else estimated"),
-    "certain_pct": ("number", "percent of the switches whose reason the kernel said"),
-    "by_its_wakeup": ("count", "switches that its wakeup asked for"),
-    "unpriced": ("count", "switches for which the price list has no price; they are in no cost"),
     "threads": ("count", ""),
     "waiting_threads": ("count", "threads of it that are blocked at the end of the frame"),
     "hops": ("count", ""),
@@ -152,11 +115,10 @@ COLUMNS: dict[str, tuple[str, str]] = {
 }
 
 # Numbers whose names say enough.
-NUMBERS = """waker_tid waker_pid woken_tid woken_pid next_tid next_pid preemptor_tid preempted_tid
-    scheduler runtime scheduler_id cpu_id is_idle accounting load_factor failed_to_create_worker
-    active_worker active_thread worker task_id parent_task_id signal_worker stack_bytes_used
-    os_thread_id run stack_bytes last_signal_task_id workers schedulers os_voluntary
-    os_involuntary"""
+NUMBERS = """scheduler runtime scheduler_id cpu_id is_idle accounting load_factor
+    failed_to_create_worker active_worker active_thread worker task_id parent_task_id
+    signal_worker stack_bytes_used os_thread_id run stack_bytes last_signal_task_id
+    workers schedulers os_voluntary os_involuntary"""
 COLUMNS |= dict.fromkeys(NUMBERS.split(), ("count", ""))
 
 # Ends of names that say what a column holds. The first that fits counts.
@@ -464,6 +426,9 @@ def report(name: str) -> Shape:
     answer: dict[str, Any] = {
         "host": "@traced_host",
         "trace": "@trace",
+        "columns": [
+            {"key": "text", "head": "text", "holds": "text", "help": "text", "tables": "texts"}
+        ],
         "rows": [rows],
         "total": total,
         "notes": "texts",

@@ -1,8 +1,9 @@
 //! `xtask check`: what the docs promise about the source tree is true.
 //!
-//! There are four checks, each a pure function from text to a list of complaints, applied here to
+//! There are five checks, each a pure function from text to a list of complaints, applied here to
 //! the real tree. What clippy can check (`unwrap`, printing in libraries) is left to clippy.
 
+mod dependencies;
 mod layers;
 mod licences;
 mod named_paths;
@@ -26,6 +27,7 @@ pub fn run() -> Result<ExitCode> {
         ("names in the docs", check_docs(&root)?),
         ("type names", check_type_names(&root)?),
         ("licences and sources", check_licences(&root)?),
+        ("dependencies", check_dependencies(&root)?),
     ];
     let mut holds = true;
     for (name, complaints) in checks {
@@ -85,6 +87,12 @@ fn check_licences(root: &Path) -> Result<Vec<String>> {
     let allowed = licences::allowed(&read(&root.join("deny.toml"))?)?;
     let metadata = cargo_metadata(root, &["--filter-platform", &host()?])?;
     Ok(licences::complaints(&allowed, &metadata))
+}
+
+fn check_dependencies(root: &Path) -> Result<Vec<String>> {
+    let declared = dependencies::declared(&read(&root.join("Cargo.toml"))?)?;
+    let argued_for = dependencies::argued_for(&read(&root.join("docs/DEPENDENCIES.md"))?);
+    Ok(dependencies::complaints(&declared, &argued_for))
 }
 
 fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {

@@ -68,11 +68,6 @@ impl Word {
     pub fn head(&self) -> String {
         head_of(self.key)
     }
-
-    /// What answers in JSON say about it.
-    pub fn to_json(&self) -> Value {
-        json!({"key": self.key, "head": self.head(), "holds": self.holds.as_str(), "help": self.help})
-    }
 }
 
 /// A column of a table whose rows are made of an `R` each.
@@ -132,6 +127,32 @@ impl Sheet {
         sheet
     }
 
+    /// What answers in JSON say about the columns: key, head, what they hold and mean, and the titles of the
+    /// tables that show them, of which there may be none.
+    pub fn to_json_columns(&self) -> Vec<Value> {
+        let describe = |word: &Word| {
+            json!({
+                "key": word.key,
+                "head": word.head(),
+                "holds": word.holds.as_str(),
+                "help": word.help,
+                "tables": self.tables_with(word.key),
+            })
+        };
+        self.words.iter().map(describe).collect()
+    }
+
+    fn tables_with(&self, key: &str) -> Vec<&'static str> {
+        if self.not_in_tables.contains(&key) {
+            return Vec::new();
+        }
+        if self.views.is_empty() {
+            return vec![""];
+        }
+        let shows = self.views.iter().filter(|view| view.columns.contains(&key));
+        shows.map(|view| view.title).collect()
+    }
+
     /// With a line of sums: the word `total`, and in columns that have a sum that of `all`.
     #[must_use]
     pub fn with_total<R>(mut self, columns: &[Column<R>], all: &R) -> Self {
@@ -157,7 +178,7 @@ mod tests {
     const RUNS: Word = Word::new("run_count", Holds::Count, "how often");
     const SHARE: Word = Word::new("share_pct", Holds::Percent, "of all");
 
-    struct Runner {
+    struct Walker {
         name: &'static str,
         runs: u64,
     }
@@ -165,12 +186,12 @@ mod tests {
     #[test]
     fn a_sum_stands_only_where_one_makes_sense() {
         let columns = [
-            Column::new(NAME, |runner: &Runner| Cell::text(runner.name)),
-            Column::summed(RUNS, |runner: &Runner| Cell::Count(runner.runs)),
-            Column::new(SHARE, |runner: &Runner| Cell::share(runner.runs, 4)),
+            Column::new(NAME, |walker: &Walker| Cell::text(walker.name)),
+            Column::summed(RUNS, |walker: &Walker| Cell::Count(walker.runs)),
+            Column::new(SHARE, |walker: &Walker| Cell::share(walker.runs, 4)),
         ];
-        let row = |name, runs| Runner { name, runs };
-        let sheet = Sheet::of("runner", &columns, [row("a", 3), row("b", 1)])
+        let row = |name, runs| Walker { name, runs };
+        let sheet = Sheet::of("walker", &columns, [row("a", 3), row("b", 1)])
             .with_total(&columns, &row("", 4));
         assert_eq!(sheet.columns, ["name", "run_count", "share_pct"]);
         assert_eq!(
@@ -179,6 +200,11 @@ mod tests {
         );
         let total = [Cell::text("total"), Cell::Count(4), Cell::Missing];
         assert_eq!(sheet.total, Some(total.to_vec()));
-        assert_eq!(sheet.words[2].to_json()["head"], "share %");
+        let said = &sheet.to_json_columns()[2];
+        assert_eq!(
+            (&said["head"], &said["holds"]),
+            (&json!("share %"), &json!("percent"))
+        );
+        assert_eq!(said["tables"], json!([""]));
     }
 }

@@ -19,7 +19,7 @@ use arrow_schema::{DataType, Field};
 
 /// One column of a table of rows `R`.
 #[derive(Debug)]
-pub struct Column<R: 'static> {
+pub struct TraceColumn<R: 'static> {
     /// Name of the column, which ends in the unit where there is one.
     pub name: &'static str,
     /// Type of the column's values.
@@ -109,7 +109,7 @@ pub(crate) enum Mismatch {
 /// `fs/proc/array.c`). Names are headings and labels.
 pub(crate) const MOST_NAME_BYTES: usize = 256;
 
-impl<R> Column<R> {
+impl<R> TraceColumn<R> {
     pub(crate) fn field(&self) -> Field {
         Field::new(
             self.name,

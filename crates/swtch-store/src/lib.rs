@@ -61,7 +61,7 @@ mod user_events;
 mod verdict;
 mod writer;
 
-pub use column::{Column, ColumnType, Presence};
+pub use column::{ColumnType, Presence, TraceColumn};
 pub use contain::{Panicked, contained};
 pub use directory::{Directory, DirectoryState};
 pub use error::Error;

@@ -20,7 +20,7 @@ use swtch_core::{
     StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
 };
 
-use crate::column::{self, Column, ColumnType, Mismatch, Presence};
+use crate::column::{self, ColumnType, Mismatch, Presence, TraceColumn};
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
 use crate::verdict;
 
@@ -32,7 +32,7 @@ pub struct Table<R: 'static> {
     /// Meaning of a row, in one line.
     pub meaning: &'static str,
     /// The columns, in the order of the schema.
-    pub columns: &'static [Column<R>],
+    pub columns: &'static [TraceColumn<R>],
     /// A row in which no value is known.
     pub(crate) blank: fn() -> R,
 }
@@ -40,7 +40,7 @@ pub struct Table<R: 'static> {
 impl<R> Table<R> {
     /// The Arrow schema of the table.
     pub fn arrow(&self) -> SchemaRef {
-        let fields: Vec<_> = self.columns.iter().map(Column::field).collect();
+        let fields: Vec<_> = self.columns.iter().map(TraceColumn::field).collect();
         Arc::new(Schema::new(fields))
     }
 
@@ -119,7 +119,7 @@ macro_rules! other {
 
 macro_rules! entry {
     ($kind:ident $name:ident $presence:ident: $meaning:literal; $encode:expr; $decode:expr) => {
-        Column {
+        TraceColumn {
             name: stringify!($name),
             kind: ColumnType::$kind,
             presence: Presence::$presence,
@@ -137,8 +137,8 @@ fn old_name(name: &str) -> Option<&'static str> {
 }
 
 /// `since(version, entry)`: a column that a later version added.
-const fn since<R>(version: u32, column: Column<R>) -> Column<R> {
-    Column {
+const fn since<R>(version: u32, column: TraceColumn<R>) -> TraceColumn<R> {
+    TraceColumn {
         since: version,
         ..column
     }
@@ -181,7 +181,7 @@ pub static SWITCH: Table<Switch> = Table {
     blank: blank_switch,
 };
 
-const SWITCH_COLUMNS: &[Column<Switch>] = &[
+const SWITCH_COLUMNS: &[TraceColumn<Switch>] = &[
     number!(Int64 ts_ns: "the moment of the switch, on the trace clock (CLOCK_MONOTONIC)";
         |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
     number!(UInt16 cpu: "the CPU it happened on";
@@ -338,7 +338,7 @@ pub static TASK: Table<TaskEvent> = Table {
     blank: blank_task,
 };
 
-const TASK_COLUMNS: &[Column<TaskEvent>] = &[
+const TASK_COLUMNS: &[TraceColumn<TaskEvent>] = &[
     number!(Int64 ts_ns: "when";
         |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
     word!(TaskEventKind kind: "what happened";
@@ -389,7 +389,7 @@ pub static GAP: Table<Gap> = Table {
     blank: blank_gap,
 };
 
-const GAP_COLUMNS: &[Column<Gap>] = &[
+const GAP_COLUMNS: &[TraceColumn<Gap>] = &[
     number!(UInt16 cpu: "the CPU whose ring was full";
         |row| row.cpu.get(); |row, cpu| row.cpu = CpuId::new(cpu)),
     number!(Int64 start_ns: "time of the first record that was lost";
@@ -413,7 +413,7 @@ pub static OPEN: Table<Open> = Table {
     blank: blank_open,
 };
 
-const OPEN_COLUMNS: &[Column<Open>] = &[
+const OPEN_COLUMNS: &[TraceColumn<Open>] = &[
     number!(UInt32 task: "the task (`task.task`)";
         |row| row.task.get(); |row, key| row.task = TaskKey::new(key)),
     maybe_word!(Reason reason: "why it had left; null when it was running";
@@ -432,7 +432,7 @@ pub static CGROUP: Table<CgroupRow> = Table {
     blank: CgroupRow::default,
 };
 
-const CGROUP_COLUMNS: &[Column<CgroupRow>] = &[
+const CGROUP_COLUMNS: &[TraceColumn<CgroupRow>] = &[
     number!(Int64 cgroup: "the cgroup: inode number of its directory";
         |row| row.cgroup.get().cast_signed();
         |row, id| row.cgroup = CgroupId::new(id.cast_unsigned())),
@@ -449,7 +449,7 @@ pub static COMMAND: Table<CommandRow> = Table {
     blank: CommandRow::default,
 };
 
-const COMMAND_COLUMNS: &[Column<CommandRow>] = &[
+const COMMAND_COLUMNS: &[TraceColumn<CommandRow>] = &[
     since(
         4,
         number!(Int64 ts_ns: "when it was read, on the trace clock";
@@ -477,7 +477,7 @@ pub static WAIT_TYPE: Table<WaitTypeRow> = Table {
     blank: WaitTypeRow::default,
 };
 
-const WAIT_TYPE_COLUMNS: &[Column<WaitTypeRow>] = &[
+const WAIT_TYPE_COLUMNS: &[TraceColumn<WaitTypeRow>] = &[
     since(
         2,
         number!(UInt16 wait_type: "the number of the wait type in this trace";
@@ -499,7 +499,7 @@ pub static STACK: Table<Stack> = Table {
     blank: Stack::default,
 };
 
-const STACK_COLUMNS: &[Column<Stack>] = &[
+const STACK_COLUMNS: &[TraceColumn<Stack>] = &[
     number!(UInt32 stack: "the stack's number";
         |row| row.id; |row, number| row.id = number),
     word!(StackKind kind: "which part of a stack";
@@ -519,7 +519,7 @@ pub static FRAME: Table<Frame> = Table {
     blank: Frame::default,
 };
 
-const FRAME_COLUMNS: &[Column<Frame>] = &[
+const FRAME_COLUMNS: &[TraceColumn<Frame>] = &[
     number!(UInt32 frame: "the frame's number";
         |row| row.id; |row, number| row.id = number),
     number!(UInt64 address: "address in the address space that it was seen in; that of a caller is inside \

@@ -6,7 +6,7 @@ use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::all_rules;
 use swtch_core::{Category, Certainty, Level, Reason, StackKind, TaskEventKind};
 
-use crate::column::{Column, ColumnType, Presence};
+use crate::column::{ColumnType, Presence, TraceColumn};
 use crate::meta::FORMAT_VERSION;
 use crate::schema::{self, Table};
 
@@ -126,7 +126,7 @@ fn capitalised(text: &str) -> String {
     first.chain(letters).collect()
 }
 
-fn type_of<R>(column: &Column<R>) -> String {
+fn type_of<R>(column: &TraceColumn<R>) -> String {
     let name = match column.kind {
         ColumnType::Int64 => "Int64",
         ColumnType::Int16 => "Int16",

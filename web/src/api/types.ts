@@ -256,9 +256,12 @@ export const distribution = record({
 });
 export type Distribution = Decoded<typeof distribution>;
 
-/** A report of the command line: its rows hold whatever columns that report has. */
+/** A report of the command line: it says which columns its rows have, and which of its tables show them. */
 const reportShape = {
   schema: string,
+  columns: list(
+    record({ key: string, head: string, holds: string, help: string, tables: list(string) }),
+  ),
   rows: list(entries(cell)),
   total: optional(entries(cell)),
   notes: list(string),

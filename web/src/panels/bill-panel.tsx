@@ -16,9 +16,6 @@ import { useRangeAnswer } from "./use-answer";
 
 const GROUPINGS = ["reason", "process", "thread", "stack", "pair"] as const;
 
-/** As in the command line's tables. */
-const NOT_SHOWN = new Set(["ran_ns", "earlier_names", "folded"]);
-
 export function BillPanel() {
   const hasPrices = useAtom(trace)?.has_prices ?? true;
   return hasPrices ? <PricedBill /> : <NoPrices />;
@@ -69,14 +66,14 @@ function PricedBill() {
 
 function BillTable({ bill, by }: { readonly bill: Bill; readonly by: string }) {
   const { origin, effort, warnings, tariffs } = bill.prices;
-  const columns = columnsOf(bill.rows).filter((key) => !NOT_SHOWN.has(key));
   return (
     <>
       {bill.total !== null && <BillSum total={bill.total} />}
       <SheetTable
         label={`What the switches cost, by ${by}`}
         rows={bill.rows}
-        columns={columns.filter((key) => key !== "unpriced" || bill.rows.some((row) => row[key]))}
+        columns={columnsOf(bill)}
+        all={bill.columns}
         total={bill.total}
         cell={linkedCell}
         notes={[...warnings, ...bill.notes]}

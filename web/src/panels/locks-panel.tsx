@@ -10,7 +10,7 @@ import { useAtom } from "../lib/use-atom";
 import { reasons } from "../state/trace";
 import { Answered, RangeLine } from "./answered";
 import { RowLink, Swatch, ThreadLink } from "./names";
-import type { Row } from "./sheet/columns";
+import type { Column, Row } from "./sheet/columns";
 import { SheetTable } from "./sheet/sheet-table";
 import { useRangeAnswer } from "./use-answer";
 
@@ -50,7 +50,24 @@ export function LocksPanel() {
   );
 }
 
-const HEADS = { key: "waited for", max_ns: "longest", releasers: "released by (inferred)" };
+const column = (key: string, head: string, holds: string): Column => ({
+  key,
+  head,
+  holds,
+  help: "",
+});
+
+const COLUMNS: readonly Column[] = [
+  column("key", "waited for", "text"),
+  column("blocked_ns", "blocked", "time"),
+  column("waits", "waits", "count"),
+  column("max_ns", "longest", "time"),
+  column("waiters", "waiters", "text"),
+  column("releasers", "released by (inferred)", "text"),
+];
+
+/** A copy of the table has the reason, too. */
+const COPIED = [...COLUMNS, column("reason", "reason", "text")];
 
 function KeyTable({
   keys,
@@ -62,10 +79,10 @@ function KeyTable({
   const known = useAtom(reasons);
   const keyOfRow = useMemo(() => new Map(keys.map((key) => [rowOf(key), key])), [keys]);
   const most = Math.max(...keys.map((key) => key.blocked_ns), 1);
-  const cell = (column: string, row: Row): ComponentChildren | undefined => {
+  const cell = (column: Column, row: Row): ComponentChildren | undefined => {
     const key = keyOfRow.get(row);
     if (key === undefined) return undefined;
-    switch (column) {
+    switch (column.key) {
       case "key":
         return (
           <>
@@ -89,10 +106,10 @@ function KeyTable({
     <SheetTable
       label="What was waited for"
       rows={[...keyOfRow.keys()]}
-      columns={["key", "blocked_ns", "waits", "max_ns", "waiters", "releasers"]}
-      heads={HEADS}
-      bar={(column, row) =>
-        column === "blocked_ns" ? ((keyOfRow.get(row)?.blocked_ns ?? 0) * 100) / most : null
+      columns={COLUMNS}
+      all={COPIED}
+      bar={(key, row) =>
+        key === "blocked_ns" ? ((keyOfRow.get(row)?.blocked_ns ?? 0) * 100) / most : null
       }
       cell={cell}
     >

@@ -183,9 +183,9 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
         let unpriced = amount.unpriced;
         let mut sheet = sheet.with_total(&columns, &row(None, &total, amount));
         sheet.not_in_tables = if unpriced > 0 {
-            &["ran_ns", "earlier_names"]
+            &["ran_ns", "earlier_names", "folded"]
         } else {
-            &["ran_ns", "earlier_names", "unpriced"]
+            &["ran_ns", "earlier_names", "folded", "unpriced"]
         };
         sheet.notes = bill.notes(&total);
         sheet

@@ -236,7 +236,7 @@ fn sheet(
             accounts.sheet(name, labels, bill, |key| named(key.group()))
         }
         BillBy::Stack => {
-            let frames = |key: BillKey| Frames::of(key.stacks(), symbols);
+            let frames = |key: BillKey| StackNames::of(key.stacks(), symbols);
             accounts.sheet(name, stack_columns(), bill, frames)
         }
         BillBy::Pair => {
@@ -282,13 +282,13 @@ pub fn reason_columns() -> Vec<Column<BillRow<Reason>>> {
 }
 
 /// Where a task waited.
-struct Frames {
+struct StackNames {
     user: Vec<String>,
     kernel: Vec<String>,
     folded: String,
 }
 
-impl Frames {
+impl StackNames {
     fn of(stacks: Stacks, symbols: &Symbols) -> Self {
         let user = symbols.frames(StackKind::User, stacks.0);
         let kernel = symbols.frames(StackKind::Kernel, stacks.1);
@@ -304,7 +304,7 @@ impl Frames {
     }
 }
 
-fn stack_columns() -> Vec<Column<BillRow<Frames>>> {
+fn stack_columns() -> Vec<Column<BillRow<StackNames>>> {
     vec![
         Column::new(words::USER_FRAMES, |row| {
             or_missing(row.group.as_ref(), |at| Cell::List(at.user.clone()))

@@ -157,7 +157,7 @@ impl KernelSummary {
         shown.sort_by_key(|(reason, sums)| (u64::MAX - sums.tally.switches, *reason));
         let columns = reason_columns();
         let all_switches = all.tally.switches;
-        let row = |reason, sums| ReasonRow {
+        let row = |reason, sums| SummedReason {
             reason,
             sums,
             all: all_switches,
@@ -310,13 +310,13 @@ impl ReasonSums {
 }
 
 /// A row of the table by reason.
-struct ReasonRow<'a> {
+struct SummedReason<'a> {
     reason: Reason,
     sums: &'a ReasonSums,
     all: u64,
 }
 
-impl OfTally for ReasonRow<'_> {
+impl OfTally for SummedReason<'_> {
     fn tally(&self) -> &Tally {
         &self.sums.tally
     }
@@ -326,7 +326,7 @@ impl OfTally for ReasonRow<'_> {
     }
 }
 
-impl OfReason for ReasonRow<'_> {
+impl OfReason for SummedReason<'_> {
     fn reason(&self) -> Reason {
         self.reason
     }
@@ -341,18 +341,18 @@ trait OfTotals {
     fn totals(&self) -> &GroupTotals;
 }
 
-impl OfTotals for ReasonRow<'_> {
+impl OfTotals for SummedReason<'_> {
     fn totals(&self) -> &GroupTotals {
         &self.sums.totals
     }
 }
 
-fn reason_columns<'a>() -> Vec<Column<ReasonRow<'a>>> {
+fn reason_columns<'a>() -> Vec<Column<SummedReason<'a>>> {
     let runs = [
-        Column::summed(words::IRQ, |row: &ReasonRow<'_>| {
+        Column::summed(words::IRQ, |row: &SummedReason<'_>| {
             Cell::Time(row.totals().irq)
         }),
-        Column::summed(words::RUN_MAX, |row: &ReasonRow<'_>| {
+        Column::summed(words::RUN_MAX, |row: &SummedReason<'_>| {
             Cell::Time(row.totals().longest_run)
         }),
     ];

@@ -18,12 +18,12 @@ use super::group::or_missing;
 use super::words;
 
 /// A row of the table.
-struct LastingRow<'a> {
+struct LastingLine<'a> {
     of: &'a AlikeThreads<'a>,
     start_ns: u64,
 }
 
-fn columns<'a>() -> [Column<LastingRow<'a>>; 10] {
+fn columns<'a>() -> [Column<LastingLine<'a>>; 10] {
     fn ids(ids: &[u32]) -> Cell {
         let ids = ids.iter().take(MOST_IDS);
         Cell::List(ids.map(ToString::to_string).collect())
@@ -233,7 +233,7 @@ impl<'m> LastingThreads<'m> {
 
     /// The table of all groups.
     pub fn sheet(&self) -> Sheet {
-        let rows = self.groups.iter().map(|of| LastingRow {
+        let rows = self.groups.iter().map(|of| LastingLine {
             of,
             start_ns: self.start_ns,
         });

@@ -295,6 +295,7 @@ impl VerbAnswer for ReportAnswer<'_> {
             "schema": format!("swtch.report.{}/1", sheet.name),
             "host": self.head.to_json_host(),
             "trace": self.head.to_json_trace(self.rows),
+            "columns": sheet.to_json_columns(),
             "rows": sheet.to_json_rows(),
             "total": sheet.to_json_total(),
             "notes": sheet.notes,

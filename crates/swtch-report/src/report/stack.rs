@@ -126,6 +126,7 @@ impl StackCounts {
             .iter()
             .map(|(stacks, waits)| self.row(*stacks, waits, symbols, names));
         let mut sheet = report_sheet("stack", &columns(), rows);
+        sheet.not_in_tables = &["folded"];
         if !asked {
             sheet.notes.push(NO_STACKS.to_owned());
         } else if self.without > 0 {

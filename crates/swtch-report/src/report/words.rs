@@ -63,7 +63,7 @@ words! {
     LAST_WAKERS "last_wakers" Texts "the last tasks or interrupts that ended a wait for it";
     WOKEN_FROM "woken_from" Text "where wakers were when they ended the wait";
     PROGRAM "program" Text "name of the process; a process may choose any name, so it is data";
-    THREADS "threads" Count "number of threads that were blocked alike";
+    THREADS "threads" Count "number of threads";
     PROCESS_COUNT "process_count" Count "number of processes";
     STATE "state" Text "state of the threads, as /proc has it: S sleeps, D sleeps and takes no signal, T is stopped";
     KERNEL_FUNCTION "kernel_function" Text "the function of the kernel that waits";
@@ -138,6 +138,10 @@ words! {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::fs;
+    use std::path::Path;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -157,5 +161,24 @@ mod tests {
                 word.key
             );
         }
+    }
+
+    /// The JSON schemas take what columns mean from a file, which is kept in the tree.
+    #[test]
+    fn the_file_of_columns_is_as_the_code_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas/columns.json");
+        let lines = ALL.iter().map(|word| {
+            let said = json!({"holds": word.holds.as_str(), "help": word.help});
+            format!("  {}: {said}", json!(word.key))
+        });
+        let text = format!("{{\n{}\n}}\n", lines.collect::<Vec<_>>().join(",\n"));
+        if std::env::var_os("SWTCH_BLESS").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == text,
+            "docs/schemas/columns.json is stale; renew it: make schema"
+        );
     }
 }

@@ -91,6 +91,7 @@ function Percentiles({ report }: { readonly report: "run" | "off" | "runq" }) {
     api.report("reason", range, {}, signal),
   );
   const ends = ["p50", "p90", "p99", "p99_9", "max"];
+  const keys = ["reason", ...ends.map((end) => `${report}_${end}_ns`)];
   return (
     <div class="percentiles">
       <Answered answer={answer}>
@@ -98,7 +99,8 @@ function Percentiles({ report }: { readonly report: "run" | "off" | "runq" }) {
           <SheetTable
             label="Percentiles by reason"
             rows={value.rows}
-            columns={["reason", ...ends.map((end) => `${report}_${end}_ns`)]}
+            columns={value.columns.filter(({ key }) => keys.includes(key))}
+            all={value.columns}
             cell={reasonCell}
           />
         )}

@@ -4,7 +4,7 @@ import { CATEGORIES, type Category } from "../../api/types";
 import { reasons, threads } from "../../state/trace";
 import { showThread } from "../../state/navigate";
 import { Swatch } from "../names";
-import { cellText, type Row } from "./columns";
+import { cellText, type Column, type Row } from "./columns";
 
 const isCategory = (word: unknown): word is Category => CATEGORIES.some((one) => one === word);
 
@@ -14,14 +14,15 @@ function categoryOf(row: Row, reason: unknown): Category | null {
 }
 
 /** Reasons with their colour. */
-export function reasonCell(key: string, row: Row): ComponentChildren | undefined {
+export function reasonCell(column: Column, row: Row): ComponentChildren | undefined {
+  const { key } = column;
   if (key !== "reason" && key !== "main_reason") return undefined;
   const category = categoryOf(row, row[key]);
   if (category === null) return undefined;
   return (
     <>
       <Swatch category={category} />
-      {cellText(key, row[key])}
+      {cellText(column, row[key])}
     </>
   );
 }
@@ -42,14 +43,15 @@ function taskOf(tid: unknown): number | null {
 }
 
 /** As `reasonCell`, and threads lead to their lane. */
-export function linkedCell(key: string, row: Row): ComponentChildren | undefined {
+export function linkedCell(column: Column, row: Row): ComponentChildren | undefined {
+  const { key } = column;
   const tidKey = NAMES_OF_THREADS[key];
-  if (tidKey === undefined) return reasonCell(key, row);
+  if (tidKey === undefined) return reasonCell(column, row);
   const task = taskOf(row[tidKey]);
   if (task === null) return undefined;
   return (
     <button type="button" class="link" onClick={() => showThread(task)}>
-      {cellText(key, row[key])}
+      {cellText(column, row[key])}
     </button>
   );
 }

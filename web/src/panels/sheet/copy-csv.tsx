@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { noteAnswer } from "../../state/trace";
 import { csvOf } from "./csv";
-import type { Row } from "./columns";
+import type { Column, Row } from "./columns";
 
 type Outcome = "not asked" | "copied" | "refused";
 
@@ -18,7 +18,12 @@ const TOLD_MS = 2_000;
 
 type Rows = readonly Row[];
 
-export function CopyCsv({ rows }: { readonly rows: Rows | (() => Promise<Rows>) }) {
+interface CopyProps {
+  readonly columns: readonly Column[];
+  readonly rows: Rows | (() => Promise<Rows>);
+}
+
+export function CopyCsv({ columns, rows }: CopyProps) {
   const [outcome, setOutcome] = useState<Outcome>("not asked");
   useEffect(() => {
     if (outcome === "not asked") return;
@@ -28,7 +33,7 @@ export function CopyCsv({ rows }: { readonly rows: Rows | (() => Promise<Rows>) 
   const copy = async (): Promise<void> => {
     try {
       const all = typeof rows === "function" ? await rows() : rows;
-      await navigator.clipboard.writeText(csvOf(all));
+      await navigator.clipboard.writeText(csvOf(columns, all));
       setOutcome("copied");
     } catch (error) {
       noteAnswer(error);

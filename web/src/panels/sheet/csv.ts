@@ -2,11 +2,11 @@
 // `swtch report --format csv` prints of the same rows.
 import { escaped } from "../../lib/escape";
 import type { Cell } from "../../api/decode";
-import { kindOf, type Row } from "./columns";
+import type { Column, Row } from "./columns";
 
-function rawText(key: string, cell: Cell | undefined): string {
+function rawText({ holds }: Column, cell: Cell | undefined): string {
   if (cell === null || cell === undefined) return "";
-  if (typeof cell === "number") return kindOf(key) === "percent" ? cell.toFixed(4) : String(cell);
+  if (typeof cell === "number") return holds === "percent" ? cell.toFixed(4) : String(cell);
   if (typeof cell === "object") return escaped(cell.join(";"));
   return escaped(String(cell));
 }
@@ -17,9 +17,8 @@ function field(text: string): string {
 }
 
 /** The head and one record a row. */
-export function csvOf(rows: readonly Row[]): string {
-  const keys = Object.keys(rows[0] ?? {});
+export function csvOf(columns: readonly Column[], rows: readonly Row[]): string {
   const record = (fields: readonly string[]): string => `${fields.map(field).join(",")}\r\n`;
-  const body = rows.map((row) => record(keys.map((key) => rawText(key, row[key]))));
-  return record(keys) + body.join("");
+  const body = rows.map((row) => record(columns.map((column) => rawText(column, row[column.key]))));
+  return record(columns.map(({ key }) => key)) + body.join("");
 }

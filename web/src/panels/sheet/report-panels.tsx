@@ -2,6 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
+import type { Report } from "../../api/types";
 import { Answered, RangeLine } from "../answered";
 import { Choice } from "../choice";
 import { spanOfRange, useRangeAnswer } from "../use-answer";
@@ -9,28 +10,15 @@ import { linkedCell } from "./cells";
 import { columnsOf, type Row } from "./columns";
 import { type More, SheetTable } from "./sheet-table";
 
-/** Columns that the command line's tables leave out, too, to fit on a screen. */
-const NOT_SHOWN = new Set(["open_waits", "open_ns", "woken_by_waiters_pct", "folded"]);
-
-/** Where waits have other columns, their number is left out as well; else it is what the report is about. */
-const isLeftOut = (key: string, keys: readonly string[]): boolean =>
-  NOT_SHOWN.has(key) || (key === "waits" && keys.includes("open_waits"));
-
-interface Tables {
-  /** Word of a view, and a pattern of its columns besides the first. */
-  readonly [word: string]: (key: string) => boolean;
-}
-
-const isLength = (key: string): boolean => /_(p\d+(_9)?|max)_ns$/.test(key);
-
-/** The report by reason is four tables, as on the command line: nobody reads twenty columns at once. */
-const REASON_TABLES: Tables = {
-  overview: (key) => !isLength(key),
-  "run lengths": (key) => /^run_/.test(key),
-  "run queue": (key) => /^runq_/.test(key),
-  "off CPU": (key) => /^off_.*_ns$/.test(key) && key !== "off_ns",
+/** What the tables of the report by reason are called here, by their titles on the command line. */
+const REASON_TABLES: Readonly<Record<string, string>> = {
+  overview: "",
+  "run lengths": "length of the run that ended",
+  "run queue": "run-queue time of the wait that followed",
+  "off CPU": "off-CPU time of the wait that followed",
 };
 
+/** The report by reason is four tables: nobody reads twenty columns at once. */
 export function ReasonsPanel() {
   const words = Object.keys(REASON_TABLES);
   const [word, setWord] = useState(words[0] ?? "");
@@ -49,11 +37,7 @@ export function ReasonsPanel() {
       </RangeLine>
       <Answered answer={answer}>
         {({ value }) => (
-          <ReportTable
-            label={`Reasons: ${word}`}
-            report={value}
-            isShown={(key) => key === "reason" || (REASON_TABLES[word]?.(key) ?? false)}
-          />
+          <ReportTable label={`Reasons: ${word}`} report={value} table={REASON_TABLES[word]} />
         )}
       </Answered>
     </section>
@@ -143,29 +127,20 @@ function shareOf(key: string, row: Row): number | null {
 
 interface ReportTableProps {
   readonly label: string;
-  readonly report: {
-    readonly rows: readonly Row[];
-    readonly total: Row | null;
-    readonly notes: readonly string[];
-  };
-  readonly isShown?: (key: string) => boolean;
+  readonly report: Report;
+  /** The title of the table whose columns are shown; without one, all that any table shows. */
+  readonly table?: string | undefined;
   readonly more?: More | null;
 }
 
 /** A report with its sums and its notes. */
-export function ReportTable({
-  label,
-  report,
-  isShown = () => true,
-  more = null,
-}: ReportTableProps) {
-  const keys = columnsOf(report.rows);
-  const columns = keys.filter((key) => !isLeftOut(key, keys) && isShown(key));
+export function ReportTable({ label, report, table, more = null }: ReportTableProps) {
   return (
     <SheetTable
       label={label}
       rows={report.rows}
-      columns={columns}
+      columns={columnsOf(report, table)}
+      all={report.columns}
       total={report.total}
       bar={shareOf}
       cell={linkedCell}

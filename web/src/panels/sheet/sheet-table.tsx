@@ -5,7 +5,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { escaped } from "../../lib/escape";
 import { counted } from "../../lib/format";
 import { useSize } from "../use-size";
-import { cellText, headOf, isNumeric, type Row } from "./columns";
+import { cellText, type Column, isNumeric, type Row } from "./columns";
 import { CopyCsv } from "./copy-csv";
 import { nextOrder, ordered, type Order } from "./order";
 
@@ -24,16 +24,16 @@ export interface SheetProps {
   /** What the rows are, for those who cannot see the tab above. */
   readonly label: string;
   readonly rows: readonly Row[];
-  /** Keys of the columns, from left to right. */
-  readonly columns: readonly string[];
+  /** The columns that are shown, from left to right. */
+  readonly columns: readonly Column[];
+  /** All columns of the rows, for a copy of them; those that are shown when left out. */
+  readonly all?: readonly Column[];
   /** What the rows sum to, as the server says it. */
   readonly total?: Row | null;
-  /** Heads that say more than the key of their column. */
-  readonly heads?: Readonly<Record<string, string>>;
   /** The length of the bar behind a cell, in percent; `null` for none. */
   readonly bar?: (key: string, row: Row) => number | null;
   /** What a cell shows instead of its plain text: a link, a colour. */
-  readonly cell?: (key: string, row: Row) => ComponentChildren | undefined;
+  readonly cell?: (column: Column, row: Row) => ComponentChildren | undefined;
   /** Set when `rows` are the first of more. */
   readonly more?: More | null;
   /** What a reader must know to read the numbers right. */
@@ -51,8 +51,8 @@ function FilledTable({
   label,
   rows,
   columns,
+  all = columns,
   total,
-  heads,
   bar,
   cell,
   more = null,
@@ -63,12 +63,11 @@ function FilledTable({
   const [most, setMost] = useState(ROWS_AT_ONCE);
   const [isWide, frame, table] = useIsWide(rows, columns);
 
-  const numeric = new Set(columns.filter((key) => isNumeric(key, rows)));
   const shown = ordered(rows, order).slice(0, most);
-  const orderBy = (key: string): void => {
+  const orderBy = (column: Column): void => {
     // The largest of the first thousand need not be the largest.
     more?.get?.();
-    setOrder(nextOrder(order, key, numeric.has(key)));
+    setOrder(nextOrder(order, column.key, isNumeric(column)));
   };
   return (
     <div class="sheet-and-notes" ref={frame}>
@@ -76,13 +75,12 @@ function FilledTable({
         <table class="sheet" ref={table}>
           <thead>
             <tr>
-              {columns.map((key) => (
+              {columns.map((column) => (
                 <Head
-                  key={key}
-                  head={heads?.[key] ?? headOf(key)}
-                  numeric={numeric.has(key)}
-                  direction={order?.key === key ? order.direction : "none"}
-                  onOrder={() => orderBy(key)}
+                  key={column.key}
+                  column={column}
+                  direction={order?.key === column.key ? order.direction : "none"}
+                  onOrder={() => orderBy(column)}
                 />
               ))}
             </tr>
@@ -90,10 +88,10 @@ function FilledTable({
           <tbody>
             {shown.map((row, place) => (
               <tr key={place}>
-                {columns.map((key) => (
-                  <td key={key} class={numeric.has(key) ? "number" : undefined}>
-                    <Bar share={bar?.(key, row) ?? null} />
-                    {cell?.(key, row) ?? cellText(key, row[key])}
+                {columns.map((column) => (
+                  <td key={column.key} class={isNumeric(column) ? "number" : undefined}>
+                    <Bar share={bar?.(column.key, row) ?? null} />
+                    {cell?.(column, row) ?? cellText(column, row[column.key])}
                   </td>
                 ))}
               </tr>
@@ -102,11 +100,11 @@ function FilledTable({
           {total && (
             <tfoot>
               <tr>
-                {columns.map((key) => (
-                  <td key={key} class={numeric.has(key) ? "number" : undefined}>
-                    {total[key] === null || total[key] === undefined
+                {columns.map((column) => (
+                  <td key={column.key} class={isNumeric(column) ? "number" : undefined}>
+                    {total[column.key] === null || total[column.key] === undefined
                       ? ""
-                      : cellText(key, total[key])}
+                      : cellText(column, total[column.key])}
                   </td>
                 ))}
               </tr>
@@ -121,7 +119,7 @@ function FilledTable({
             onShow={() => setMost(most * 5)}
             more={more}
           />
-          <CopyCsv rows={more?.all ?? rows} />
+          <CopyCsv columns={all} rows={more?.all ?? rows} />
         </p>
         {more !== null && (
           <p class="muted">
@@ -193,19 +191,23 @@ function MoreRows({ hidden, onShow, more }: MoreProps) {
 }
 
 interface HeadProps {
-  readonly head: string;
-  readonly numeric: boolean;
+  readonly column: Column;
   readonly direction: Order["direction"] | "none";
   readonly onOrder: () => void;
 }
 
 const ARROWS = { none: "", ascending: "▲", descending: "▼" };
 
-function Head({ head, numeric, direction, onOrder }: HeadProps) {
+function Head({ column, direction, onOrder }: HeadProps) {
   return (
-    <th scope="col" class={numeric ? "number" : undefined} aria-sort={direction}>
+    <th
+      scope="col"
+      class={isNumeric(column) ? "number" : undefined}
+      aria-sort={direction}
+      title={column.help === "" ? undefined : column.help}
+    >
       <button type="button" onClick={onOrder}>
-        {head}
+        {column.head}
         <span class="sort-arrow" aria-hidden="true">
           {ARROWS[direction]}
         </span>
