@@ -11,8 +11,8 @@
 //! flight recorder beside it (`swtch record --ring`).
 //!
 //! Metrics change once a second, and their text is made when somebody asks and something has changed:
-//! a scraper costs little, however often it comes. [`totals`] bounds how many cgroups have metrics of
-//! their own; [`metrics`] is the list of all metrics; [`server`] says who may read them, and [`otlp`] sends
+//! a scraper costs little, however often it comes. `totals` bounds how many cgroups have metrics of
+//! their own; `metrics` is the list of all metrics; `server` says who may read them, and `otlp` sends
 //! them to a collector.
 
 mod host;

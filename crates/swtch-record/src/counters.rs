@@ -16,7 +16,7 @@
 //! the differences of its threads, and a thread that ended in between is counted up to its last
 //! sample.
 //!
-//! What threads wait for is looked at besides, more often than the counters ([`waits`]): an
+//! What threads wait for is looked at besides, more often than the counters (`waits`): an
 //! estimate, where the kernel lets this user trace them.
 //!
 //! "Nonvoluntary" is not "preempted": the kernel counts there every task that left while runnable,

@@ -238,7 +238,7 @@ impl Loaded {
         self.stamp
     }
 
-    /// Whether the recorder wrote within the last [`SILENT`].
+    /// Whether the recorder wrote within the last `SILENT`.
     pub fn is_fresh(&self) -> bool {
         let age = self.stamp.and_then(Stamp::age);
         age.is_some_and(|age| age < SILENT)
