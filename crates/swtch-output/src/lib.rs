@@ -1,7 +1,7 @@
 //! How answers leave the program, whatever they say.
 //!
 //! - [`answer`]: what a verb has to say, written in the format that was asked for.
-//! - [`column`]: a column, said once: key, meaning and cell.
+//! - [`column`](mod@column): a column, said once: key, meaning and cell.
 //! - [`sheet`]: named columns and rows of cells, as a table, JSON or CSV.
 //! - [`csv`]: the one writer of CSV.
 //! - [`text`]: names of others made safe to show, numbers with their unit, columns, wrapped lines.
