@@ -12,10 +12,13 @@ check() {
     local target=$1 crate crates=()
     shift
     for crate in "$@"; do crates+=(-p "swtch-$crate"); done
-    rustup target list --installed | grep -qx "$target" || rustup target add "$target" >&2 || return
     env "CC_${target//-/_}=cc" CLANG=/nonexistent cargo check --locked --target "$target" \
         --config profile.dev.package.zstd-sys.opt-level=0 "${crates[@]}"
 }
 
+for target in x86_64-unknown-linux-musl x86_64-unknown-freebsd; do
+    rustup target list --installed | grep -qx "$target" || rustup target add "$target" >&2 ||
+        { say "rustup cannot get the standard library of $target here"; exit 3; }
+done
 check x86_64-unknown-linux-musl report plot view || die "the half that reads needs more than it should (see above)"
 check x86_64-unknown-freebsd core wire store || die "core, wire or store need Linux (see above)"

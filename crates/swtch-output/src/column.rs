@@ -64,6 +64,12 @@ impl Word {
         Self { key, holds, help }
     }
 
+    /// The same column in a table where it means something narrower.
+    #[must_use]
+    pub const fn saying(self, help: &'static str) -> Self {
+        Self { help, ..self }
+    }
+
     /// Its head in a table.
     pub fn head(&self) -> String {
         head_of(self.key)
@@ -75,7 +81,7 @@ impl Word {
 pub struct Column<R> {
     /// Its name and meaning.
     pub word: Word,
-    is_summed: bool,
+    is_in_total: bool,
     cell: fn(&R) -> Cell,
 }
 
@@ -88,27 +94,29 @@ impl<R> Clone for Column<R> {
 impl<R> Copy for Column<R> {}
 
 impl<R> Column<R> {
-    /// A column that the line of sums leaves empty.
+    /// A column whose cell in the line of totals is empty.
     pub const fn new(word: Word, cell: fn(&R) -> Cell) -> Self {
         Self {
             word,
-            is_summed: false,
+            is_in_total: false,
             cell,
         }
     }
 
-    /// A column with a sum.
-    pub const fn summed(word: Word, cell: fn(&R) -> Cell) -> Self {
+    /// A column that has a cell in the line of totals, too: a sum, or what stands for all rows.
+    pub const fn in_total(word: Word, cell: fn(&R) -> Cell) -> Self {
         Self {
             word,
-            is_summed: true,
+            is_in_total: true,
             cell,
         }
     }
 
     /// Its cell of a row.
     pub fn cell(&self, row: &R) -> Cell {
-        (self.cell)(row)
+        let cell = (self.cell)(row);
+        debug_assert!(cell.fits(self.word.holds), "{}: {cell:?}", self.word.key);
+        cell
     }
 }
 
@@ -153,14 +161,15 @@ impl Sheet {
         shows.map(|view| view.title).collect()
     }
 
-    /// With a line of sums: the word `total`, and in columns that have a sum that of `all`.
+    /// With a line of totals: the word `total`, and the cells of `all` in the columns that have one there.
+    /// `columns` are those that the table was made of.
     #[must_use]
     pub fn with_total<R>(mut self, columns: &[Column<R>], all: &R) -> Self {
         let cells =
             columns
                 .iter()
                 .enumerate()
-                .map(|(place, column)| match (place, column.is_summed) {
+                .map(|(place, column)| match (place, column.is_in_total) {
                     (0, _) => Cell::text("total"),
                     (_, true) => column.cell(all),
                     (_, false) => Cell::Missing,
@@ -187,7 +196,7 @@ mod tests {
     fn a_sum_stands_only_where_one_makes_sense() {
         let columns = [
             Column::new(NAME, |walker: &Walker| Cell::text(walker.name)),
-            Column::summed(RUNS, |walker: &Walker| Cell::Count(walker.runs)),
+            Column::in_total(RUNS, |walker: &Walker| Cell::Count(walker.runs)),
             Column::new(SHARE, |walker: &Walker| Cell::share(walker.runs, 4)),
         ];
         let row = |name, runs| Walker { name, runs };

@@ -15,7 +15,7 @@ use std::io;
 use serde_json::{Map, Value};
 use swtch_core::Nanos;
 
-use crate::column::Word;
+use crate::column::{Holds, Word};
 use crate::csv::{self, CsvWriter};
 use crate::text::{self, CellAlignment};
 
@@ -64,6 +64,21 @@ impl Cell {
     /// `part` of `whole` in percent; missing if `whole` is zero.
     pub fn share(part: u64, whole: u64) -> Self {
         percent(part, whole).map_or(Self::Missing, Self::Percent)
+    }
+
+    /// Whether a column that holds this may have the cell.
+    pub(crate) const fn fits(&self, holds: Holds) -> bool {
+        match self {
+            Self::Missing => true,
+            Self::Text(_) => matches!(holds, Holds::Text),
+            Self::List(_) => matches!(holds, Holds::Texts),
+            Self::Count(_) => matches!(holds, Holds::Count),
+            Self::Id(_) => matches!(holds, Holds::Id),
+            Self::Hex(_) => matches!(holds, Holds::Address),
+            Self::Time(_) | Self::Estimated(_) => matches!(holds, Holds::Time),
+            Self::Percent(_) => matches!(holds, Holds::Percent),
+            Self::Ratio(_) | Self::Rate(_) => matches!(holds, Holds::Number),
+        }
     }
 
     fn is_missing(&self) -> bool {
@@ -227,6 +242,15 @@ impl Sheet {
             dropped_first: &[],
             notes: Vec::new(),
         }
+    }
+
+    /// The cell of a row in this column, which the table must have.
+    ///
+    /// # Panics
+    /// When it has no such column.
+    pub fn cell_of<'c>(&self, row: &'c [Cell], word: Word) -> &'c Cell {
+        let place = self.columns.iter().position(|key| *key == word.key);
+        &row[place.expect("the table has the column")]
     }
 
     /// Keeps the first `most` rows. The total remains that of all rows.

@@ -80,26 +80,26 @@ impl<G> BillRow<G> {
 /// Columns of a bill, behind those that name the group.
 fn measures<G>() -> [Column<BillRow<G>>; 10] {
     [
-        Column::summed(words::SWITCHES, |row| Cell::Count(row.amount.switches)),
-        Column::summed(words::DIRECT, |row| row.direct(row.amount.direct.point_ns)),
-        Column::summed(words::DIRECT_LOW, |row| {
+        Column::in_total(words::SWITCHES, |row| Cell::Count(row.amount.switches)),
+        Column::in_total(words::DIRECT, |row| row.direct(row.amount.direct.point_ns)),
+        Column::in_total(words::DIRECT_LOW, |row| {
             row.direct(row.amount.direct.low_ns)
         }),
-        Column::summed(words::DIRECT_HIGH, |row| {
+        Column::in_total(words::DIRECT_HIGH, |row| {
             row.direct(row.amount.direct.high_ns)
         }),
-        Column::summed(words::INDIRECT_HIGH, |row| {
+        Column::in_total(words::INDIRECT_HIGH, |row| {
             Cell::time(row.amount.indirect_high)
         }),
-        Column::summed(words::SHARE_OF_WALL, |row| row.share_of(row.wall)),
-        Column::summed(words::SHARE_OF_CPU, |row| row.share_of(row.ran)),
-        Column::summed(words::MEASURED, |row| {
+        Column::in_total(words::SHARE_OF_WALL, |row| row.share_of(row.wall)),
+        Column::in_total(words::SHARE_OF_CPU, |row| row.share_of(row.ran)),
+        Column::in_total(words::MEASURED, |row| {
             row.amount
                 .measured_pct()
                 .map_or(Cell::Missing, Cell::Percent)
         }),
-        Column::summed(words::RAN, |row| Cell::Time(row.ran)),
-        Column::summed(words::UNPRICED, |row| Cell::Count(row.amount.unpriced)),
+        Column::in_total(words::RAN, |row| Cell::Time(row.ran)),
+        Column::in_total(words::UNPRICED, |row| Cell::Count(row.amount.unpriced)),
     ]
 }
 

@@ -264,7 +264,7 @@ impl OfGroup for BillRow<NamedGroup<'_>> {
     fn names(&self) -> &KeyNames<'_> {
         self.group
             .as_ref()
-            .expect("a line of sums has no key")
+            .expect("only a line that has a key is named")
             .names
     }
 }
@@ -364,13 +364,12 @@ fn pair_columns() -> Vec<Column<BillRow<Pair>>> {
 fn table_of_stacks(sheet: &Sheet, most: usize) -> String {
     let mut page = String::new();
     for row in sheet.rows.iter().take(most) {
-        page += &costs_line(row);
-        let [user, kernel, folded, ..] = &row[..] else {
-            unreachable!("a row has a cell for each column");
-        };
+        page += &costs_line(sheet, row);
+        let cell = |word| sheet.cell_of(row, word);
+        let (user, kernel) = (cell(words::USER_FRAMES), cell(words::KERNEL_FRAMES));
         match (user, kernel) {
             (Cell::List(user), Cell::List(kernel)) if user.is_empty() && kernel.is_empty() => {
-                page += &format!("  {}\n", folded.to_table());
+                page += &format!("  {}\n", cell(words::FOLDED).to_table());
             }
             _ => {
                 page += &stack::frames_lines("kernel", kernel);
@@ -380,39 +379,27 @@ fn table_of_stacks(sheet: &Sheet, most: usize) -> String {
         page.push('\n');
     }
     match &sheet.total {
-        Some(total) if !sheet.rows.is_empty() => page += &format!("total: {}", costs_line(total)),
+        Some(total) if !sheet.rows.is_empty() => {
+            page += &format!("total: {}", costs_line(sheet, total))
+        }
         _ => page += "no rows\n",
     }
     page + &sheet.rest(most)
 }
 
-fn costs_line(row: &[Cell]) -> String {
-    let measures = &row[stack_columns().len()..];
-    let [
-        switches,
-        direct,
-        low,
-        high,
-        indirect,
-        wall,
-        cpu,
-        measured,
-        ..,
-    ] = measures
-    else {
-        unreachable!("a row has a cell for each column");
-    };
+fn costs_line(sheet: &Sheet, row: &[Cell]) -> String {
+    let cell = |word| sheet.cell_of(row, word).to_table();
     format!(
         "{} switches  direct {} ({} to {})  indirect up to {}  {} % of one CPU, {} % of its runs  \
          measured {} %\n",
-        switches.to_table(),
-        direct.to_table(),
-        low.to_table(),
-        high.to_table(),
-        indirect.to_table(),
-        wall.to_table(),
-        cpu.to_table(),
-        measured.to_table(),
+        cell(words::SWITCHES),
+        cell(words::DIRECT),
+        cell(words::DIRECT_LOW),
+        cell(words::DIRECT_HIGH),
+        cell(words::INDIRECT_HIGH),
+        cell(words::SHARE_OF_WALL),
+        cell(words::SHARE_OF_CPU),
+        cell(words::MEASURED),
     )
 }
 

@@ -300,10 +300,9 @@ pub trait OfGroup {
 
     /// The process that the group is, or that its thread belongs to.
     fn process(&self) -> Option<&Process> {
-        let names = self.names().names;
         match self.key()? {
-            GroupKey::Thread(index) => Some(names.process_of(index)),
-            GroupKey::Process(place) => Some(names.process(place)),
+            GroupKey::Thread(index) => Some(self.names().names.process_of(index)),
+            GroupKey::Process(place) => Some(self.names().names.process(place)),
             _ => None,
         }
     }

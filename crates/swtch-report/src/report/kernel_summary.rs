@@ -349,10 +349,10 @@ impl OfTotals for SummedReason<'_> {
 
 fn reason_columns<'a>() -> Vec<Column<SummedReason<'a>>> {
     let runs = [
-        Column::summed(words::IRQ, |row: &SummedReason<'_>| {
+        Column::in_total(words::IRQ, |row: &SummedReason<'_>| {
             Cell::Time(row.totals().irq)
         }),
-        Column::summed(words::RUN_MAX, |row: &SummedReason<'_>| {
+        Column::in_total(words::RUN_MAX, |row: &SummedReason<'_>| {
             Cell::Time(row.totals().longest_run)
         }),
     ];
@@ -365,22 +365,22 @@ fn lengths<R: OfTotals>() -> [Column<R>; 6] {
         Cell::time((number > 0).then_some(longest))
     }
     [
-        Column::summed(words::OFF_P50_BELOW, |row| {
+        Column::in_total(words::OFF_P50_BELOW, |row| {
             Cell::time(row.totals().off_lengths.percentile_below(50))
         }),
-        Column::summed(words::OFF_P99_BELOW, |row| {
+        Column::in_total(words::OFF_P99_BELOW, |row| {
             Cell::time(row.totals().off_lengths.percentile_below(99))
         }),
-        Column::summed(words::OFF_MAX, |row| {
+        Column::in_total(words::OFF_MAX, |row| {
             longest(row.totals().longest_off, row.totals().waits)
         }),
-        Column::summed(words::RUNQ_P50_BELOW, |row| {
+        Column::in_total(words::RUNQ_P50_BELOW, |row| {
             Cell::time(row.totals().runq_lengths.percentile_below(50))
         }),
-        Column::summed(words::RUNQ_P99_BELOW, |row| {
+        Column::in_total(words::RUNQ_P99_BELOW, |row| {
             Cell::time(row.totals().runq_lengths.percentile_below(99))
         }),
-        Column::summed(words::RUNQ_MAX, |row| {
+        Column::in_total(words::RUNQ_MAX, |row| {
             longest(row.totals().longest_runq, row.totals().split_waits)
         }),
     ]
@@ -427,8 +427,8 @@ fn pair_columns<'a>() -> [Column<PairRow<'a>>; 9] {
         Column::new(words::CAUSE, |row| {
             row.cell(|_, key| Cell::text(key.3.as_str()))
         }),
-        Column::summed(words::SWITCHES, |row| Cell::Count(row.switches)),
-        Column::summed(words::SHARE, |row| Cell::share(row.switches, row.all)),
+        Column::in_total(words::SWITCHES, |row| Cell::Count(row.switches)),
+        Column::in_total(words::SHARE, |row| Cell::share(row.switches, row.all)),
     ]
 }
 

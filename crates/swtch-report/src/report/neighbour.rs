@@ -9,7 +9,7 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{CgroupId, Contended, Contention, HeldWaits, Holder, Nanos, Switch};
-use swtch_output::column::Column;
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 
 use super::filter::CountedParts;
@@ -36,6 +36,11 @@ impl NeighbourRow<'_> {
     }
 }
 
+const WAITS: Word =
+    words::WAITS.saying("waits of the cgroup, during a part of which it had the CPU");
+const RUNQ: Word =
+    words::RUNQ.saying("for how long tasks of the cgroup were runnable while it had the CPU");
+
 fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
     [
         Column::new(words::NEIGHBOUR, |row| match row.holder() {
@@ -56,9 +61,9 @@ fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
             or_missing(row.waiting(), |cgroup| Cell::Id(cgroup.get()))
         }),
         // A wait may have had several neighbours.
-        Column::new(words::WAITS, |row| Cell::Count(row.held.waits)),
-        Column::summed(words::RUNQ, |row| Cell::Time(row.held.time)),
-        Column::summed(words::SHARE, |row| {
+        Column::new(WAITS, |row| Cell::Count(row.held.waits)),
+        Column::in_total(RUNQ, |row| Cell::Time(row.held.time)),
+        Column::in_total(words::SHARE, |row| {
             Cell::share(row.held.time.as_ns(), row.all.as_ns())
         }),
     ]

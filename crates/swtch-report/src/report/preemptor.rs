@@ -10,7 +10,7 @@ use swtch_core::{
     Category, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Reason, Switch,
     TaskKey,
 };
-use swtch_output::column::Column;
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
@@ -46,9 +46,14 @@ impl HolderRow<'_> {
     }
 }
 
+const PREEMPTOR: Word = words::PREEMPTOR.saying("who had the CPU while others were runnable");
+const SWITCHES: Word = words::SWITCHES.saying("how often it took the CPU from a running task");
+const WAITS: Word = words::WAITS.saying("waits of others, during a part of which it had the CPU");
+const RUNQ: Word = words::RUNQ.saying("for how long others were runnable while it had the CPU");
+
 fn columns<'a>() -> [Column<HolderRow<'a>>; 9] {
     [
-        Column::new(words::PREEMPTOR, |row| match row.who {
+        Column::new(PREEMPTOR, |row| match row.who {
             HolderOfRow::Other(word) => Cell::text(format!("({word})")),
             _ => row.of_task(Names::comm_cell),
         }),
@@ -60,7 +65,7 @@ fn columns<'a>() -> [Column<HolderRow<'a>>; 9] {
         }),
         Column::new(words::TID, |row| row.of_task(Names::tid_cell)),
         Column::new(words::PID, |row| row.of_task(Names::pid_cell)),
-        Column::summed(words::SWITCHES, |row| match row.who {
+        Column::in_total(SWITCHES, |row| match row.who {
             HolderOfRow::Task(_, counts) => Cell::Count(counts.preempted),
             HolderOfRow::Other(_) => Cell::Missing,
             HolderOfRow::All(preemptions) => Cell::Count(preemptions),
@@ -69,9 +74,9 @@ fn columns<'a>() -> [Column<HolderRow<'a>>; 9] {
             HolderOfRow::Task(_, counts) => Cell::Count(counts.nominated),
             _ => Cell::Missing,
         }),
-        Column::summed(words::WAITS, |row| Cell::Count(row.held.waits)),
-        Column::summed(words::RUNQ, |row| Cell::Time(row.held.time)),
-        Column::summed(words::SHARE, |row| {
+        Column::in_total(WAITS, |row| Cell::Count(row.held.waits)),
+        Column::in_total(RUNQ, |row| Cell::Time(row.held.time)),
+        Column::in_total(words::SHARE, |row| {
             Cell::share(row.held.time.as_ns(), row.all.as_ns())
         }),
     ]

@@ -60,7 +60,7 @@ pub fn label_columns<R: OfReason>() -> [Column<R>; 2] {
 
 /// The columns with sums by reason: from its name to `open_ns`.
 pub fn sums<R: OfReason>() -> impl Iterator<Item = Column<R>> {
-    let certain = Column::summed(words::CERTAIN, |row: &R| {
+    let certain = Column::in_total(words::CERTAIN, |row: &R| {
         Cell::share(row.certain(), row.tally().switches)
     });
     let counts = label_columns().into_iter().chain(tally::counts());

@@ -6,7 +6,7 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
-use swtch_output::column::Column;
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
@@ -23,9 +23,11 @@ struct StackRow<'a> {
     kernel: Vec<String>,
 }
 
+const SWITCHES: Word = words::SWITCHES.saying("waits that began at these stacks");
+
 fn columns<'a>() -> [Column<StackRow<'a>>; 10] {
     [
-        Column::new(words::SWITCHES, |row| Cell::Count(row.waits.waits)),
+        Column::new(SWITCHES, |row| Cell::Count(row.waits.waits)),
         Column::new(words::SHARE, |row| Cell::share(row.waits.waits, row.all)),
         Column::new(words::OFF, |row| Cell::Time(row.waits.off)),
         Column::new(words::BLOCKED, |row| Cell::Time(row.waits.blocked)),

@@ -24,7 +24,7 @@ pub struct Tally {
     pub blocked: Nanos,
     /// Run-queue time of these waits, of those that could be split.
     pub runq: Nanos,
-    /// Of these, waits whose wakeup was not seen, so that their time cannot be split.
+    /// Of [`Self::waits`], those whose wakeup was not seen, so that their time cannot be split.
     pub unsplit: u64,
     /// Waits that were open when the trace ended.
     pub open_waits: u64,
@@ -36,15 +36,15 @@ pub struct Tally {
 pub trait OfTally {
     fn tally(&self) -> &Tally;
 
-    /// Number of switches in all groups.
+    /// Number of switches of which a share is one: mostly those of all rows.
     fn all(&self) -> u64;
 }
 
 /// The columns that say how many switches there were.
 pub fn counts<R: OfTally>() -> [Column<R>; 2] {
     [
-        Column::summed(words::SWITCHES, |row| Cell::Count(row.tally().switches)),
-        Column::summed(words::SHARE, |row| {
+        Column::in_total(words::SWITCHES, |row| Cell::Count(row.tally().switches)),
+        Column::in_total(words::SHARE, |row| {
             Cell::share(row.tally().switches, row.all())
         }),
     ]
@@ -53,8 +53,8 @@ pub fn counts<R: OfTally>() -> [Column<R>; 2] {
 /// The columns that say how many of them were voluntary.
 pub fn kinds<R: OfTally>() -> [Column<R>; 2] {
     [
-        Column::summed(words::VOLUNTARY, |row| Cell::Count(row.tally().voluntary)),
-        Column::summed(words::INVOLUNTARY, |row| {
+        Column::in_total(words::VOLUNTARY, |row| Cell::Count(row.tally().voluntary)),
+        Column::in_total(words::INVOLUNTARY, |row| {
             Cell::Count(row.tally().involuntary())
         }),
     ]
@@ -63,24 +63,24 @@ pub fn kinds<R: OfTally>() -> [Column<R>; 2] {
 /// The columns that say how long runs and waits took.
 pub fn times<R: OfTally>() -> [Column<R>; 7] {
     [
-        Column::summed(words::RAN, |row| Cell::Time(row.tally().ran)),
-        Column::summed(words::WAITS, |row| Cell::Count(row.tally().waits)),
-        Column::summed(words::OFF, |row| Cell::Time(row.tally().off)),
-        Column::summed(words::BLOCKED, |row| row.tally().blocked_cell()),
-        Column::summed(words::RUNQ, |row| row.tally().runq_cell()),
-        Column::summed(words::OPEN_WAITS, |row| Cell::Count(row.tally().open_waits)),
-        Column::summed(words::OPEN, |row| Cell::Time(row.tally().open)),
+        Column::in_total(words::RAN, |row| Cell::Time(row.tally().ran)),
+        Column::in_total(words::WAITS, |row| Cell::Count(row.tally().waits)),
+        Column::in_total(words::OFF, |row| Cell::Time(row.tally().off)),
+        Column::in_total(words::BLOCKED, |row| row.tally().blocked_cell()),
+        Column::in_total(words::RUNQ, |row| row.tally().runq_cell()),
+        Column::in_total(words::OPEN_WAITS, |row| Cell::Count(row.tally().open_waits)),
+        Column::in_total(words::OPEN, |row| Cell::Time(row.tally().open)),
     ]
 }
 
 /// The columns that say for which reason most of them were.
 pub fn main_reason<R: OfTally>() -> [Column<R>; 2] {
     [
-        Column::summed(words::MAIN_REASON, |row| {
+        Column::in_total(words::MAIN_REASON, |row| {
             let main = row.tally().main_reason();
             main.map_or(Cell::Missing, |main| Cell::text(main.0.as_str()))
         }),
-        Column::summed(words::MAIN_REASON_PCT, |row| {
+        Column::in_total(words::MAIN_REASON_PCT, |row| {
             let main = row.tally().main_reason();
             main.map_or(Cell::Missing, |main| {
                 Cell::share(main.1, row.tally().switches)

@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Reason, Switch, WakerKind};
-use swtch_output::column::Column;
+use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
@@ -37,6 +37,8 @@ impl WakerRow<'_> {
     }
 }
 
+const SWITCHES: Word = words::SWITCHES.saying("how often it ended a wait of the other");
+
 fn columns<'a>() -> [Column<WakerRow<'a>>; 11] {
     [
         Column::new(words::WAKER, |row| match row.pair {
@@ -51,10 +53,10 @@ fn columns<'a>() -> [Column<WakerRow<'a>>; 11] {
         Column::new(words::WOKEN, |row| row.of_woken(Names::comm_cell)),
         Column::new(words::WOKEN_TID, |row| row.of_woken(Names::tid_cell)),
         Column::new(words::WOKEN_PID, |row| row.of_woken(Names::pid_cell)),
-        Column::summed(words::SWITCHES, |row| Cell::Count(row.woken.waits)),
-        Column::summed(words::SHARE, |row| Cell::share(row.woken.waits, row.all)),
-        Column::summed(words::BLOCKED, |row| Cell::Time(row.woken.blocked)),
-        Column::summed(words::RUNQ, |row| Cell::Time(row.woken.runq)),
+        Column::in_total(SWITCHES, |row| Cell::Count(row.woken.waits)),
+        Column::in_total(words::SHARE, |row| Cell::share(row.woken.waits, row.all)),
+        Column::in_total(words::BLOCKED, |row| Cell::Time(row.woken.blocked)),
+        Column::in_total(words::RUNQ, |row| Cell::Time(row.woken.runq)),
     ]
 }
 

@@ -14,7 +14,6 @@ macro_rules! words {
     };
 }
 
-// Who.
 words! {
     THREAD "thread" Text "name of the thread; a process may choose any name, so it is data";
     PROCESS "process" Text "name of the process; a process may choose any name, so it is data";
@@ -84,7 +83,7 @@ words! {
     OPEN_WAITS "open_waits" Count "waits that had not ended when the recording did";
 
     RAN "ran_ns" Time "time on a CPU";
-    OFF "off_ns" Time "time off the CPU: blocked_ns and runq_ns together";
+    OFF "off_ns" Time "time off the CPU: blocked_ns and runq_ns, and waits whose wakeup was not seen";
     BLOCKED "blocked_ns" Time "time until somebody woke them";
     RUNQ "runq_ns" Time "time runnable without a CPU (run-queue wait, CPU wait)";
     OPEN "open_ns" Time "how long the open waits had lasted";
@@ -98,12 +97,12 @@ words! {
     RUN_MEAN "run_mean_ns" Time "mean length of the runs";
     OS "os" Count "switches of the kernel's scheduler";
     USER "user" Count "switches of user-mode schedulers";
-    OS_SWITCHES "os_switches" Text "so many switches of the kernel's";
-    USER_RUNS "user_runs" Count "runs of workers with so many";
-    USER_SWITCHES "user_switches" Text "so many switches of the scheduler's";
-    OS_RUNS "os_runs" Count "runs of the scheduler's thread with so many";
-    FROM "from" Count "the least number of the row";
-    TO "to" Count "the largest number of the row";
+    OS_SWITCHES "os_switches" Text "number of switches of the kernel inside one run of a worker";
+    USER_RUNS "user_runs" Count "number of runs of workers that had so many";
+    USER_SWITCHES "user_switches" Text "number of switches of workers inside one run of a thread";
+    OS_RUNS "os_runs" Count "number of runs of threads that had so many";
+    FROM "from" Count "the least number that this row counts";
+    TO "to" Count "the largest number that this row counts";
 
     RUN_P50 "run_p50_ns" Time "half of the runs were not longer";
     RUN_P90 "run_p90_ns" Time "90 % of the runs were not longer";
@@ -145,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// The page and the schemas read the unit from the end of a key.
+    /// Who reads JSON or CSV has only the key to tell the unit.
     #[test]
     fn keys_are_single_and_end_in_their_unit() {
         let keys: HashSet<_> = ALL.iter().map(|word| word.key).collect();
