@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The main job on a sample program that makes every kind of switch: from a clean clone to the
 # bill. Installs what is missing, builds, and asks for root only to record. The build is light: compiled
-# in a third of the time and itself slower. scripts/install.sh builds the optimised one.
+# in half the time and itself slower. scripts/install.sh builds the optimised one.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the optimised program and installs it: PREFIX/bin/swtch (PREFIX is /usr/local unless set).
-# What `make demo` builds is light: built in a third of the time, and itself slower.
+# What `make demo` builds is light: built in half the time, and itself slower.
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 

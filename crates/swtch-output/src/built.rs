@@ -1,5 +1,5 @@
 //! How this program was built: its version, and whether it is the light build of `make demo`, which is
-//! compiled in a third of the time and costs more of the CPU while it works.
+//! compiled in half the time and costs more of the CPU while it works.
 
 /// Whether this is the light build (`[profile.light]`): not optimised as a release is, and without the
 /// assertions of a build for tests.
