@@ -7,8 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
-# Before cargo, which embeds the page of `swtch view`. A machine without npm does without.
-if command -v npm >/dev/null; then scripts/web.sh build || say "swtch view will have no page (see above)"; fi
+build_page
 # zstd of the system, where it can be had without a question, need not be compiled.
 pkg-config --exists libzstd || install_quietly libzstd-dev
 if pkg-config --exists libzstd; then export ZSTD_SYS_USE_PKG_CONFIG=1; fi

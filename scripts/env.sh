@@ -68,6 +68,11 @@ find_cargo() {
     return 1
 }
 
+# Builds the page of `swtch view`: before cargo, which embeds it. A machine without npm does without.
+build_page() {
+    if command -v npm >/dev/null; then scripts/web.sh build || say "swtch view will have no page (see above)"; fi
+}
+
 # Where cargo builds (CARGO_TARGET_DIR and cargo's configuration may move it).
 target_dir() {
     cargo metadata --no-deps --format-version 1 --locked |

@@ -7,8 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 prefix=${PREFIX:-/usr/local}
 scripts/setup.sh || exit
 find_cargo || die "no cargo after setup"
-# Before cargo, which embeds the page of `swtch view`. A machine without npm does without.
-if command -v npm >/dev/null; then scripts/web.sh build || say "swtch view will have no page (see above)"; fi
+build_page
 cargo build --release --locked -p swtch || die "the build failed (see above)"
 built=$(target_dir)/release/swtch
 install=(install -D --mode 755 "$built" "$prefix/bin/swtch")

@@ -27,7 +27,7 @@ use swtch_store::Meta;
 
 use super::group::{self, GroupKey, Groups, KeyNames, OfGroup, RowSyscall, or_missing};
 use super::head::{ReportedSwitches, TraceHead, host_words, lost_in_words};
-use super::names::{Names, Thread};
+use super::names::Names;
 use super::reason::{self, OfReason};
 use super::tally::{OfTally, Tally};
 use super::{By, ROWS_OF_TABLE, report_sheet, words};
@@ -457,15 +457,11 @@ impl OfTotals for CountedRow<'_> {
 }
 
 impl CountedRow<'_> {
-    /// Who took the CPU.
-    fn preemptor(&self) -> Option<&Thread> {
-        let next = self
-            .of
-            .group
-            .next_task
-            .filter(|_| self.of.is_preemption())?;
+    /// A cell about who took the CPU.
+    fn of_preemptor(&self, cell: fn(&Names, usize) -> Cell) -> Cell {
+        let next = self.of.group.next_task.filter(|_| self.of.is_preemption());
         let names = self.names.names;
-        Some(names.thread(names.index(next)))
+        or_missing(next, |next| cell(names, names.index(next)))
     }
 }
 
@@ -486,12 +482,9 @@ fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
         Column::new(words::SYSCALL, |row| {
             Cell::text(row.of.syscall().name(row.names.arch))
         }),
-        Column::new(words::PREEMPTOR, |row| {
-            or_missing(row.preemptor(), |thread| Cell::text(&thread.comm))
-        }),
+        Column::new(words::PREEMPTOR, |row| row.of_preemptor(Names::comm_cell)),
         Column::new(words::PREEMPTOR_TID, |row| {
-            let tid = row.preemptor().and_then(|thread| thread.tid);
-            or_missing(tid, |tid| Cell::Id(tid.get().into()))
+            row.of_preemptor(Names::tid_cell)
         }),
         Column::new(words::SWITCHES, |row| Cell::Count(row.tally.switches)),
         Column::new(words::VOLUNTARY, |row| Cell::Count(row.tally.voluntary)),
