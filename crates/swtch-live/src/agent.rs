@@ -39,7 +39,7 @@ use swtch_report::report::live::LiveView;
 use crate::top::{TAKE_NAMES_EVERY, TopRequest, TopSession};
 pub use otlp::{Collector, OtlpRequest};
 use server::MetricsServer;
-use swtch_record::record::{AfterRecording, StopSignals, give_up_rights};
+use swtch_record::record::{AfterRecording, StopSignals, WorkAhead};
 use totals::AgentTotals;
 
 /// What the agent was asked for.
@@ -78,7 +78,7 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
     let server = MetricsServer::bind(request)?;
     let session = match TopSession::start(&request.top) {
         Ok(session) => Ok(session),
-        Err(error) => Err(without_switches(request, error)?),
+        Err(error) => Err(without_switches(error)?),
     };
     let totals = AgentTotals::new(request, session.as_ref().map_err(Clone::clone));
     let totals = Arc::new(Mutex::new(totals));
@@ -96,7 +96,7 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
 
 /// Goes on with what the kernel counts anyway, if it is this machine that lets no switches be counted.
 /// Returns why.
-fn without_switches(request: &AgentRequest, error: anyhow::Error) -> Result<String> {
+fn without_switches(error: anyhow::Error) -> Result<String> {
     let is_of_machine = error
         .downcast_ref::<swtch_capture::Error>()
         .is_some_and(swtch_capture::Error::is_of_machine);
@@ -110,15 +110,13 @@ fn without_switches(request: &AgentRequest, error: anyhow::Error) -> Result<Stri
         escaped(&why)
     );
     let caller = Caller::of_sudo()?;
-    let start_nothing = || Ok(());
-    let record = &request.top.record;
-    give_up_rights(
-        record,
-        caller.as_ref(),
-        None,
-        AfterRecording::Tells,
-        start_nothing,
-    )?;
+    let ahead = WorkAhead {
+        caller: caller.as_ref(),
+        command: None,
+        names_functions: false,
+        afterwards: AfterRecording::Tells,
+    };
+    ahead.give_up_rights(|| Ok(()))?;
     Ok(why)
 }
 

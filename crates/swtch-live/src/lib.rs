@@ -1,5 +1,6 @@
 //! What switches do right now, while nothing is kept.
 //!
+//! - [`summary`]: `swtch record --summary`, counts that are told at the end.
 //! - [`top`]: `swtch top`, a screen or a stream of frames.
 //! - [`agent`]: `swtch agent`, the same counts for scrapers and collectors.
 //! - [`fiber`]: `swtch fiber`, the user-mode schedulers of a process.
@@ -8,4 +9,5 @@
 
 pub mod agent;
 pub mod fiber;
+pub mod summary;
 pub mod top;

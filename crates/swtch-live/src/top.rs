@@ -27,13 +27,15 @@ use swtch_output::format::Format;
 use swtch_report::report::live::LiveView;
 
 pub(crate) use session::{MadeFrame, TAKE_NAMES_EVERY, TopSession};
-use swtch_record::record::RecordRequest;
+use swtch_record::record::CaptureRequest;
 
 /// What `swtch top` was asked for.
 #[derive(Clone, Debug)]
 pub struct TopRequest {
     /// Whose switches are counted.
-    pub record: RecordRequest,
+    pub capture: CaptureRequest,
+    /// Whether the right is kept to look at what other users' processes have mapped.
+    pub stacks: bool,
     /// The time between two frames.
     pub interval: Duration,
     /// Stop after so many frames; `None` goes on until a signal comes or the processes end.
@@ -72,7 +74,7 @@ enum FrameOutput {
 impl TopRequest {
     /// Whether stacks of a thread can be asked for: on a screen, and where it was said.
     fn watches_stacks(&self) -> bool {
-        self.record.stacks.is_some() || matches!(self.output(), FrameOutput::Screen)
+        self.stacks || matches!(self.output(), FrameOutput::Screen)
     }
 
     /// Whether the first frame has the view of locks.

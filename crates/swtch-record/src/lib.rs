@@ -1,6 +1,6 @@
 //! Recording: from the kernel's rings, or its counters, to a trace or a first answer.
 //!
-//! - [`record`]: `swtch record`, one pipeline from the rings to the trace, and `--summary`.
+//! - [`record`]: `swtch record`, one pipeline from the rings to the trace,.
 //! - [`counters`]: the kernel's own counters, where recording is not allowed (`--backend proc`).
 //! - [`dump`]: `swtch dump`, which asks a flight recorder for what it has.
 //!

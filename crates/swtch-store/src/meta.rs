@@ -104,6 +104,27 @@ pub enum RecordingBackend {
     Perf,
 }
 
+impl RecordingBackend {
+    /// How the trace was made, in words.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Ebpf => "recorded by eBPF",
+            Self::Perf => "recorded by perf events",
+        }
+    }
+
+    /// What such traces do not tell, for the head of an answer; `None` if they tell all that answers need.
+    pub const fn not_told(self) -> Option<&'static str> {
+        match self {
+            Self::Ebpf => None,
+            Self::Perf => Some(
+                "recorded by perf events, without eBPF: those tell neither the system call nor who asked for the \
+                 CPU or woke whom, so reasons are only blocked or preempted; swtch doctor says what the rest takes",
+            ),
+        }
+    }
+}
+
 /// The machine that a trace was recorded on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,39 +1,34 @@
-//! Definition of the command line. Parsers of single values are in [`values`]; what an option does
-//! is in the module of its command.
+//! Definition of the command line. Parsers of single values are in [`values`]; which recording is asked
+//! for is decided in [`recording`]; what an option does is in the module of its command.
 
+mod live;
+mod recording;
 mod values;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use swtch_capture::Children;
-use swtch_capture::probe::HOOKS;
-use swtch_core::{Nanos, Pid, Reason, Trigger};
+use swtch_core::{Nanos, Pid, Reason};
 use swtch_lab::cost;
 use swtch_lab::lab::LabVerb;
-use swtch_live::agent::{AgentRequest, Collector, OtlpRequest};
 use swtch_live::fiber;
-use swtch_live::top::TopRequest;
 use swtch_output::format::Format;
 use swtch_record::dump::DumpRequest;
-use swtch_record::record::{
-    BackendChoice, KeptSize, RecordRequest, RingRequest, SummaryRequest, Target,
-};
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
-use swtch_report::report::live::LiveView;
 use swtch_report::report::{Asker, BillBy, By, Filter, Moment, Per};
 
 use crate::built_for::long_version;
 
 use swtch_view::ViewRequest;
 
-use values::{
-    by, duration, interval, kept, length, live_view, per, percent, pid, reason, size, to,
-};
+use live::{Agent, Top};
+use recording::{Explain, Record};
+use values::{by, interval, length, per, percent, pid, reason, to};
+
+pub use recording::AskedRecording;
 
 /// Context switches on Linux: how many, why, who took the CPU and for how long.
 #[derive(Debug, Parser)]
@@ -108,163 +103,6 @@ pub enum Verb {
     Workload(WorkloadArgs),
 }
 
-/// How and whose switches are recorded.
-#[derive(Debug, Args)]
-pub struct RecordArgs {
-    /// Where the trace goes (default: a name with the date in this directory).
-    #[arg(short, long, value_name = "NAME.swtch")]
-    pub output: Option<PathBuf>,
-    /// Stop after this time (10s, 5m; a number alone: seconds); the command goes on.
-    #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Duration>,
-    /// Record call stacks of waits of at least this length, and of the thread that ended them [default: 5us;
-    /// 0: all of them; a wait's stacks cost 1 to 2 us].
-    #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
-          default_missing_value = "5us", value_parser = length)]
-    pub stacks: Option<Nanos>,
-    /// Memory for records on their way to the disk, of all CPUs together: larger where records are lost
-    /// because the recorder gets no CPU for a while [default: 112MB, or 1MB a CPU if that is more].
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub buffer: Option<u64>,
-    /// Record these processes with all their threads, and the processes below them: those that live
-    /// already (the backends of a server, the jobs of a shell), and those started later. The recorder
-    /// itself is left out where it is one of them, as when it is started by the shell that is recorded.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
-          conflicts_with_all = ["all", "cgroup", "command"], value_parser = pid)]
-    pub pid: Vec<Pid>,
-    /// Record the processes of -p alone, without those below them.
-    #[arg(long, requires = "pid")]
-    pub no_children: bool,
-    /// Record the whole system, the recorder included.
-    #[arg(short, long, conflicts_with_all = ["cgroup", "command"])]
-    pub all: bool,
-    /// Record the tasks of this cgroup and of those below it. May be given more than once.
-    #[arg(long, value_name = "PATH", conflicts_with = "command")]
-    pub cgroup: Vec<PathBuf>,
-    /// By what switches are recorded: auto takes what tells most of what is allowed here.
-    #[arg(long, value_name = "BACKEND", default_value = "auto")]
-    pub backend: BackendChoice,
-    /// Treat a hook as missing (for tests of what older kernels give).
-    #[arg(long, value_name = "HOOK", hide = true)]
-    pub without_hook: Vec<String>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
-    pub with_hook: Vec<String>,
-    /// Stop when the process with this id, which started the recorder, has ended.
-    #[arg(long, value_name = "PID", hide = true, value_parser = pid)]
-    pub with_parent: Option<Pid>,
-    /// The command to run and record.
-    #[arg(last = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
-}
-
-/// Record.
-#[derive(Debug, Args)]
-pub struct Record {
-    /// What to record.
-    #[command(flatten)]
-    pub record: RecordArgs,
-    /// Count switches in the kernel and print tables at the end, instead of writing a trace: little
-    /// memory and CPU, for hours and for many CPUs. There are no stacks and no timeline then.
-    #[arg(long)]
-    pub summary: bool,
-    /// Format of the summary.
-    #[arg(long, value_name = "FORMAT", default_value = "table", requires = "summary",
-          value_parser = Format::parser())]
-    pub format: Format,
-    /// Show at most N rows of each table of the summary (default: 20 in a table, all elsewhere).
-    #[arg(long, value_name = "N", requires = "summary")]
-    pub top: Option<usize>,
-    /// Keep only what was recorded last, for hours or days: so much time (30s, 5m, 2h) or so much disk
-    /// (512MB). A dump writes it down while the recording goes on: kill -USR2, swtch dump, --when.
-    #[arg(long, value_name = "TIME|SIZE", conflicts_with_all = ["summary", "stacks"],
-          value_parser = kept)]
-    pub ring: Option<KeptSize>,
-    /// Make a dump of the ring when a switch meets this: 'runq > 20ms', 'reason = throttle',
-    /// 'off > 1s & comm ~ ^web', 'switches/s > 200k'. Fields: runq, off, blocked, ran, reason, comm, pid,
-    /// tid, cpu, switches/s. May be given several times.
-    #[arg(long, value_name = "CONDITION", requires = "ring", allow_hyphen_values = true,
-          value_parser = |words: &str| words.parse::<Trigger>())]
-    pub when: Vec<Trigger>,
-    /// Shortest time between two dumps by --when or a signal.
-    #[arg(long, value_name = "TIME", requires = "ring", default_value = "10s", value_parser = length)]
-    pub dump_every: Nanos,
-    /// Number of dumps that are kept; the oldest goes when one more comes.
-    #[arg(long, value_name = "N", requires = "ring", default_value = "10",
-          value_parser = clap::value_parser!(u16).range(1..))]
-    pub keep_dumps: u16,
-    /// Most groups of equal switches that the summary counts: thread, reason, system call, and who
-    /// took the CPU; each takes 700 bytes of the kernel's memory.
-    #[arg(long, value_name = "N", default_value = "65536", requires = "summary",
-          value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    pub groups: u32,
-}
-
-impl Record {
-    /// The recording that is asked for.
-    ///
-    /// # Errors
-    /// As [`RecordArgs::to_request`], and when a ring cannot be had of it.
-    pub fn to_request(&self) -> anyhow::Result<RecordRequest> {
-        let Some(size) = self.ring else {
-            return self.record.to_request();
-        };
-        anyhow::ensure!(
-            matches!(
-                self.record.backend,
-                BackendChoice::Auto | BackendChoice::Ebpf
-            ),
-            "--ring records by eBPF programs: leave out --backend, or leave out --ring"
-        );
-        let ring = RingRequest {
-            size,
-            when: self.when.clone(),
-            dump_every: Duration::from_nanos(self.dump_every.as_ns()),
-            keep_dumps: usize::from(self.keep_dumps),
-        };
-        Ok(RecordRequest {
-            ring: Some(ring),
-            ..self.record.to_request()?
-        })
-    }
-
-    /// The summary that is asked for; `None` if a trace is.
-    ///
-    /// # Errors
-    /// When nothing to record is named, or an option makes no sense with a summary.
-    pub fn to_summary(&self) -> anyhow::Result<Option<SummaryRequest>> {
-        if !self.summary {
-            return Ok(None);
-        }
-        anyhow::ensure!(
-            self.record.output.is_none(),
-            "--summary writes no trace, so there is nothing to put into -o: send its answer to a file with >, \
-             or leave out --summary"
-        );
-        anyhow::ensure!(
-            self.record.stacks.is_none(),
-            "--summary keeps no stacks: leave out --stacks, or leave out --summary to record a trace with them"
-        );
-        anyhow::ensure!(
-            matches!(
-                self.record.backend,
-                BackendChoice::Auto | BackendChoice::Ebpf
-            ),
-            "--summary counts in the kernel, which takes eBPF programs: leave out --backend, or leave out --summary"
-        );
-        anyhow::ensure!(
-            self.record.buffer.is_none(),
-            "--summary sends no records, so it needs no --buffer: leave that out (--groups N makes room for counts)"
-        );
-        Ok(Some(SummaryRequest {
-            record: self.record.to_request()?,
-            format: self.format,
-            top: self.top,
-            groups: self.groups,
-        }))
-    }
-}
-
 /// Ask a flight recorder for what it has.
 #[derive(Debug, Args)]
 pub struct Dump {
@@ -296,28 +134,6 @@ impl Dump {
             on_disk: self.on_disk,
         }
     }
-}
-
-/// Record and explain.
-#[derive(Debug, Args)]
-pub struct Explain {
-    /// Explain this trace again, instead of recording.
-    #[arg(value_name = "NAME.swtch",
-          conflicts_with_all = ["output", "duration", "stacks", "buffer", "pid", "no_children", "all", "cgroup",
-                                "backend", "without_hook", "with_hook", "with_parent", "command"])]
-    pub trace: Option<PathBuf>,
-    /// What to record.
-    #[command(flatten)]
-    pub record: RecordArgs,
-    /// Show all tables, not only what fits on one screen.
-    #[arg(long)]
-    pub full: bool,
-    /// Format of the output (csv: use report).
-    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
-    pub format: Format,
-    /// Leave out what the switches cost, and measure no prices.
-    #[arg(long)]
-    pub no_bill: bool,
 }
 
 /// Report on a trace.
@@ -690,164 +506,6 @@ impl FiberArgs {
     }
 }
 
-/// Look at switches while they happen.
-#[derive(Debug, Args)]
-pub struct Top {
-    /// Count the switches of these processes with all their threads, and of the processes below them.
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
-          conflicts_with_all = ["all", "cgroup"], value_parser = pid)]
-    pub pid: Vec<Pid>,
-    /// Count those of the processes of -p alone, without those below them.
-    #[arg(long, requires = "pid")]
-    pub no_children: bool,
-    /// Count the switches of the whole system (the default).
-    #[arg(short, long, conflicts_with = "cgroup")]
-    pub all: bool,
-    /// Count the switches of the tasks of this cgroup and of those below it. May be given more than once.
-    #[arg(long, value_name = "PATH")]
-    pub cgroup: Vec<PathBuf>,
-    /// Time between two frames (10ms or more; a number alone: seconds).
-    #[arg(long, value_name = "TIME", default_value = "1", value_parser = interval)]
-    pub interval: Duration,
-    /// Print N frames and stop.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-    /// Print one frame and stop, as --count 1.
-    #[arg(long, conflicts_with = "count")]
-    pub once: bool,
-    /// Print frames in this format, instead of showing them on the screen: json has one object a line,
-    /// with all views [default off a terminal: table].
-    #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
-    pub format: Option<Format>,
-    /// What a row stands for, in a table and in csv; on the screen, the first view.
-    #[arg(long, value_name = "WHAT", default_value = "thread", value_parser = live_view())]
-    pub by: LiveView,
-    /// Print at most N rows of each view (default: 20 in a table, all elsewhere).
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
-    /// Price list to use (default: this machine's saved one).
-    #[arg(long, value_name = "FILE.json")]
-    pub prices: Option<PathBuf>,
-    /// Most groups of equal switches that are counted: thread, reason, system call, and who took the
-    /// CPU; each takes 700 bytes of the kernel's memory [default: 8 for each thread, 16384 or more].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    pub groups: Option<u32>,
-    /// Keep the right to read what other users' processes have mapped: the page of a thread (Enter) then
-    /// names their functions, too. Those of your own processes have names without it.
-    #[arg(long)]
-    pub stacks: bool,
-    /// Treat a hook as missing (for tests of what older kernels give).
-    #[arg(long, value_name = "HOOK", hide = true)]
-    pub without_hook: Vec<String>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
-    pub with_hook: Vec<String>,
-}
-
-impl Top {
-    /// What is asked for.
-    ///
-    /// # Errors
-    /// When a hook is not known.
-    pub fn to_request(&self) -> anyhow::Result<TopRequest> {
-        let record = RecordArgs {
-            output: None,
-            duration: None,
-            // No record has a stack; this is what the right is asked for by.
-            stacks: self.stacks.then_some(Nanos::ZERO),
-            buffer: None,
-            pid: self.pid.clone(),
-            no_children: self.no_children,
-            all: self.pid.is_empty() && self.cgroup.is_empty(),
-            cgroup: self.cgroup.clone(),
-            backend: BackendChoice::Ebpf,
-            without_hook: self.without_hook.clone(),
-            with_hook: self.with_hook.clone(),
-            with_parent: None,
-            command: Vec::new(),
-        };
-        Ok(TopRequest {
-            record: record.to_request()?,
-            interval: self.interval,
-            count: self.count.or(self.once.then_some(1)),
-            format: self.format,
-            by: self.by,
-            top: self.top,
-            prices: self.prices.clone(),
-            groups: self.groups,
-        })
-    }
-}
-
-/// Serve metrics.
-#[derive(Debug, Args)]
-pub struct Agent {
-    /// Where metrics are served (HTTP, /metrics). An address that others can reach needs --token-file.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9464")]
-    pub listen: SocketAddr,
-    /// Answer only who sends the token in the first line of this file (Authorization: Bearer).
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Count the switches of the tasks of this cgroup and of those below it [default: the whole system]. May
-    /// be given more than once.
-    #[arg(long, value_name = "PATH")]
-    pub cgroup: Vec<PathBuf>,
-    /// Most cgroups that have metrics of their own; the others are summed.
-    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub cgroups: u16,
-    /// Send all metrics to the OpenTelemetry collector at this address, too, as OTLP over HTTP.
-    #[arg(long, value_name = "http://HOST:4318")]
-    pub otlp: Option<Collector>,
-    /// The time between two exports to the collector.
-    #[arg(long, value_name = "TIME", requires = "otlp", default_value = "15s", value_parser = length)]
-    pub otlp_every: Nanos,
-    /// Price list to use (default: this machine's saved one).
-    #[arg(long, value_name = "FILE.json")]
-    pub prices: Option<PathBuf>,
-    /// Most groups of equal switches that are counted, as for top [default: 8 for each thread, 16384 or more].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
-    pub groups: Option<u32>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
-    pub with_hook: Vec<String>,
-}
-
-impl Agent {
-    /// What is asked for.
-    ///
-    /// # Errors
-    /// When a hook is not known.
-    pub fn to_request(&self) -> anyhow::Result<AgentRequest> {
-        let top = Top {
-            pid: Vec::new(),
-            no_children: false,
-            all: self.cgroup.is_empty(),
-            cgroup: self.cgroup.clone(),
-            interval: AgentRequest::READ_EVERY,
-            count: None,
-            once: false,
-            format: Some(Format::Table),
-            by: LiveView::Cgroup,
-            top: None,
-            prices: self.prices.clone(),
-            groups: self.groups,
-            stacks: false,
-            without_hook: Vec::new(),
-            with_hook: self.with_hook.clone(),
-        };
-        Ok(AgentRequest {
-            top: top.to_request()?,
-            listen: self.listen,
-            token_file: self.token_file.clone(),
-            most_cgroups: usize::from(self.cgroups),
-            otlp: self.otlp.clone().map(|collector| OtlpRequest {
-                collector,
-                every: Duration::from_nanos(self.otlp_every.as_ns()),
-            }),
-        })
-    }
-}
-
 /// The experiments.
 #[derive(Debug, Args)]
 pub struct Lab {
@@ -887,53 +545,6 @@ pub struct WorkloadArgs {
     /// Do not print what a trace of it must hold.
     #[arg(long)]
     pub quiet: bool,
-}
-
-impl RecordArgs {
-    /// What to record.
-    ///
-    /// # Errors
-    /// When nothing to record is named.
-    pub fn to_request(&self) -> anyhow::Result<RecordRequest> {
-        let target = if self.all {
-            Target::All
-        } else if !self.cgroup.is_empty() {
-            Target::Cgroups(self.cgroup.clone())
-        } else if !self.pid.is_empty() {
-            Target::Processes {
-                pids: self.pid.clone(),
-                children: if self.no_children {
-                    Children::LeftOut
-                } else {
-                    Children::Recorded
-                },
-            }
-        } else if !self.command.is_empty() {
-            Target::Command(self.command.clone())
-        } else {
-            anyhow::bail!(
-                "nothing to record is named: give a command after --, -p PID, --cgroup PATH or -a"
-            )
-        };
-        for hook in &self.with_hook {
-            anyhow::ensure!(
-                HOOKS.iter().any(|known| known.name == hook),
-                "--with-hook {hook}: no such hook; swtch doctor lists them"
-            );
-        }
-        Ok(RecordRequest {
-            target,
-            output: self.output.clone(),
-            duration: self.duration,
-            stacks: self.stacks,
-            buffer: self.buffer,
-            backend: self.backend,
-            ring: None,
-            without_hooks: self.without_hook.clone(),
-            with_hooks: self.with_hook.clone(),
-            with_parent: self.with_parent,
-        })
-    }
 }
 
 #[cfg(test)]
@@ -1012,15 +623,5 @@ mod tests {
     fn prices_are_for_bills() {
         let words = ["swtch", "report", "t.swtch", "--prices", "p.json"];
         assert!(Cli::try_parse_from(words).is_err());
-    }
-
-    #[test]
-    fn what_comes_after_the_dashes_is_the_command() {
-        let cli = Cli::parse_from(["swtch", "record", "-o", "x", "--", "ls", "-p", "1"]);
-        let Verb::Record(record) = cli.verb else {
-            panic!("record")
-        };
-        assert_eq!(record.record.command, ["ls", "-p", "1"]);
-        assert!(record.record.pid.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io::stdout;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use swtch_capture::probe::Probe;
@@ -17,13 +18,13 @@ use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::text;
 use swtch_record::counters;
-use swtch_record::record::{
-    self, AfterRecording, BackendChoice, RecordRequest, RecordingResult, Target,
-};
+use swtch_record::record::{self, AfterRecording, RecordRequest, RecordingResult, Target};
 use swtch_report::opening;
 use swtch_report::prices;
 use swtch_report::report::{self, By, Extent, Filter};
 use swtch_store::Trace;
+
+use crate::cli::AskedRecording;
 
 /// Whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,17 @@ pub fn again(path: &Path, answer: AnswerForm) -> Result<u8> {
 ///
 /// # Errors
 /// When neither a recording nor a first answer can be had.
-pub fn run(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
+pub fn run(recording: &AskedRecording, answer: AnswerForm) -> Result<u8> {
+    match recording {
+        AskedRecording::Trace(request) => record_and_explain(request, answer),
+        AskedRecording::Counters { target, duration } => {
+            count(target, *duration, answer.format, &obstacles_here())
+        }
+        AskedRecording::Summary(_) => unreachable!("a summary is its own explanation"),
+    }
+}
+
+fn record_and_explain(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
     let prices = match answer.bill {
         BillChoice::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
         BillChoice::Without => None,
@@ -71,20 +82,14 @@ pub fn run(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
         Some(found) if found.must_be_measured() => AfterRecording::MeasuresPrices,
         _ => AfterRecording::Tells,
     };
-    if request.backend == BackendChoice::Proc {
-        anyhow::ensure!(
-            can_be_counted(&request.target),
-            "the kernel counts for tasks only: name a command or a process (-p)"
-        );
-        return count(request, answer.format, &obstacles_here());
-    }
     match record::run(request, afterwards) {
         Ok(recorded) => explain(&recorded, answer, prices),
-        Err(error) if record::is_refused(&error) && can_be_counted(&request.target) => {
+        Err(error) if record::is_refused(&error) && request.capture.target.is_of_tasks() => {
             let cause = text::escaped(&format!("{error:#}")).into_owned();
             message!("swtch: no recording here: {cause}");
             crate::tell_verdict(&error);
-            count(request, answer.format, &obstacles_of(&error))
+            let (target, duration) = (&request.capture.target, request.duration);
+            count(target, duration, answer.format, &obstacles_of(&error))
         }
         Err(error) => Err(error),
     }
@@ -132,10 +137,6 @@ fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {
     })
 }
 
-const fn can_be_counted(target: &Target) -> bool {
-    matches!(target, Target::Command(_) | Target::Processes { .. })
-}
-
 /// The causes for which a recording was refused. If the machine as a whole allows recording, the
 /// cause is the refusal itself.
 fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
@@ -158,13 +159,17 @@ fn obstacles_here() -> Vec<Obstacle> {
     }
 }
 
-fn count(request: &RecordRequest, format: Format, obstacles: &[Obstacle]) -> Result<u8> {
-    match &request.target {
+fn count(
+    target: &Target,
+    limit: Option<Duration>,
+    format: Format,
+    obstacles: &[Obstacle],
+) -> Result<u8> {
+    match target {
         Target::Command(words) => {
             counters::explain_command(words, format, obstacles, &mut stdout())
         }
         Target::Processes { pids, children } => {
-            let limit = request.duration;
             let whose = (pids.as_slice(), *children);
             counters::explain_processes(whose, limit, format, obstacles, &mut stdout())?;
             Ok(0)

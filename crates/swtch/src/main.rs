@@ -23,7 +23,7 @@ use swtch_capture::LaunchError;
 use swtch_capture::limits::{LimitNamingAllocator, limit_behind, live_within_limits};
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
 use swtch_lab::{cost, lab};
-use swtch_live::{agent, fiber, top};
+use swtch_live::{agent, fiber, summary, top};
 use swtch_output::destination::check_directory;
 use swtch_output::exit_code::{CHECK_FAILED, FAILED};
 use swtch_output::message;
@@ -33,7 +33,7 @@ use swtch_report::report::Extent;
 use swtch_report::{export, import, opening, prices, report};
 use swtch_view::page;
 
-use cli::{Cli, Question, Verb};
+use cli::{AskedRecording, Cli, Question, Verb};
 use explain::{AnswerForm, BillChoice};
 
 #[global_allocator]
@@ -58,9 +58,10 @@ fn parse_and_run() -> u8 {
 /// Runs the command and returns its exit code.
 fn run(cli: Cli) -> Result<u8> {
     match cli.verb {
-        Verb::Record(words) => match words.to_summary()? {
-            Some(request) => record::summarise(&request),
-            None => record::run_and_tell(&words.to_request()?),
+        Verb::Record(words) => match words.to_recording()? {
+            AskedRecording::Trace(request) => record::run_and_tell(&request),
+            AskedRecording::Summary(request) => summary::run(&request),
+            AskedRecording::Counters { .. } => unreachable!("counters make no recording"),
         },
         Verb::Explain(words) => {
             let bill = if words.no_bill {
@@ -78,7 +79,7 @@ fn run(cli: Cli) -> Result<u8> {
             };
             match &words.trace {
                 Some(trace) => explain::again(trace, answer),
-                None => explain::run(&words.record.to_request()?, answer),
+                None => explain::run(&words.to_recording()?, answer),
             }
         }
         Verb::Dump(words) => dump::run(&words.to_request()),

@@ -105,7 +105,7 @@ impl AgentTotals {
                 is_asked_for: request.otlp.is_some(),
                 ..OtlpCounts::default()
             },
-            counted: match request.top.record.target {
+            counted: match request.top.capture.target {
                 Target::All => CountedCgroups::All,
                 _ => CountedCgroups::Chosen,
             },

@@ -91,7 +91,7 @@ struct LiveScreen<'a> {
 
 impl<'a> LiveScreen<'a> {
     fn new(session: TopSession, request: &'a TopRequest) -> Self {
-        let scope = swtch_record::record::facts::scope(&request.record.target);
+        let scope = swtch_record::record::facts::scope(&request.capture.target);
         let host = host_words(&session.host).to_line();
         Self {
             heading: format!("{scope} on {host}"),
@@ -142,7 +142,7 @@ impl<'a> LiveScreen<'a> {
         let views = self.views();
         let state = &self.state;
         // Of a whole machine, most threads sleep: a row is for those that were opened.
-        self.made = match (&self.request.record.target, state.has_opened()) {
+        self.made = match (&self.request.capture.target, state.has_opened()) {
             (Target::All, false) => self.session.frame(&views, None)?,
             (Target::All, true) => {
                 let is_looked_at = |task, of: Option<&LiveTask>| state.looks_at(task, of);

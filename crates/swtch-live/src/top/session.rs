@@ -25,7 +25,7 @@ use super::cgroups::CgroupQuotas;
 use super::stacks::{ThreadPlaces, WatchedStacks};
 use super::user_level::LiveSchedulers;
 use swtch_record::record::user_level::Finder;
-use swtch_record::record::{AfterRecording, StopSignals, facts, give_up_rights, settings};
+use swtch_record::record::{AfterRecording, StopSignals, WorkAhead, facts};
 
 /// A running capture, and the counts of it.
 pub(crate) struct TopSession {
@@ -99,20 +99,20 @@ impl TopSession {
             summary: Some(groups),
             watches_stacks: request.watches_stacks(),
             slots_per_cpu: 1,
-            ..settings(&request.record, None)?
+            ..request.capture.settings(None)?
         };
         // It inherits a right that is given up below.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
         let mut capture = Capture::start(&settings, arch)?;
         capture.tell_futexes(request.begins_with_locks());
         let watched = request.watches_stacks().then(WatchedStacks::none);
-        give_up_rights(
-            &request.record,
-            caller.as_ref(),
-            None,
-            AfterRecording::Tells,
-            || Ok(()),
-        )?;
+        let ahead = WorkAhead {
+            caller: caller.as_ref(),
+            command: None,
+            names_functions: request.stacks,
+            afterwards: AfterRecording::Tells,
+        };
+        ahead.give_up_rights(|| Ok(()))?;
         let now = Instant::now();
         let cgroups = CgroupQuotas::of(CgroupTree::of(capture.naming()));
         Ok(Self {

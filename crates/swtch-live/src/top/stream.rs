@@ -35,7 +35,7 @@ pub fn run(mut session: TopSession, request: &TopRequest, format: Format) -> Res
             break;
         }
         // Of the whole system, a script asks for what happens: threads that sleep are many.
-        let made = match &request.record.target {
+        let made = match &request.capture.target {
             Target::All => session.frame(&views(request, format), None)?,
             _ => session.frame(&views(request, format), Some(&|_, _| true))?,
         };
@@ -89,7 +89,7 @@ fn views(request: &TopRequest, format: Format) -> Vec<LiveView> {
 /// The lines above the first frame.
 fn head(session: &TopSession, request: &TopRequest) -> String {
     let host = host_words(&session.host).to_line();
-    let scope = swtch_record::record::facts::scope(&request.record.target);
+    let scope = swtch_record::record::facts::scope(&request.capture.target);
     let mut text = format!("host   {}\nscope  {}\n", escaped(&host), escaped(&scope));
     let absent = session.absent_hooks();
     if !absent.is_empty() {
@@ -143,7 +143,7 @@ fn object(made: &MadeFrame, session: &TopSession, request: &TopRequest) -> Value
             "machine": host.machine,
             "cpus": host.cpus,
         },
-        "scope": swtch_record::record::facts::scope(&request.record.target),
+        "scope": swtch_record::record::facts::scope(&request.capture.target),
         "frame": made.to_json(),
         "absent_hooks": session.absent_hooks(),
     });

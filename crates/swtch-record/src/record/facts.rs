@@ -12,13 +12,13 @@ use swtch_output::built;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    ClockSample, Counts, Hooks, HostLoad, LastingWaits, Meta, Overhead, RecordingState,
-    StackSettings, TraceHost, TreeCounts, WHOLE_SYSTEM,
+    ClockSample, Counts, Hooks, HostLoad, LastingWaits, Meta, Overhead, RecordingState, TraceHost,
+    TreeCounts, WHOLE_SYSTEM,
 };
 
+use super::Target;
 use super::lasting;
 use super::pipeline::Pipeline;
-use super::{RecordRequest, Target};
 
 /// The architecture of this machine, if its system calls are known.
 pub fn arch() -> Result<Arch> {
@@ -78,7 +78,7 @@ pub(crate) fn dated_name(nth: u32) -> String {
 }
 
 /// The facts that are known when the capture has started.
-pub(crate) fn at_start(request: &RecordRequest, started: Timestamp, hooks: Hooks) -> Meta {
+pub fn at_start(target: &Target, started: Timestamp) -> Meta {
     Meta {
         swtch_version: built::VERSION.to_owned(),
         state: RecordingState::Recording,
@@ -88,18 +88,14 @@ pub(crate) fn at_start(request: &RecordRequest, started: Timestamp, hooks: Hooks
             boottime_ns: boottime_ns(),
             realtime_ns: since_1970_ns(),
         },
-        command: command_words(&request.target),
-        scope: scope(&request.target),
+        command: command_words(target),
+        scope: scope(target),
         start_ns: started.as_ns(),
         kernel: swtch_store::KernelCounts {
             ctxt_before: ctxt(),
             ctxt_after: None,
         },
         load: load_at_start(),
-        stacks: request.stacks.map(|least| StackSettings {
-            min_blocked_ns: least.as_ns(),
-        }),
-        hooks,
         ..Meta::default()
     }
 }
@@ -121,7 +117,7 @@ pub(crate) fn load_at_end(meta: &mut Meta) {
 }
 
 /// The hooks that a recording must do without.
-pub(crate) fn hooks(capture: &Capture) -> Hooks {
+pub fn hooks(capture: &Capture) -> Hooks {
     Hooks {
         missing: capture.missing_hooks().to_vec(),
         left_out: capture.left_out_hooks().to_vec(),
@@ -129,7 +125,7 @@ pub(crate) fn hooks(capture: &Capture) -> Hooks {
 }
 
 /// Adds the facts that are known when the capture is about to end.
-pub(crate) fn at_end(meta: &mut Meta, capture: &mut Capture) {
+pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
     // A recording without this count is as good as one with it: report the error and go on.
     let counted = capture.count_tree().unwrap_or_else(|error| {
         let error = format!("{:#}", anyhow::Error::from(error));
@@ -195,7 +191,7 @@ pub(crate) fn kernel_counts(capture: &Capture) -> Counts {
 }
 
 /// Adds what the kernel side counted, and what recording cost this process and the kernel.
-pub(crate) fn complete_counts(meta: &mut Meta, capture: &Capture) {
+pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
     meta.counts = kernel_counts(capture);
     let kernel_cost = capture.kernel_cost().unwrap_or_else(|error| {
         message!(

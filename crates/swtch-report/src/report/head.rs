@@ -17,7 +17,7 @@ use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Counts, Imported, Meta, RecordingBackend, RecordingState, RingFacts, TraceHost};
+use swtch_store::{Counts, Imported, Meta, RecordingState, RingFacts, TraceHost};
 
 /// What is known about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -201,13 +201,7 @@ impl TraceHead {
                 imported.file, imported.format
             )
         }));
-        if self.meta.backend == RecordingBackend::Perf {
-            lines.push(
-                "recorded by perf events, without eBPF: those tell neither the system call nor who asked for the \
-                 CPU or woke whom, so reasons are only blocked or preempted; swtch doctor says what the rest takes"
-                    .to_owned(),
-            );
-        }
+        lines.extend(self.meta.backend.not_told().map(str::to_owned));
         let imported = self.meta.imported.as_ref();
         let unstarted = imported.map_or(0, |imported| imported.runs_without_start);
         if unstarted > 0 {

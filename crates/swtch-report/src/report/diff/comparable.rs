@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use swtch_core::Nanos;
 use swtch_output::text::{counted, grouped};
-use swtch_store::{Meta, RecordingBackend, RecordingState};
+use swtch_store::{Meta, RecordingState};
 
 use super::judge::Per;
 use super::measure::MeasuredRun;
@@ -106,10 +106,9 @@ const FACTS: [Fact; 12] = [
     ),
     (
         "source",
-        |meta| match (&meta.imported, meta.backend) {
-            (Some(imported), _) => format!("imported ({})", imported.format),
-            (None, RecordingBackend::Ebpf) => "recorded by eBPF".to_owned(),
-            (None, RecordingBackend::Perf) => "recorded by perf events".to_owned(),
+        |meta| match &meta.imported {
+            Some(imported) => format!("imported ({})", imported.format),
+            None => meta.backend.in_words().to_owned(),
         },
         "an import, or a recording by perf events, lacks evidence that one by eBPF has, so its reasons \
          differ",

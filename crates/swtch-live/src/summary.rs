@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{Capture, Counters, HeldCommand, Settings, require_proc};
-use swtch_core::{GroupTotals, SwitchGroup, TaskEvent, TaskKey};
+use swtch_capture::{Capture, Counters, Settings, require_proc};
+use swtch_core::{GroupTotals, Pid, SwitchGroup, TaskEvent, TaskKey};
 use swtch_output::answer;
 use swtch_output::caller::Caller;
 use swtch_output::exit_code::FAILED;
@@ -23,20 +23,23 @@ use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::progress::ProgressLine;
 use swtch_output::text::{counted, escaped};
+use swtch_record::record::{
+    AfterRecording, CaptureRequest, EndOfRecording, PROGRESS_EVERY, RecordingSession, StopSignals,
+    WorkAhead, end_with, facts,
+};
 use swtch_report::report::{KernelSummary, is_failure, why_empty};
 use swtch_store::{Meta, RecordingState};
 use swtch_wire::{RawKind, decode_tasks};
 
-use super::{
-    AfterRecording, EndOfRecording, PROGRESS_EVERY, RecordRequest, RecordingSession, StopSignals,
-    Target, facts, give_up_rights, settings,
-};
-
 /// The settings of one summary.
 #[derive(Clone, Debug)]
 pub struct SummaryRequest {
-    /// What is recorded, and for how long. It names no trace and no stacks.
-    pub record: RecordRequest,
+    /// Whose switches.
+    pub capture: CaptureRequest,
+    /// Stop after this time; `None` sets no limit.
+    pub duration: Option<Duration>,
+    /// The process that started this one, if the counting must end with it.
+    pub with_parent: Option<Pid>,
     /// The format on stdout.
     pub format: Format,
     /// Number of rows to show; `None` means 20 in a table, and all in other formats.
@@ -54,40 +57,42 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// When the capture cannot start, the counts cannot be read, or stdout cannot be written.
-pub fn summarise(request: &SummaryRequest) -> Result<u8> {
+pub fn run(request: &SummaryRequest) -> Result<u8> {
     require_proc()?;
     let arch = facts::arch()?;
     let caller = Caller::of_sudo()?;
-    let mut command = match &request.record.target {
-        Target::Command(words) => Some(HeldCommand::start(words)?),
-        _ => None,
-    };
+    let mut command = request.capture.target.hold()?;
     let signals = StopSignals::catch()?;
     let settings = Settings {
         summary: Some(request.groups),
         slots_per_cpu: 1,
-        ..settings(&request.record, command.as_ref())?
+        ..request.capture.settings(command.as_ref())?
     };
     let mut capture = Capture::start(&settings, arch)?;
-    let mut meta = facts::at_start(&request.record, capture.started(), facts::hooks(&capture));
+    let mut meta = Meta {
+        hooks: facts::hooks(&capture),
+        ..facts::at_start(&request.capture.target, capture.started())
+    };
     if let Some(command) = &mut command {
         command.release()?;
     }
-    let confined = give_up_rights(
-        &request.record,
-        caller.as_ref(),
-        command.as_ref(),
-        AfterRecording::Tells,
-        || Ok(()),
-    );
+    let ahead = WorkAhead {
+        caller: caller.as_ref(),
+        command: command.as_ref(),
+        names_functions: false,
+        afterwards: AfterRecording::Tells,
+    };
+    let confined = ahead
+        .give_up_rights(|| Ok(()))
+        .and_then(|()| request.with_parent.map_or(Ok(()), end_with));
     let session = RecordingSession {
-        request: &request.record,
+        limit: request.duration,
         signals,
         command,
     };
     let mut tasks = NamedTasks::default();
     let mut ended = EndedThreads::new(request.groups);
-    let ending = confined.and_then(|()| session.wait(&mut capture, &mut tasks, &mut ended));
+    let ending = confined.and_then(|()| wait(&session, &mut capture, &mut tasks, &mut ended));
     facts::at_end(&mut meta, &mut capture);
     capture.detach();
     let mut groups = capture
@@ -108,32 +113,30 @@ pub fn summarise(request: &SummaryRequest) -> Result<u8> {
     Ok(exit_code.filter(|code| *code != 0).unwrap_or(own))
 }
 
-impl RecordingSession<'_> {
-    /// Reads names until the command has ended, the time is up, or a signal asks to stop.
-    fn wait(
-        &self,
-        capture: &mut Capture,
-        tasks: &mut NamedTasks,
-        ended: &mut EndedThreads,
-    ) -> Result<()> {
-        let start = Instant::now();
-        let mut told = start;
-        let mut end = EndOfRecording::new(start);
-        let progress = ProgressLine::on_stderr();
-        loop {
-            tasks.take_from(capture);
-            ended.make_room(capture, tasks);
-            let now = Instant::now();
-            if now - told >= PROGRESS_EVERY {
-                told = now;
-                progress.show(|| tell_progress(now - start, capture.counters()));
-            }
-            if self.is_over(&mut end, now, || capture.targets_are_gone())? {
-                progress.clear();
-                return Ok(());
-            }
-            self.sleep(PAUSE.min(self.time_left(&end, now)))?;
+/// Reads names until the command has ended, the time is up, or a signal asks to stop.
+fn wait(
+    session: &RecordingSession,
+    capture: &mut Capture,
+    tasks: &mut NamedTasks,
+    ended: &mut EndedThreads,
+) -> Result<()> {
+    let start = Instant::now();
+    let mut told = start;
+    let mut end = EndOfRecording::new(start);
+    let progress = ProgressLine::on_stderr();
+    loop {
+        tasks.take_from(capture);
+        ended.make_room(capture, tasks);
+        let now = Instant::now();
+        if now - told >= PROGRESS_EVERY {
+            told = now;
+            progress.show(|| tell_progress(now - start, capture.counters()));
         }
+        if session.is_over(&mut end, now, || capture.targets_are_gone())? {
+            progress.clear();
+            return Ok(());
+        }
+        session.sleep(PAUSE.min(session.time_left(&end, now)))?;
     }
 }
 

@@ -1,0 +1,167 @@
+//! `swtch record` by eBPF programs: every switch, with all that explains it.
+
+use anyhow::{Context as _, Result};
+use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, Settings};
+use swtch_output::caller::as_caller;
+use swtch_output::message;
+use swtch_output::text::escaped;
+use swtch_store::{Directory, Error, Meta, StackSettings, Writer};
+
+use super::commands::Commands;
+use super::pause::DrainRound;
+use super::pipeline::{Pipeline, RowsToMake};
+use super::ring::DumpRequests;
+use super::user_level::{Finder, UserLevel};
+use super::{Backend, RecordRequest, RecordedSoFar, TraceBy, facts, make_trace, priority};
+
+/// A recording by eBPF programs, and its trace.
+pub(super) struct EbpfRecording<'a> {
+    capture: Capture,
+    pipeline: Pipeline,
+    /// `None` once the recording has ended.
+    guard: Option<Guard>,
+    ring: Option<RingInUse<'a>>,
+}
+
+/// What a recording needs of which the last part is kept.
+struct RingInUse<'a> {
+    request: &'a super::RingRequest,
+    dumps: DumpRequests,
+}
+
+impl<'a> EbpfRecording<'a> {
+    /// Attaches the programs and makes the trace.
+    ///
+    /// # Errors
+    /// When the kernel does not allow it, or the trace cannot be made.
+    pub fn start(
+        request: &'a RecordRequest,
+        command: Option<&HeldCommand>,
+        will_change_user: bool,
+    ) -> Result<(Self, Meta)> {
+        let arch = facts::arch()?;
+        let stacks = request.by.stacks();
+        let ring = match &request.by {
+            TraceBy::Ring(request) => Some(RingInUse {
+                request,
+                dumps: DumpRequests::catch(request)?,
+            }),
+            _ => None,
+        };
+        let settings = Settings {
+            lasting_waits: true,
+            stacks,
+            ..request.capture.settings(command)?
+        };
+        // The finder inherits a right that we drop later, and must not inherit our priority. The
+        // switches that starting it causes are over before recording begins.
+        let finder = Finder::start().context("starting to look for user-mode schedulers")?;
+        let capture = Capture::start(&settings, arch)?;
+        let meta = Meta {
+            hooks: facts::hooks(&capture),
+            stacks: stacks.map(|least| StackSettings {
+                min_blocked_ns: least.as_ns(),
+            }),
+            ..facts::at_start(&request.capture.target, capture.started())
+        };
+        let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
+        let user_level = UserLevel::new(finder, capture.streams());
+        let pipeline = Pipeline::new(arch, writer, user_level, stacks.is_some(), capture.naming());
+        let guard = start_guard(&capture, will_change_user)?;
+        let recording = Self {
+            capture,
+            pipeline,
+            guard: Some(guard),
+            ring,
+        };
+        Ok((recording, meta))
+    }
+}
+
+impl Backend for EbpfRecording<'_> {
+    fn discard(self) -> Result<(), Error> {
+        self.pipeline.discard()
+    }
+
+    fn directory(&self) -> &Directory {
+        self.pipeline.directory()
+    }
+
+    fn start_helpers(&mut self) -> Result<()> {
+        self.pipeline.read_commands(Commands::start()?);
+        Ok(())
+    }
+
+    fn begin(&mut self, meta: &Meta) -> Result<()> {
+        if let Some(ring) = &mut self.ring {
+            self.pipeline
+                .keep_last_part(ring.request, meta, &self.capture)?;
+            ring.dumps.listen(self.pipeline.directory());
+        }
+        Ok(())
+    }
+
+    fn slots_per_cpu(&self) -> u64 {
+        self.capture.slots_per_cpu()
+    }
+
+    fn round(&mut self) -> Result<DrainRound> {
+        let round = self.pipeline.round(&mut self.capture)?;
+        if let Some(ring) = &mut self.ring {
+            ring.dumps.serve(&mut self.pipeline, &self.capture)?;
+        }
+        Ok(round)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        self.pipeline.flush(&self.capture)
+    }
+
+    fn so_far(&self) -> RecordedSoFar {
+        RecordedSoFar {
+            switches: self.pipeline.taken(),
+            lost: self.capture.counters().lost,
+            bytes: self.pipeline.bytes_written(),
+        }
+    }
+
+    fn targets_are_gone(&self) -> bool {
+        self.capture.targets_are_gone()
+    }
+
+    fn detach(&mut self, meta: &mut Meta) {
+        self.ring = None;
+        facts::at_end(meta, &mut self.capture);
+        self.capture.detach();
+        meta.guard = self.guard.take().map(|guard| {
+            let lends = guard.priority();
+            priority::guard_in_trace(lends, guard.end())
+        });
+    }
+
+    fn take_rest(&mut self) -> Result<()> {
+        Ok(self.pipeline.end(&mut self.capture)?)
+    }
+
+    fn into_rows(mut self, meta: &mut Meta) -> (Writer, RowsToMake) {
+        facts::complete(meta, &self.capture, &mut self.pipeline);
+        self.pipeline.narrow_to_kept(meta, &self.capture);
+        self.pipeline.into_rows()
+    }
+}
+
+/// Starts the guard that keeps this thread from being starved, while there is the right to a
+/// real-time priority. If the process changes its user later, the guard changes with it.
+fn start_guard(capture: &Capture, will_change_user: bool) -> Result<Guard> {
+    let kept = KeptPrivileges {
+        change_user: will_change_user,
+        ..KeptPrivileges::default()
+    };
+    let guard = capture
+        .guard(kept)
+        .context("starting to guard the recorder")?;
+    if let Some(warning) = priority::warning(guard.priority()) {
+        message!("swtch: {}", escaped(&warning));
+    }
+    Ok(guard)
+}
