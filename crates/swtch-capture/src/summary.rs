@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{Iter, MapCore, ProgramMut};
 use swtch_core::{
-    Cause, Class, Evidence, EvidenceBits, GroupTotals, KeptArguments, LengthHistogram, Nanos,
-    SwitchGroup, TaskKey, WaitObject,
+    Cause, Class, Evidence, EvidenceBits, GroupCounts, GroupTotals, KeptArguments, LengthHistogram,
+    Nanos, SwitchGroup, TaskKey, WaitObject,
 };
 
 use crate::error::Error;
@@ -216,19 +216,21 @@ fn group(key: &summary_key) -> Option<SwitchGroup> {
 
 fn totals(value: &summary_value) -> GroupTotals {
     GroupTotals {
-        switches: value.switches,
-        ran: Nanos::from_ns(value.ran_ns),
+        counts: GroupCounts {
+            switches: value.switches,
+            ran: Nanos::from_ns(value.ran_ns),
+            waits: value.waits,
+            off: Nanos::from_ns(value.off_ns),
+            split_waits: value.split_waits,
+            split_off: Nanos::from_ns(value.split_off_ns),
+            runq: Nanos::from_ns(value.runq_ns),
+            open_waits: value.open_waits,
+            open: Nanos::from_ns(value.open_ns),
+        },
         irq: Nanos::from_ns(value.irq_ns),
         longest_run: Nanos::from_ns(value.longest_run_ns),
-        waits: value.waits,
-        off: Nanos::from_ns(value.off_ns),
         longest_off: Nanos::from_ns(value.longest_off_ns),
-        split_waits: value.split_waits,
-        split_off: Nanos::from_ns(value.split_off_ns),
-        runq: Nanos::from_ns(value.runq_ns),
         longest_runq: Nanos::from_ns(value.longest_runq_ns),
-        open_waits: value.open_waits,
-        open: Nanos::from_ns(value.open_ns),
         off_lengths: LengthHistogram(value.off),
         runq_lengths: LengthHistogram(value.runq),
     }
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(group.evidence.cause, Cause::Tick);
         assert_eq!((group.evidence.syscall, group.evidence.args[1]), (None, 7));
         assert_eq!(
-            (totals.switches, totals.blocked()),
+            (totals.counts.switches, totals.counts.blocked()),
             (3, Nanos::from_ns(800))
         );
         assert_eq!(totals.runq_lengths.0[31], 3);

@@ -31,6 +31,7 @@ pub mod stack;
 pub mod summary;
 pub mod switch;
 pub mod syscall;
+pub mod tally;
 pub mod timeline;
 pub mod topology;
 pub mod trigger;
@@ -49,10 +50,12 @@ pub use reason::{Category, Certainty, Reason};
 pub use rules::{RULES_VERSION, Rule, classify};
 pub use stack::{Frame, Stack, StackKind, StackNumbers};
 pub use summary::{
-    CpuCounters, FUTEX_OF_MANY, GroupTotals, KeptArguments, LengthHistogram, SwitchGroup,
+    CpuCounters, FUTEX_OF_MANY, GroupCounts, GroupTotals, KeptArguments, LengthHistogram,
+    SwitchGroup,
 };
 pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind};
 pub use syscall::{Arch, SyscallTable, Waits};
+pub use tally::{JudgedGroup, Tally};
 pub use timeline::Timeline;
 pub use topology::{CpuPlaces, CpuTopology, NumaNode};
 pub use trigger::{Trigger, TriggerMistake, TriggerMoment, TriggerThread};

@@ -97,38 +97,46 @@ pub struct SwitchGroup {
     pub evidence: Evidence,
 }
 
-/// Sums over the switch-outs of a group: the runs that they ended, and the waits that followed.
+/// Numbers and times of the switch-outs of a group: the runs that they ended, and the waits that followed.
+/// They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupTotals {
+pub struct GroupCounts {
     /// Number of switch-outs.
     pub switches: u64,
     /// Time on a CPU, of runs whose start was seen.
     pub ran: Nanos,
-    /// Time that interrupts took out of these runs.
-    pub irq: Nanos,
-    /// The longest run.
-    pub longest_run: Nanos,
     /// Waits that have ended in a run.
     pub waits: u64,
     /// Their off-CPU time.
     pub off: Nanos,
-    /// The longest of these waits.
-    pub longest_off: Nanos,
     /// Of `waits`, those whose wakeup was seen, so that their run-queue time is known.
     pub split_waits: u64,
     /// Off-CPU time of `split_waits`.
     pub split_off: Nanos,
     /// Run-queue time of `split_waits`.
     pub runq: Nanos,
-    /// The longest of these times.
-    pub longest_runq: Nanos,
     /// Waits that had not ended when the recording did.
     pub open_waits: u64,
     /// Time from their switch-out until then.
     pub open: Nanos,
-    /// Off-CPU times of `waits`.
+}
+
+/// All that is counted of a group: numbers and times, with the longest of them and how they are distributed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTotals {
+    /// Numbers and times.
+    pub counts: GroupCounts,
+    /// Time that interrupts took out of the runs.
+    pub irq: Nanos,
+    /// The longest run.
+    pub longest_run: Nanos,
+    /// The longest of `counts.waits`.
+    pub longest_off: Nanos,
+    /// The longest run-queue time of `counts.split_waits`.
+    pub longest_runq: Nanos,
+    /// Off-CPU times of `counts.waits`.
     pub off_lengths: LengthHistogram,
-    /// Run-queue times of `split_waits`.
+    /// Run-queue times of `counts.split_waits`.
     pub runq_lengths: LengthHistogram,
 }
 
@@ -148,29 +156,52 @@ pub struct CpuCounters {
     pub untraced: u64,
 }
 
-impl GroupTotals {
-    /// Adds the sums of another group.
+impl GroupCounts {
+    /// Adds the counts of another group, or of another time.
     pub fn add(&mut self, other: &Self) {
         self.switches += other.switches;
         self.ran += other.ran;
-        self.irq += other.irq;
-        self.longest_run = self.longest_run.max(other.longest_run);
         self.waits += other.waits;
         self.off += other.off;
-        self.longest_off = self.longest_off.max(other.longest_off);
         self.split_waits += other.split_waits;
         self.split_off += other.split_off;
         self.runq += other.runq;
-        self.longest_runq = self.longest_runq.max(other.longest_runq);
         self.open_waits += other.open_waits;
         self.open += other.open;
-        self.off_lengths.add(&other.off_lengths);
-        self.runq_lengths.add(&other.runq_lengths);
     }
 
-    /// Blocked time of the waits that can be split.
+    /// What was added since an earlier reading of the same counts; a difference that were negative is 0.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            switches: self.switches.saturating_sub(earlier.switches),
+            ran: self.ran.saturating_sub(earlier.ran),
+            waits: self.waits.saturating_sub(earlier.waits),
+            off: self.off.saturating_sub(earlier.off),
+            split_waits: self.split_waits.saturating_sub(earlier.split_waits),
+            split_off: self.split_off.saturating_sub(earlier.split_off),
+            runq: self.runq.saturating_sub(earlier.runq),
+            open_waits: self.open_waits.saturating_sub(earlier.open_waits),
+            open: self.open.saturating_sub(earlier.open),
+        }
+    }
+
+    /// Blocked time of the waits that can be split. The two times may have been read between two additions,
+    /// so that the difference were negative: it is 0 then.
     pub fn blocked(&self) -> Nanos {
         self.split_off.saturating_sub(self.runq)
+    }
+}
+
+impl GroupTotals {
+    /// Adds the sums of another group.
+    pub fn add(&mut self, other: &Self) {
+        self.counts.add(&other.counts);
+        self.irq += other.irq;
+        self.longest_run = self.longest_run.max(other.longest_run);
+        self.longest_off = self.longest_off.max(other.longest_off);
+        self.longest_runq = self.longest_runq.max(other.longest_runq);
+        self.off_lengths.add(&other.off_lengths);
+        self.runq_lengths.add(&other.runq_lengths);
     }
 }
 
@@ -188,6 +219,15 @@ impl LengthHistogram {
         for (sum, more) in self.0.iter_mut().zip(other.0) {
             *sum += more;
         }
+    }
+
+    /// What was added since an earlier reading; a difference that were negative is 0.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut lengths = *self;
+        for (now, before) in lengths.0.iter_mut().zip(earlier.0) {
+            *now = now.saturating_sub(before);
+        }
+        lengths
     }
 
     /// A length that `percent` (0 to 100) of all do not reach or exceed: the upper edge of their
@@ -327,7 +367,10 @@ mod tests {
             let mut off_lengths = LengthHistogram::default();
             off_lengths.0[slot] = 1;
             GroupTotals {
-                switches,
+                counts: GroupCounts {
+                    switches,
+                    ..GroupCounts::default()
+                },
                 longest_off: Nanos::from_ns(longest),
                 off_lengths,
                 ..GroupTotals::default()
@@ -335,7 +378,7 @@ mod tests {
         };
         let mut sum = one(2, 900, 1);
         sum.add(&one(3, 400, 2));
-        assert_eq!((sum.switches, sum.longest_off.as_ns()), (5, 900));
+        assert_eq!((sum.counts.switches, sum.longest_off.as_ns()), (5, 900));
         assert_eq!(sum.off_lengths.0[..3], [0, 1, 1]);
     }
 }

@@ -155,7 +155,10 @@ fn complete(meta: &mut Meta, capture: &Capture, groups: &[(SwitchGroup, GroupTot
     facts::complete_counts(meta, capture);
     meta.state = RecordingState::Finished;
     let counts = &mut meta.counts;
-    counts.stored = groups.iter().map(|(_, totals)| totals.switches).sum();
+    counts.stored = groups
+        .iter()
+        .map(|(_, totals)| totals.counts.switches)
+        .sum();
     let in_scope = counts.switches_seen.saturating_sub(counts.filtered);
     counts.lost = in_scope.saturating_sub(counts.stored);
 }
@@ -298,7 +301,7 @@ impl EndedThreads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swtch_core::{Evidence, TaskEventKind};
+    use swtch_core::{Evidence, GroupCounts, TaskEventKind};
     use swtch_fixtures::seen;
 
     /// Short-lived threads have one name each thousand, and memory must not grow with them.
@@ -320,13 +323,19 @@ mod tests {
             evidence: Evidence::RUNNABLE,
         };
         let totals = GroupTotals {
-            switches: 2,
+            counts: GroupCounts {
+                switches: 2,
+                ..GroupCounts::default()
+            },
             ..GroupTotals::default()
         };
         for _ in 0..2 {
             ended.groups.entry(group).or_default().add(&totals);
         }
-        assert_eq!((ended.groups.len(), ended.groups[&group].switches), (1, 4));
+        assert_eq!(
+            (ended.groups.len(), ended.groups[&group].counts.switches),
+            (1, 4)
+        );
     }
 
     #[test]

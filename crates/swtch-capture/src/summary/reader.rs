@@ -221,8 +221,9 @@ impl SummaryReader {
             };
             known.task = group.task;
             known.next_task = group.next_task.unwrap_or(TaskKey::IDLE);
-            *grown.entry(group.task).or_default() += totals.switches.saturating_sub(known.switches);
-            known.switches = totals.switches;
+            *grown.entry(group.task).or_default() +=
+                totals.counts.switches.saturating_sub(known.switches);
+            known.switches = totals.counts.switches;
             known.grown_at = self.readings;
             known.has_futex = group.futex > FUTEX_OF_MANY;
             if group.evidence.state & LAST_STATES != 0 {
@@ -304,7 +305,7 @@ impl SummaryReader {
         for (known, group) in idle.iter().zip(groups) {
             let totals = decoded(&table.read(known.place)).map(|(_, totals)| totals);
             if let (Some(group), Some(totals)) = (group, totals)
-                && totals.switches != known.switches
+                && totals.counts.switches != known.switches
             {
                 sink(known.place, PlaceReading::Grown(&group, &totals));
             }

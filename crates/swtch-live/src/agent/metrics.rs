@@ -245,13 +245,13 @@ impl<'a> MetricsPage<'a> {
                     ("reason", reason.as_str().into()),
                     ("category", reason.category().as_str().into()),
                 ];
-                (labels, total.by_reason[reason.index()])
+                (labels, total.tally.reasons[reason.index()])
             }),
         );
         self.counters(
             "swtch_voluntary_switches",
             "Switches that the kernel marks as voluntary",
-            [(Vec::new(), total.voluntary)],
+            [(Vec::new(), total.tally.voluntary)],
         );
         self.counters(
             "swtch_switches_from_idle",
@@ -275,7 +275,7 @@ impl<'a> MetricsPage<'a> {
         self.counters(
             "swtch_on_cpu_seconds",
             "Time on a CPU, of runs that have ended",
-            [(Vec::new(), seconds(total.sums.ran))],
+            [(Vec::new(), seconds(total.tally.ran))],
         );
         self.histograms(
             "swtch_run_queue_seconds",
@@ -333,7 +333,7 @@ impl<'a> MetricsPage<'a> {
             rows.iter().flat_map(|(cgroup, sums)| {
                 let reasons = Reason::ALL.iter();
                 reasons.filter_map(|reason| {
-                    let number = sums.by_reason[reason.index()];
+                    let number = sums.tally.reasons[reason.index()];
                     let labels = vec![
                         ("cgroup", cgroup.clone()),
                         ("reason", reason.as_str().into()),
@@ -549,8 +549,8 @@ impl<'a> MetricsPage<'a> {
         series: impl IntoIterator<Item = (Labels<'a>, &'s RowSums)>,
     ) {
         let lengths = |row: &RowSums| MetricValue::Lengths {
-            sum_s: seconds(row.sums.runq),
-            buckets: buckets(&row.sums.runq_lengths),
+            sum_s: seconds(row.tally.runq),
+            buckets: buckets(&row.runq_lengths),
         };
         let series = series.into_iter();
         let series = series.map(|(labels, row)| (labels, lengths(row)));
@@ -587,12 +587,12 @@ const CGROUP_SECONDS: &[SecondsOfRow] = &[
     (
         "swtch_cgroup_on_cpu_seconds",
         "Time on a CPU, of runs that have ended",
-        |row| seconds(row.sums.ran),
+        |row| seconds(row.tally.ran),
     ),
     (
         "swtch_cgroup_blocked_seconds",
         "Time blocked, of waits that have ended",
-        |row| seconds(row.sums.blocked()),
+        |row| seconds(row.tally.blocked),
     ),
     (
         "swtch_cgroup_switching_seconds",

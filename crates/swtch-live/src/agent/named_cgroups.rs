@@ -358,7 +358,7 @@ mod tests {
     fn rows(ids: std::ops::Range<u64>) -> Vec<LiveRow> {
         let row = |id| {
             let mut sums = RowSums::default();
-            sums.sums.switches = id;
+            sums.tally.switches = id;
             LiveRow {
                 key: RowKey::Cgroup(Some(CgroupId::new(id))),
                 sums,

@@ -11,12 +11,12 @@ impl MadeFrame {
     /// The rates of all rows together.
     pub fn rates_in_words(&self) -> String {
         let (frame, total) = (&self.frame, &self.frame.total);
-        let involuntary = total.switches().saturating_sub(total.voluntary);
+        let involuntary = total.tally.involuntary();
         let per_s = |number| rate(frame.per_second(number));
         format!(
             "{} switches/s: {} voluntary, {} not · {} from idle · {}",
             per_s(total.switches()),
-            per_s(total.voluntary),
+            per_s(total.tally.voluntary),
             per_s(involuntary),
             per_s(frame.from_idle),
             counted(frame.threads as u64, "thread"),
@@ -88,8 +88,8 @@ impl MadeFrame {
             "at_ns": self.at.as_ns(),
             "interval_ns": frame.interval.as_ns(),
             "switches": total.switches(),
-            "voluntary": total.voluntary,
-            "involuntary": total.switches().saturating_sub(total.voluntary),
+            "voluntary": total.tally.voluntary,
+            "involuntary": total.tally.involuntary(),
             "from_idle": frame.from_idle,
             "lost": frame.lost,
             "untraced": frame.untraced,

@@ -45,12 +45,12 @@ use super::reason::ByReason;
 use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
-use super::tally::Tally;
 use super::verdict::{self, Details, Finding, LongestWait, RecordedMachine, VerdictInput};
 use super::wait::Objects;
 use super::waker::Wakers;
 use super::worth::{Billed, Saving, SwitchPricing};
 use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of};
+use swtch_core::Tally;
 
 /// Rows of each table of the page.
 const ROWS: usize = 8;

@@ -6,7 +6,8 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Arch, CgroupId, CpuId, CpuPlaces, Evidence, EvidenceBits, Open, Reason, Switch, TaskKey,
+    Arch, CgroupId, CpuId, CpuPlaces, Evidence, EvidenceBits, GroupCounts, JudgedGroup, Open,
+    Reason, Switch, Tally, TaskKey,
 };
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
@@ -14,7 +15,7 @@ use swtch_output::sheet::{Cell, Sheet};
 use super::filter::CountedParts;
 use super::last::LastByTask;
 use super::names::{Names, Process, Thread};
-use super::tally::{self, OfTally, Tally};
+use super::tally::{self, OfTally};
 use super::{By, report_sheet, words};
 
 /// What distinguishes one group from another.
@@ -144,9 +145,9 @@ impl Groups {
     }
 
     /// Adds what the kernel counted of a thread.
-    pub fn add_counted(&mut self, task: usize, part: &Tally) {
+    pub fn add_counted(&mut self, task: usize, of: &JudgedGroup, counts: &GroupCounts) {
         let group = self.group(GroupKey::Thread(task));
-        self.tallies[group].1.add(part);
+        self.tallies[group].1.add_counted(of, counts);
     }
 
     /// Counts by process, of counts by thread.
@@ -191,7 +192,7 @@ impl Groups {
         let mut sheet =
             report_sheet(self.by.as_str(), &columns, rows).with_total(&columns, &row(None, &total));
         sheet.not_in_tables = &["waits", "open_waits", "open_ns"];
-        sheet.notes = total.notes();
+        sheet.notes = tally::notes(&total);
         sheet
     }
 

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, Category, Cause, Certainty, EvidenceBits, GroupTotals, Nanos, Reason, Rule, SwitchGroup,
-    SyscallTable, TaskEvent, classify,
+    Arch, Cause, GroupTotals, JudgedGroup, Nanos, Reason, SwitchGroup, SyscallTable, Tally,
+    TaskEvent,
 };
 use swtch_output::answer::VerbAnswer;
 use swtch_output::column::Column;
@@ -28,8 +28,8 @@ use swtch_store::Meta;
 use super::group::{self, GroupKey, Groups, KeyNames, OfGroup, RowSyscall, or_missing};
 use super::head::{ReportedSwitches, TraceHead, host_words, lost_in_words};
 use super::names::Names;
-use super::reason::{self, OfReason};
-use super::tally::{OfTally, Tally};
+use super::reason::{self, ByReason, OneReason, ReasonRow};
+use super::tally::{self, OfTally};
 use super::{By, ROWS_OF_TABLE, report_sheet, words};
 
 /// What a summary cannot tell, and a trace can.
@@ -80,23 +80,14 @@ pub struct KernelSummary {
     head: TraceHead,
     names: Names,
     arch: Arch,
-    groups: Vec<JudgedGroup>,
+    groups: Vec<CountedGroup>,
     top: Option<usize>,
 }
 
-/// A group of switches and its reason.
+/// A group of switches, and what was counted of it.
 #[derive(Clone, Copy, Debug)]
-struct JudgedGroup {
-    group: SwitchGroup,
-    totals: GroupTotals,
-    rule: &'static Rule,
-}
-
-/// Everything that was counted for one reason.
-#[derive(Default)]
-struct ReasonSums {
-    tally: Tally,
-    certain: u64,
+struct CountedGroup {
+    of: JudgedGroup,
     totals: GroupTotals,
 }
 
@@ -111,16 +102,15 @@ impl KernelSummary {
         top: Option<usize>,
     ) -> Self {
         let calls = SyscallTable::of(arch);
-        let judged = counted.iter().map(|(group, totals)| JudgedGroup {
-            group: *group,
+        let judged = counted.iter().map(|(group, totals)| CountedGroup {
+            of: JudgedGroup::of(group, &calls),
             totals: *totals,
-            rule: classify(&group.evidence, &calls),
         });
         let mut groups: Vec<_> = judged.collect();
         let names = Names::new(tasks);
         groups.sort_by_key(|one| {
-            let (group, most) = (&one.group, u64::MAX - one.totals.switches);
-            (most, group.task, group.next_task, one.rule.name)
+            let (group, most) = (&one.of.group, u64::MAX - one.totals.counts.switches);
+            (most, group.task, group.next_task, one.of.rule.name)
         });
         Self {
             head: TraceHead {
@@ -136,7 +126,8 @@ impl KernelSummary {
     }
 
     fn switches(&self) -> u64 {
-        self.groups.iter().map(|one| one.totals.switches).sum()
+        let groups = self.groups.iter();
+        groups.map(|one| one.totals.counts.switches).sum()
     }
 
     fn reported(&self) -> ReportedSwitches {
@@ -147,33 +138,24 @@ impl KernelSummary {
     }
 
     fn by_reason(&self) -> Sheet {
-        let mut reasons: BTreeMap<Reason, ReasonSums> = BTreeMap::new();
-        let mut all = ReasonSums::default();
+        let mut reasons = ByReason::<GroupTotals>::default();
+        let mut all = OneReason::<GroupTotals>::default();
         for one in &self.groups {
-            reasons.entry(one.rule.reason).or_default().add(one);
-            all.add(one);
+            for sums in [reasons.of_mut(one.of.rule.reason), &mut all] {
+                sums.tally.add_counted(&one.of, &one.totals.counts);
+                sums.lengths.add(&one.totals);
+            }
         }
-        let mut shown: Vec<_> = reasons.into_iter().collect();
-        shown.sort_by_key(|(reason, sums)| (u64::MAX - sums.tally.switches, *reason));
-        let columns = reason_columns();
-        let all_switches = all.tally.switches;
-        let row = |reason, sums| SummedReason {
-            reason,
-            sums,
-            all: all_switches,
-        };
-        let rows = shown.iter().map(|(reason, sums)| row(*reason, sums));
-        let mut sheet = report_sheet("reason", &columns, rows)
-            .with_total(&columns, &row(Reason::Unknown, &all));
+        let mut sheet = reasons.sheet_of(&reason_columns(), &all);
         sheet.views = REASON_VIEWS.to_vec();
-        sheet.notes = all.tally.notes();
         sheet
     }
 
     fn by_thread(&self) -> Sheet {
         let mut groups = Groups::new(By::Thread, &self.names);
         for one in &self.groups {
-            groups.add_counted(self.names.index(one.group.task), &one.tally());
+            let task = self.names.index(one.of.group.task);
+            groups.add_counted(task, &one.of, &one.totals.counts);
         }
         let mut sheet = groups.sheet(&self.key_names(&FxHashMap::default()));
         // They are those of the table of reasons.
@@ -185,13 +167,14 @@ impl KernelSummary {
     fn by_pair(&self) -> Sheet {
         let mut pairs: BTreeMap<PairKey, u64> = BTreeMap::new();
         let mut all = 0;
-        for one in self.groups.iter().filter(|one| one.is_preemption()) {
-            let next = one.group.next_task;
+        for one in self.groups.iter().filter(|one| one.of.is_preemption()) {
+            let (group, switches) = (&one.of.group, one.totals.counts.switches);
+            let next = group.next_task;
             let next = next.map_or_else(Names::nameless, |next| self.names.index(next));
-            let task = self.names.index(one.group.task);
-            let key = (next, task, one.rule.reason, one.group.evidence.cause);
-            *pairs.entry(key).or_default() += one.totals.switches;
-            all += one.totals.switches;
+            let task = self.names.index(group.task);
+            let key = (next, task, one.of.rule.reason, group.evidence.cause);
+            *pairs.entry(key).or_default() += switches;
+            all += switches;
         }
         let mut ranked: Vec<_> = pairs.into_iter().collect();
         ranked.sort_by_key(|(key, switches)| (u64::MAX - switches, *key));
@@ -212,9 +195,10 @@ impl KernelSummary {
         let cgroups = FxHashMap::default();
         let key_names = self.key_names(&cgroups);
         let rows = self.groups.iter().map(|one| CountedRow {
-            of: one,
+            of: &one.of,
+            totals: &one.totals,
             tally: one.tally(),
-            task: self.names.index(one.group.task),
+            task: self.names.index(one.of.group.task),
             names: &key_names,
         });
         report_sheet("summary", &group_columns(), rows)
@@ -267,72 +251,11 @@ impl KernelSummary {
     }
 }
 
-impl JudgedGroup {
-    /// Whether another task took the CPU. A task that waits to be moved has left by itself, and who
-    /// came next is not kept of it.
-    fn is_preemption(&self) -> bool {
-        self.rule.reason.category() == Category::Preemption && self.group.evidence.state == 0
-    }
-
-    fn syscall(&self) -> RowSyscall {
-        RowSyscall::of_evidence(&self.group.evidence)
-    }
-
+impl CountedGroup {
     fn tally(&self) -> Tally {
-        let totals = &self.totals;
-        let is_voluntary = self.group.evidence.bits.has(EvidenceBits::VOLUNTARY);
-        let mut reasons = [0; Reason::ALL.len()];
-        reasons[self.rule.reason.index()] = totals.switches;
-        Tally {
-            switches: totals.switches,
-            voluntary: if is_voluntary { totals.switches } else { 0 },
-            reasons,
-            ran: totals.ran,
-            waits: totals.waits,
-            off: totals.off,
-            blocked: totals.blocked(),
-            runq: totals.runq,
-            unsplit: totals.waits.saturating_sub(totals.split_waits),
-            open_waits: totals.open_waits,
-            open: totals.open,
-        }
-    }
-}
-
-impl ReasonSums {
-    fn add(&mut self, one: &JudgedGroup) {
-        self.tally.add(&one.tally());
-        self.totals.add(&one.totals);
-        if one.rule.certainty == Certainty::Certain {
-            self.certain += one.totals.switches;
-        }
-    }
-}
-
-/// A row of the table by reason.
-struct SummedReason<'a> {
-    reason: Reason,
-    sums: &'a ReasonSums,
-    all: u64,
-}
-
-impl OfTally for SummedReason<'_> {
-    fn tally(&self) -> &Tally {
-        &self.sums.tally
-    }
-
-    fn all(&self) -> u64 {
-        self.all
-    }
-}
-
-impl OfReason for SummedReason<'_> {
-    fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    fn certain(&self) -> u64 {
-        self.sums.certain
+        let mut tally = Tally::default();
+        tally.add_counted(&self.of, &self.totals.counts);
+        tally
     }
 }
 
@@ -341,18 +264,18 @@ trait OfTotals {
     fn totals(&self) -> &GroupTotals;
 }
 
-impl OfTotals for SummedReason<'_> {
+impl OfTotals for ReasonRow<'_, GroupTotals> {
     fn totals(&self) -> &GroupTotals {
-        &self.sums.totals
+        self.lengths()
     }
 }
 
-fn reason_columns<'a>() -> Vec<Column<SummedReason<'a>>> {
+fn reason_columns<'a>() -> Vec<Column<ReasonRow<'a, GroupTotals>>> {
     let runs = [
-        Column::in_total(words::IRQ, |row: &SummedReason<'_>| {
+        Column::in_total(words::IRQ, |row: &ReasonRow<'_, GroupTotals>| {
             Cell::Time(row.totals().irq)
         }),
-        Column::in_total(words::RUN_MAX, |row: &SummedReason<'_>| {
+        Column::in_total(words::RUN_MAX, |row: &ReasonRow<'_, GroupTotals>| {
             Cell::Time(row.totals().longest_run)
         }),
     ];
@@ -372,7 +295,7 @@ fn lengths<R: OfTotals>() -> [Column<R>; 6] {
             Cell::time(row.totals().off_lengths.percentile_below(99))
         }),
         Column::in_total(words::OFF_MAX, |row| {
-            longest(row.totals().longest_off, row.totals().waits)
+            longest(row.totals().longest_off, row.totals().counts.waits)
         }),
         Column::in_total(words::RUNQ_P50_BELOW, |row| {
             Cell::time(row.totals().runq_lengths.percentile_below(50))
@@ -381,7 +304,7 @@ fn lengths<R: OfTotals>() -> [Column<R>; 6] {
             Cell::time(row.totals().runq_lengths.percentile_below(99))
         }),
         Column::in_total(words::RUNQ_MAX, |row| {
-            longest(row.totals().longest_runq, row.totals().split_waits)
+            longest(row.totals().longest_runq, row.totals().counts.split_waits)
         }),
     ]
 }
@@ -435,6 +358,7 @@ fn pair_columns<'a>() -> [Column<PairRow<'a>>; 9] {
 /// A row of the table of all groups.
 struct CountedRow<'a> {
     of: &'a JudgedGroup,
+    totals: &'a GroupTotals,
     tally: Tally,
     task: usize,
     names: &'a KeyNames<'a>,
@@ -450,9 +374,19 @@ impl OfGroup for CountedRow<'_> {
     }
 }
 
+impl OfTally for CountedRow<'_> {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn all(&self) -> u64 {
+        self.tally.switches
+    }
+}
+
 impl OfTotals for CountedRow<'_> {
     fn totals(&self) -> &GroupTotals {
-        &self.of.totals
+        self.totals
     }
 }
 
@@ -467,7 +401,7 @@ impl CountedRow<'_> {
 
 fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
     let thread = group::label_columns(By::Thread).into_iter().take(4);
-    let rest: [Column<CountedRow<'_>>; 20] = [
+    let rest: [Column<CountedRow<'_>>; 8] = [
         Column::new(words::REASON, |row| Cell::text(row.of.rule.reason.as_str())),
         Column::new(words::CATEGORY, |row| {
             Cell::text(row.of.rule.reason.category().as_str())
@@ -480,28 +414,28 @@ fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
             Cell::text(row.of.group.evidence.cause.as_str())
         }),
         Column::new(words::SYSCALL, |row| {
-            Cell::text(row.of.syscall().name(row.names.arch))
+            let call = RowSyscall::of_evidence(&row.of.group.evidence);
+            Cell::text(call.name(row.names.arch))
         }),
         Column::new(words::PREEMPTOR, |row| row.of_preemptor(Names::comm_cell)),
         Column::new(words::PREEMPTOR_TID, |row| {
             row.of_preemptor(Names::tid_cell)
         }),
-        Column::new(words::SWITCHES, |row| Cell::Count(row.tally.switches)),
-        Column::new(words::VOLUNTARY, |row| Cell::Count(row.tally.voluntary)),
-        Column::new(words::INVOLUNTARY, |row| {
-            Cell::Count(row.tally.involuntary())
-        }),
-        Column::new(words::RAN, |row| Cell::Time(row.tally.ran)),
-        Column::new(words::IRQ, |row| Cell::Time(row.totals().irq)),
-        Column::new(words::RUN_MAX, |row| Cell::Time(row.totals().longest_run)),
-        Column::new(words::WAITS, |row| Cell::Count(row.tally.waits)),
-        Column::new(words::OFF, |row| Cell::Time(row.tally.off)),
-        Column::new(words::BLOCKED, |row| Cell::Time(row.tally.blocked)),
-        Column::new(words::RUNQ, |row| Cell::Time(row.tally.runq)),
-        Column::new(words::OPEN_WAITS, |row| Cell::Count(row.tally.open_waits)),
-        Column::new(words::OPEN, |row| Cell::Time(row.tally.open)),
     ];
-    thread.chain(rest).chain(lengths()).collect()
+    let [switches, _share] = tally::counts();
+    let [ran, waits @ ..] = tally::times();
+    let runs = [
+        ran,
+        Column::new(words::IRQ, |row: &CountedRow<'_>| {
+            Cell::Time(row.totals().irq)
+        }),
+        Column::new(words::RUN_MAX, |row: &CountedRow<'_>| {
+            Cell::Time(row.totals().longest_run)
+        }),
+    ];
+    let sums = [switches].into_iter().chain(tally::kinds()).chain(runs);
+    let sums = sums.chain(waits).chain(lengths());
+    thread.chain(rest).chain(sums).collect()
 }
 
 impl VerbAnswer for KernelSummary {
@@ -549,7 +483,9 @@ impl VerbAnswer for KernelSummary {
 mod tests {
     use super::*;
     use crate::report::drawn::seen;
-    use swtch_core::{Class, Evidence, LengthHistogram, TaskKey, WaitObject};
+    use swtch_core::{
+        Class, Evidence, EvidenceBits, GroupCounts, LengthHistogram, TaskKey, WaitObject,
+    };
 
     const TASK_INTERRUPTIBLE: u32 = 1;
 
@@ -557,14 +493,17 @@ mod tests {
         let mut off_lengths = LengthHistogram::default();
         off_lengths.0[2] = switches;
         GroupTotals {
-            switches,
-            ran: Nanos::from_ns(100 * switches),
-            waits: switches,
-            off: Nanos::from_ns(off),
+            counts: GroupCounts {
+                switches,
+                ran: Nanos::from_ns(100 * switches),
+                waits: switches,
+                off: Nanos::from_ns(off),
+                split_waits: switches,
+                split_off: Nanos::from_ns(off),
+                runq: Nanos::from_ns(runq),
+                ..GroupCounts::default()
+            },
             longest_off: Nanos::from_ns(off),
-            split_waits: switches,
-            split_off: Nanos::from_ns(off),
-            runq: Nanos::from_ns(runq),
             off_lengths,
             ..GroupTotals::default()
         }

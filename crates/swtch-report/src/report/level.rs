@@ -22,8 +22,9 @@ use swtch_store::{Columns, Trace, UserCounts};
 
 use super::filtered_trace::FilteredTrace;
 use super::group::or_missing;
-use super::tally::{self, OfTally, Tally};
+use super::tally::{self, OfTally};
 use super::{ReportAnswer, ReportRequest, WAIT, report_sheet, words};
+use swtch_core::Tally;
 
 /// A row of the table of levels.
 struct LevelRow<'a> {

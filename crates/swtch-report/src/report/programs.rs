@@ -18,7 +18,7 @@ use swtch_output::text;
 
 use super::group::{GroupKey, Groups};
 use super::names::{Names, Process};
-use super::tally::Tally;
+use swtch_core::Tally;
 
 /// Most columns of a label that is taken from a command line.
 const WIDEST: usize = 40;

@@ -4,25 +4,32 @@
 //! switch-out that began it. So `off` and `runq` beside a reason are the time that leaving for it
 //! cost.
 
-use swtch_core::{Certainty, Distribution, Open, Reason, Switch};
+use swtch_core::{Distribution, Open, Reason, Switch, Tally};
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet, SheetTable};
 use swtch_output::text;
 
 use super::filter::CountedParts;
-use super::tally::{self, OfTally, Tally};
+use super::tally::{self, OfTally};
 use super::{report_sheet, words};
 
-/// A row of the table.
-struct ReasonRow<'a> {
+/// A row of a table by reason.
+pub struct ReasonRow<'a, L> {
     reason: Reason,
-    one: &'a OneReason,
+    of: &'a OneReason<L>,
     all: u64,
 }
 
-impl OfTally for ReasonRow<'_> {
+impl<L> ReasonRow<'_, L> {
+    /// How long its runs and waits were.
+    pub const fn lengths(&self) -> &L {
+        &self.of.lengths
+    }
+}
+
+impl<L> OfTally for ReasonRow<'_, L> {
     fn tally(&self) -> &Tally {
-        &self.one.tally
+        &self.of.tally
     }
 
     fn all(&self) -> u64 {
@@ -30,69 +37,52 @@ impl OfTally for ReasonRow<'_> {
     }
 }
 
-impl OfReason for ReasonRow<'_> {
-    fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    fn certain(&self) -> u64 {
-        self.one.certain
-    }
-}
-
-/// A row of a table by reason.
-pub trait OfReason: OfTally {
-    fn reason(&self) -> Reason;
-
-    /// Switches whose reason the kernel itself gave.
-    fn certain(&self) -> u64;
-}
-
-/// The columns that name a reason.
-pub fn label_columns<R: OfReason>() -> [Column<R>; 2] {
-    [
-        Column::new(words::REASON, |row| Cell::text(row.reason().as_str())),
-        Column::new(words::CATEGORY, |row| {
-            Cell::text(row.reason().category().as_str())
-        }),
-    ]
-}
-
 /// The columns with sums by reason: from its name to `open_ns`.
-pub fn sums<R: OfReason>() -> impl Iterator<Item = Column<R>> {
-    let certain = Column::in_total(words::CERTAIN, |row: &R| {
-        Cell::share(row.certain(), row.tally().switches)
-    });
-    let counts = label_columns().into_iter().chain(tally::counts());
+pub fn sums<'a, L: 'a>() -> impl Iterator<Item = Column<ReasonRow<'a, L>>> {
+    let labels = [
+        Column::new(words::REASON, |row: &ReasonRow<'a, L>| {
+            Cell::text(row.reason.as_str())
+        }),
+        Column::new(words::CATEGORY, |row: &ReasonRow<'a, L>| {
+            Cell::text(row.reason.category().as_str())
+        }),
+    ];
+    let counts = labels.into_iter().chain(tally::counts());
     counts
-        .chain([certain])
+        .chain([tally::certain()])
         .chain(tally::kinds())
         .chain(tally::times())
 }
 
 /// The percentiles of lengths, in the order of [`Distribution::PERCENTILES`], and the longest.
-fn lengths<'a>() -> impl Iterator<Item = Column<ReasonRow<'a>>> {
-    let lengths: [[Column<ReasonRow<'_>>; 5]; 3] = [
+fn lengths<'a>() -> impl Iterator<Item = Column<ReasonRow<'a, RowLengths>>> {
+    let lengths: [[Column<ReasonRow<'_, RowLengths>>; 5]; 3] = [
         [
-            Column::new(words::RUN_P50, |row| percentile(&row.one.run, 0)),
-            Column::new(words::RUN_P90, |row| percentile(&row.one.run, 1)),
-            Column::new(words::RUN_P99, |row| percentile(&row.one.run, 2)),
-            Column::new(words::RUN_P99_9, |row| percentile(&row.one.run, 3)),
-            Column::new(words::RUN_MAX, |row| Cell::time(row.one.run.longest())),
+            Column::new(words::RUN_P50, |row| percentile(&row.lengths().run, 0)),
+            Column::new(words::RUN_P90, |row| percentile(&row.lengths().run, 1)),
+            Column::new(words::RUN_P99, |row| percentile(&row.lengths().run, 2)),
+            Column::new(words::RUN_P99_9, |row| percentile(&row.lengths().run, 3)),
+            Column::new(words::RUN_MAX, |row| {
+                Cell::time(row.lengths().run.longest())
+            }),
         ],
         [
-            Column::new(words::RUNQ_P50, |row| percentile(&row.one.runq, 0)),
-            Column::new(words::RUNQ_P90, |row| percentile(&row.one.runq, 1)),
-            Column::new(words::RUNQ_P99, |row| percentile(&row.one.runq, 2)),
-            Column::new(words::RUNQ_P99_9, |row| percentile(&row.one.runq, 3)),
-            Column::new(words::RUNQ_MAX, |row| Cell::time(row.one.runq.longest())),
+            Column::new(words::RUNQ_P50, |row| percentile(&row.lengths().runq, 0)),
+            Column::new(words::RUNQ_P90, |row| percentile(&row.lengths().runq, 1)),
+            Column::new(words::RUNQ_P99, |row| percentile(&row.lengths().runq, 2)),
+            Column::new(words::RUNQ_P99_9, |row| percentile(&row.lengths().runq, 3)),
+            Column::new(words::RUNQ_MAX, |row| {
+                Cell::time(row.lengths().runq.longest())
+            }),
         ],
         [
-            Column::new(words::OFF_P50, |row| percentile(&row.one.off, 0)),
-            Column::new(words::OFF_P90, |row| percentile(&row.one.off, 1)),
-            Column::new(words::OFF_P99, |row| percentile(&row.one.off, 2)),
-            Column::new(words::OFF_P99_9, |row| percentile(&row.one.off, 3)),
-            Column::new(words::OFF_MAX, |row| Cell::time(row.one.off.longest())),
+            Column::new(words::OFF_P50, |row| percentile(&row.lengths().off, 0)),
+            Column::new(words::OFF_P90, |row| percentile(&row.lengths().off, 1)),
+            Column::new(words::OFF_P99, |row| percentile(&row.lengths().off, 2)),
+            Column::new(words::OFF_P99_9, |row| percentile(&row.lengths().off, 3)),
+            Column::new(words::OFF_MAX, |row| {
+                Cell::time(row.lengths().off.longest())
+            }),
         ],
     ];
     lengths.into_iter().flatten()
@@ -154,18 +144,23 @@ const VIEWS: [SheetTable; 4] = [
     },
 ];
 
+/// Sums by reason. `L` is what is kept of the lengths of runs and waits.
 #[derive(Debug)]
-pub struct ByReason {
-    reasons: Vec<OneReason>,
+pub struct ByReason<L = RowLengths> {
+    reasons: Vec<OneReason<L>>,
     unrecorded: u64,
 }
 
 /// What is counted for one reason.
 #[derive(Clone, Debug, Default)]
-pub struct OneReason {
+pub struct OneReason<L = RowLengths> {
     pub tally: Tally,
-    /// Switches whose reason the kernel itself gave.
-    pub certain: u64,
+    pub lengths: L,
+}
+
+/// The lengths of runs and waits of a trace's rows.
+#[derive(Clone, Debug, Default)]
+pub struct RowLengths {
     /// Lengths of the runs that ended.
     pub run: Distribution,
     /// Run-queue times of the waits.
@@ -174,7 +169,7 @@ pub struct OneReason {
     pub off: Distribution,
 }
 
-impl Default for ByReason {
+impl<L: Clone + Default> Default for ByReason<L> {
     fn default() -> Self {
         Self {
             reasons: vec![OneReason::default(); Reason::ALL.len()],
@@ -183,27 +178,15 @@ impl Default for ByReason {
     }
 }
 
-impl ByReason {
-    /// Adds what counts of a row.
-    pub fn add(&mut self, row: &Switch, counted: CountedParts) {
-        if counted.switch {
-            self.reasons[row.rule.reason.index()].add_switch(row);
-        }
-        if counted.wait && row.wait.length().is_some() {
-            self.unrecorded += u64::from(row.wait.reason.is_none());
-            let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-            self.reasons[reason.index()].add_wait(row);
-        }
-    }
-
-    /// Adds a wait that was open at the end.
-    pub fn add_open(&mut self, reason: Reason, open: &Open) {
-        self.reasons[reason.index()].tally.add_open(open);
-    }
-
+impl<L> ByReason<L> {
     /// What was counted for a reason.
-    pub fn of(&self, reason: Reason) -> &OneReason {
+    pub fn of(&self, reason: Reason) -> &OneReason<L> {
         &self.reasons[reason.index()]
+    }
+
+    /// The same, to add to it.
+    pub fn of_mut(&mut self, reason: Reason) -> &mut OneReason<L> {
+        &mut self.reasons[reason.index()]
     }
 
     pub fn total(&self) -> Tally {
@@ -214,52 +197,80 @@ impl ByReason {
         total
     }
 
-    /// Reasons that occur, most switches first.
-    pub fn ranked(&self) -> Vec<(Reason, Tally)> {
-        let met = Reason::ALL.iter().zip(&self.reasons);
-        let met = met.filter(|(_, one)| one.tally.switches > 0);
-        let mut ranked: Vec<_> = met
-            .map(|(reason, one)| (*reason, one.tally.clone()))
-            .collect();
-        ranked.sort_by(|a, b| b.1.switches.cmp(&a.1.switches).then(a.0.cmp(&b.0)));
-        ranked
+    /// Reasons of which anything was counted, most switches first.
+    fn counted(&self) -> Vec<(Reason, &OneReason<L>)> {
+        let counted = Reason::ALL.iter().copied().zip(&self.reasons);
+        let mut counted: Vec<_> = counted.filter(|(_, one)| !one.tally.is_empty()).collect();
+        counted.sort_by_key(|(reason, one)| (u64::MAX - one.tally.switches, *reason));
+        counted
     }
 
-    /// Switches whose reason the kernel itself gave.
-    pub fn certain(&self) -> u64 {
-        self.reasons.iter().map(|one| one.certain).sum()
+    /// Reasons that occur, most switches first.
+    pub fn ranked(&self) -> Vec<(Reason, Tally)> {
+        let occurring = self.counted().into_iter();
+        let occurring = occurring.filter(|(_, one)| one.tally.switches > 0);
+        occurring
+            .map(|(reason, one)| (reason, one.tally.clone()))
+            .collect()
+    }
+
+    /// A table of these columns, the most frequent reason first, with a line of `sums`, which are those of
+    /// all reasons.
+    pub fn sheet_of<'a>(
+        &'a self,
+        columns: &[Column<ReasonRow<'a, L>>],
+        sums: &'a OneReason<L>,
+    ) -> Sheet {
+        let row = |(reason, of)| ReasonRow {
+            reason,
+            of,
+            all: sums.tally.switches,
+        };
+        let rows = self.counted().into_iter().map(row);
+        let mut sheet = report_sheet("reason", columns, rows)
+            .with_total(columns, &row((Reason::Unknown, sums)));
+        sheet.notes = tally::notes(&sums.tally);
+        sheet
+    }
+}
+
+impl ByReason {
+    /// Adds what counts of a row.
+    pub fn add(&mut self, row: &Switch, counted: CountedParts) {
+        if counted.switch {
+            let one = self.of_mut(row.rule.reason);
+            one.tally.add_switch(row);
+            if let Some(ran) = row.ran {
+                one.lengths.run.record(ran);
+            }
+        }
+        if counted.wait
+            && let Some(off) = row.wait.length()
+        {
+            self.unrecorded += u64::from(row.wait.reason.is_none());
+            let one = self.of_mut(row.wait.reason.unwrap_or(Reason::Unknown));
+            one.tally.add_wait(row);
+            one.lengths.off.record(off);
+            if let Some(runq) = row.wait.runq {
+                one.lengths.runq.record(runq);
+            }
+        }
+    }
+
+    /// Adds a wait that was open at the end.
+    pub fn add_open(&mut self, reason: Reason, open: &Open) {
+        self.of_mut(reason).tally.add_open(open);
     }
 
     /// The report: most frequent reason first.
     pub fn sheet(&self) -> Sheet {
-        let total = self.total();
-        let mut shown: Vec<_> = Reason::ALL
-            .iter()
-            .zip(&self.reasons)
-            .filter(|(_, one)| !one.tally.is_empty())
-            .collect();
-        shown.sort_by(|a, b| {
-            b.1.tally
-                .switches
-                .cmp(&a.1.tally.switches)
-                .then(a.0.cmp(b.0))
-        });
         let columns: Vec<_> = sums().chain(lengths()).collect();
-        let row = |(reason, one): (&Reason, _)| ReasonRow {
-            reason: *reason,
-            one,
-            all: total.switches,
-        };
         let sums = OneReason {
-            tally: total.clone(),
-            certain: self.certain(),
-            ..OneReason::default()
+            tally: self.total(),
+            lengths: RowLengths::default(),
         };
-        let sums = row((&Reason::Unknown, &sums));
-        let mut sheet = report_sheet("reason", &columns, shown.into_iter().map(row))
-            .with_total(&columns, &sums);
+        let mut sheet = self.sheet_of(&columns, &sums);
         sheet.views = VIEWS.to_vec();
-        sheet.notes = total.notes();
         if self.unrecorded > 0 {
             sheet.notes.push(format!(
                 "{} without a reason, counted as unknown: the thread was new, or left before the recording began",
@@ -267,26 +278,6 @@ impl ByReason {
             ));
         }
         sheet
-    }
-}
-
-impl OneReason {
-    fn add_switch(&mut self, row: &Switch) {
-        self.tally.add_switch(row);
-        self.certain += u64::from(row.rule.certainty == Certainty::Certain);
-        if let Some(ran) = row.ran {
-            self.run.record(ran);
-        }
-    }
-
-    fn add_wait(&mut self, row: &Switch) {
-        self.tally.add_wait(row);
-        if let Some(off) = row.wait.length() {
-            self.off.record(off);
-        }
-        if let Some(runq) = row.wait.runq {
-            self.runq.record(runq);
-        }
     }
 }
 

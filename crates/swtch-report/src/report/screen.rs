@@ -19,9 +19,10 @@ use super::explain::{Explanation, FindingText};
 use super::group::or_missing;
 use super::head::{ReportedSwitches, TraceHead, host_words};
 use super::programs::ProgramCounts;
-use super::tally::{self, OfTally, Tally};
+use super::tally::{self, OfTally};
 use super::verdict::in_words;
 use super::{report_sheet, words};
+use swtch_core::Tally;
 
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
@@ -111,8 +112,8 @@ impl Screen {
         let columns = columns(
             words::WHY_THREADS_LEFT,
             [
-                Column::new(words::BLOCKED, |row| row.tally.blocked_cell()),
-                Column::new(words::CPU_WAIT, |row| row.tally.runq_cell()),
+                Column::new(words::BLOCKED, |row| tally::blocked_cell(row.tally)),
+                Column::new(words::CPU_WAIT, |row| tally::runq_cell(row.tally)),
             ],
         );
         let rows = self.reasons.iter().map(|(reason, tally)| {

@@ -7,8 +7,8 @@ use swtch_core::{Nanos, Reason};
 use swtch_output::text::grouped;
 
 use super::reason::ByReason;
-use super::tally::Tally;
 use super::verdict::{NAMED, share};
+use swtch_core::Tally;
 
 /// Reasons by number and by time, as the verdict's first lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,36 +1,10 @@
-//! What most reports count of a group of rows: switches, and what their runs and waits lasted.
+//! The columns of a [`Tally`]: what most reports show of a group of switches.
 
-use swtch_core::{EvidenceBits, Nanos, Open, Reason, Switch};
+use swtch_core::{Nanos, Tally};
 use swtch_output::column::Column;
 use swtch_output::sheet::Cell;
 
 use super::words;
-
-/// Counts and sums of one group.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub switches: u64,
-    /// Of these, switch-outs that the kernel counts as voluntary (`nvcsw`).
-    pub voluntary: u64,
-    /// Switch-outs by reason, at [`Reason::index`].
-    pub reasons: [u64; Reason::ALL.len()],
-    /// Time on a CPU, of runs whose length is known.
-    pub ran: Nanos,
-    /// Waits that have ended in a run.
-    pub waits: u64,
-    /// Sum of their lengths; for a new task, the time until its first run.
-    pub off: Nanos,
-    /// Blocked time of these waits, of those that could be split.
-    pub blocked: Nanos,
-    /// Run-queue time of these waits, of those that could be split.
-    pub runq: Nanos,
-    /// Of [`Self::waits`], those whose wakeup was not seen, so that their time cannot be split.
-    pub unsplit: u64,
-    /// Waits that were open when the trace ended.
-    pub open_waits: u64,
-    /// Time from their switch-out until the trace ended.
-    pub open: Nanos,
-}
 
 /// A row of a table that shows what was counted of a group.
 pub trait OfTally {
@@ -50,6 +24,13 @@ pub fn counts<R: OfTally>() -> [Column<R>; 2] {
     ]
 }
 
+/// The column that says of how many the kernel itself gave the reason.
+pub fn certain<R: OfTally>() -> Column<R> {
+    Column::in_total(words::CERTAIN, |row: &R| {
+        Cell::share(row.tally().certain, row.tally().switches)
+    })
+}
+
 /// The columns that say how many of them were voluntary.
 pub fn kinds<R: OfTally>() -> [Column<R>; 2] {
     [
@@ -66,8 +47,8 @@ pub fn times<R: OfTally>() -> [Column<R>; 7] {
         Column::in_total(words::RAN, |row| Cell::Time(row.tally().ran)),
         Column::in_total(words::WAITS, |row| Cell::Count(row.tally().waits)),
         Column::in_total(words::OFF, |row| Cell::Time(row.tally().off)),
-        Column::in_total(words::BLOCKED, |row| row.tally().blocked_cell()),
-        Column::in_total(words::RUNQ, |row| row.tally().runq_cell()),
+        Column::in_total(words::BLOCKED, |row| blocked_cell(row.tally())),
+        Column::in_total(words::RUNQ, |row| runq_cell(row.tally())),
         Column::in_total(words::OPEN_WAITS, |row| Cell::Count(row.tally().open_waits)),
         Column::in_total(words::OPEN, |row| Cell::Time(row.tally().open)),
     ]
@@ -95,128 +76,47 @@ pub fn measures<R: OfTally>() -> impl Iterator<Item = Column<R>> {
     counts.chain(main_reason()).chain(times())
 }
 
-impl Tally {
-    /// Adds a switch-out and the run that it ended.
-    pub fn add_switch(&mut self, row: &Switch) {
-        self.switches += 1;
-        self.voluntary += u64::from(row.evidence.bits.has(EvidenceBits::VOLUNTARY));
-        self.reasons[row.rule.reason.index()] += 1;
-        self.ran += row.ran.unwrap_or(Nanos::ZERO);
-    }
+/// The blocked time; missing if no wait could be split, because then 0 is not its value.
+pub fn blocked_cell(tally: &Tally) -> Cell {
+    of_split_waits(tally, tally.blocked)
+}
 
-    /// Adds the wait before the row's run, if one is known.
-    pub fn add_wait(&mut self, row: &Switch) {
-        let Some(off) = row.wait.length() else {
-            return;
-        };
-        self.waits += 1;
-        self.off += off;
-        match row.wait.runq {
-            Some(runq) => {
-                self.runq += runq;
-                self.blocked += off.saturating_sub(runq);
-            }
-            None => self.unsplit += 1,
-        }
-    }
+/// The run-queue time, likewise.
+pub fn runq_cell(tally: &Tally) -> Cell {
+    of_split_waits(tally, tally.runq)
+}
 
-    /// Adds a wait that was open at the end.
-    pub fn add_open(&mut self, open: &Open) {
-        self.open_waits += 1;
-        self.open += open.lasted;
+const fn of_split_waits(tally: &Tally, time: Nanos) -> Cell {
+    match tally.is_unsplit() {
+        true => Cell::Missing,
+        false => Cell::Time(time),
     }
+}
 
-    /// Adds all of another group.
-    pub fn add(&mut self, other: &Self) {
-        self.switches += other.switches;
-        self.voluntary += other.voluntary;
-        for (sum, more) in self.reasons.iter_mut().zip(other.reasons) {
-            *sum += more;
-        }
-        self.ran += other.ran;
-        self.waits += other.waits;
-        self.off += other.off;
-        self.blocked += other.blocked;
-        self.runq += other.runq;
-        self.unsplit += other.unsplit;
-        self.open_waits += other.open_waits;
-        self.open += other.open;
+/// What a reader must know to read the sums correctly.
+pub fn notes(tally: &Tally) -> Vec<String> {
+    let mut notes = Vec::new();
+    if tally.unsplit > 0 {
+        notes.push(format!(
+            "{}: the wake-up was not recorded; their time is counted in off only, neither in blocked nor in runq",
+            swtch_output::text::counted(tally.unsplit, "wait")
+        ));
     }
-
-    /// Subtracts a group that is a part of this one.
-    pub fn subtract(&mut self, part: &Self) {
-        self.switches -= part.switches;
-        self.voluntary -= part.voluntary;
-        for (sum, less) in self.reasons.iter_mut().zip(part.reasons) {
-            *sum -= less;
-        }
-        self.ran = self.ran.saturating_sub(part.ran);
-        self.waits -= part.waits;
-        self.off = self.off.saturating_sub(part.off);
-        self.blocked = self.blocked.saturating_sub(part.blocked);
-        self.runq = self.runq.saturating_sub(part.runq);
-        self.unsplit -= part.unsplit;
-        self.open_waits -= part.open_waits;
-        self.open = self.open.saturating_sub(part.open);
+    if tally.open_waits > 0 {
+        notes.push(format!(
+            "{} still open at the end of the trace ({} in all) are counted apart, as open",
+            swtch_output::text::counted(tally.open_waits, "wait"),
+            tally.open
+        ));
     }
-
-    pub const fn is_empty(&self) -> bool {
-        self.switches == 0 && self.waits == 0 && self.open_waits == 0
-    }
-
-    /// The most frequent reason and how often; on a tie the first of the list.
-    pub fn main_reason(&self) -> Option<(Reason, u64)> {
-        let reasons = Reason::ALL.iter().copied().zip(self.reasons);
-        let counted = reasons.filter(|(_, count)| *count > 0);
-        counted.max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))
-    }
-
-    /// Switch-outs that the kernel counts as involuntary (`nivcsw`).
-    pub const fn involuntary(&self) -> u64 {
-        self.switches - self.voluntary
-    }
-
-    /// The blocked time; missing if no wait could be split, because then 0 is not its value.
-    pub fn blocked_cell(&self) -> Cell {
-        self.of_split_waits(self.blocked)
-    }
-
-    /// The run-queue time, likewise.
-    pub fn runq_cell(&self) -> Cell {
-        self.of_split_waits(self.runq)
-    }
-
-    fn of_split_waits(&self, time: Nanos) -> Cell {
-        match self.unsplit > 0 && self.unsplit == self.waits {
-            true => Cell::Missing,
-            false => Cell::Time(time),
-        }
-    }
-
-    /// What a reader must know to read the sums correctly.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        if self.unsplit > 0 {
-            notes.push(format!(
-                "{}: the wake-up was not recorded; their time is counted in off only, neither in blocked nor in runq",
-                swtch_output::text::counted(self.unsplit, "wait")
-            ));
-        }
-        if self.open_waits > 0 {
-            notes.push(format!(
-                "{} still open at the end of the trace ({} in all) are counted apart, as open",
-                swtch_output::text::counted(self.open_waits, "wait"),
-                self.open
-            ));
-        }
-        notes
-    }
+    notes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::drawn::{after, row};
+    use swtch_core::Reason;
 
     #[test]
     fn parts_of_a_wait_sum_to_it() {
@@ -236,7 +136,7 @@ mod tests {
             (tally.off, tally.blocked),
             (Nanos::from_ns(1000), Nanos::ZERO)
         );
-        assert_eq!(tally.notes().len(), 1);
+        assert_eq!(notes(&tally).len(), 1);
     }
 
     #[test]

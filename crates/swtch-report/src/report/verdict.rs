@@ -37,10 +37,10 @@ use super::preemptor::Preemptors;
 use super::programs::Programs;
 use super::reason::ByReason;
 use super::stack::Symbols;
-use super::tally::Tally;
 use super::wait::{Object, Objects};
 use super::waker::Waker;
 use super::worth::Saving;
+use swtch_core::Tally;
 use who::main_of;
 
 /// From this share of the switches on, a reason stands out by number.
@@ -518,7 +518,7 @@ impl VerdictInput<'_> {
                 "{}: {}, {} each (median).",
                 capitalised(in_words(reason)),
                 self.switches(&tally, total),
-                typical(&one.off)
+                typical(&one.lengths.off)
             ),
             places,
             advice: untold(reason).map(str::to_owned),

@@ -1,9 +1,9 @@
 //! The page of one thread: all its reasons, and who took its CPU.
 
 use ratatui::text::{Line, Span};
-use swtch_core::{Nanos, Reason, TaskKey};
+use swtch_core::{GroupCounts, Nanos, Reason, TaskKey};
 use swtch_output::text::{cut, escaped, rate, width};
-use swtch_report::report::live::{LiveColumn, LiveRow, LiveSums, LiveView, RowKey};
+use swtch_report::report::live::{LiveColumn, LiveRow, LiveView, RowKey};
 use swtch_report::report::{
     CALLER_LACKING, Cell, functions_in_line, is_of_tracing, may_lack_a_caller, own_functions,
 };
@@ -119,7 +119,7 @@ fn reasons(row: &LiveRow, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Lin
             let place = reason.index();
             (
                 *reason,
-                sums.by_reason[place],
+                sums.tally.reasons[place],
                 sums.blocked_by_reason[place],
             )
         })
@@ -336,12 +336,12 @@ fn stack_from_elsewhere(
 /// The locks that it waited for, those with the most blocked time first.
 fn locks(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
     let frame = &shown.made.frame;
-    let mut waited: Vec<(u64, &LiveSums)> = frame.futexes_of(task).collect();
+    let mut waited: Vec<(u64, &GroupCounts)> = frame.futexes_of(task).collect();
     if waited.is_empty() {
         return Vec::new();
     }
     waited.sort_by_key(|(futex, sums)| (std::cmp::Reverse(sums.blocked()), *futex));
-    let column = |head: &str, cell: &dyn Fn(&(u64, &LiveSums)) -> Cell| ShownColumn {
+    let column = |head: &str, cell: &dyn Fn(&(u64, &GroupCounts)) -> Cell| ShownColumn {
         head: head.to_owned(),
         cells: waited.iter().map(|one| ShownCell::of(&cell(one))).collect(),
         is_sorted: false,

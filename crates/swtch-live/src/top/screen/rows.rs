@@ -65,7 +65,7 @@ fn is_within(state: &ScreenState, shown: &Shown<'_>, row: &LiveRow) -> bool {
     match within {
         Within::Process(pid) => task.map(|task| task.pid) == pid,
         Within::Cgroup(id) => task.map(|task| task.cgroup) == id,
-        Within::Reason(reason) => row.sums.by_reason[reason.index()] > 0,
+        Within::Reason(reason) => row.sums.tally.reasons[reason.index()] > 0,
         Within::Lock(pid, futex) => {
             task.map(|task| task.pid) == pid && shown.made.frame.waits_for(key, futex)
         }

@@ -11,7 +11,7 @@ use ratatui::style::Color;
 use ratatui::widgets::Paragraph;
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Arch, Cause, CgroupId, Class, CpuCounters, Evidence, EvidenceBits, GroupTotals,
+    Arch, Cause, CgroupId, Class, CpuCounters, Evidence, EvidenceBits, GroupCounts, GroupTotals,
     LengthHistogram, Nanos, Reason, SwitchGroup, TaskKey, WaitObject,
 };
 use swtch_fixtures::seen;
@@ -41,11 +41,16 @@ fn totals(switches: u64) -> GroupTotals {
     let mut runq_lengths = LengthHistogram::default();
     runq_lengths.0[7] = switches;
     GroupTotals {
-        switches,
-        ran: Nanos::from_ns(10_000 * switches),
-        split_waits: switches,
-        split_off: Nanos::from_ns(100_000 * switches),
-        runq: Nanos::from_ns(20_000 * switches),
+        counts: GroupCounts {
+            switches,
+            ran: Nanos::from_ns(10_000 * switches),
+            waits: switches,
+            off: Nanos::from_ns(100_000 * switches),
+            split_waits: switches,
+            split_off: Nanos::from_ns(100_000 * switches),
+            runq: Nanos::from_ns(20_000 * switches),
+            ..GroupCounts::default()
+        },
         runq_lengths,
         ..GroupTotals::default()
     }

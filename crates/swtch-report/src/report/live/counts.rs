@@ -1,41 +1,20 @@
 //! What has been counted of each group of switches, and what was added in this frame.
 
-use swtch_core::{
-    Arch, Category, CpuCounters, EvidenceBits, GroupTotals, Reason, Rule, SwitchGroup,
-    SyscallTable, classify,
-};
+use swtch_core::{Arch, CpuCounters, GroupTotals, JudgedGroup, Reason, SwitchGroup, SyscallTable};
 
 use super::sums::LiveSums;
-
-/// A group of switches, with the verdict of the rules.
-#[derive(Clone, Copy, Debug)]
-pub struct LiveGroup {
-    pub group: SwitchGroup,
-    pub rule: &'static Rule,
-}
-
-impl LiveGroup {
-    /// Whether another task took the CPU. Who came after a task that blocked is not kept.
-    pub fn is_preemption(&self) -> bool {
-        self.rule.reason.category() == Category::Preemption && self.group.evidence.state == 0
-    }
-
-    pub fn is_voluntary(&self) -> bool {
-        self.group.evidence.bits.has(EvidenceBits::VOLUNTARY)
-    }
-}
 
 /// A group that has grown in this frame, and by how much.
 #[derive(Clone, Copy, Debug)]
 pub struct GrownGroup {
-    pub of: LiveGroup,
+    pub of: JudgedGroup,
     pub growth: LiveSums,
     place: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct CountedPlace {
-    of: LiveGroup,
+    of: JudgedGroup,
     /// Its counters at the last reading.
     counted: LiveSums,
     /// Its place in `grown`; `None` if it has not grown in this frame.
@@ -76,10 +55,7 @@ impl LiveCounts {
         let known = match &mut self.places[index] {
             Some(known) if known.of.group == *group => known,
             slot => slot.insert(CountedPlace {
-                of: LiveGroup {
-                    group: *group,
-                    rule: classify(&group.evidence, &self.calls),
-                },
+                of: JudgedGroup::of(group, &self.calls),
                 counted: LiveSums::default(),
                 grown: None,
             }),
@@ -102,7 +78,7 @@ impl LiveCounts {
 
     /// The reason of a wait that is in no place yet: it lasts.
     pub fn reason_of(&self, group: &SwitchGroup) -> Reason {
-        classify(&group.evidence, &self.calls).reason
+        JudgedGroup::of(group, &self.calls).rule.reason
     }
 
     /// The place is free; what its group has grown by stays in this frame.
@@ -155,10 +131,11 @@ impl LiveCounts {
 mod tests {
     use super::*;
     use crate::report::live::drawn_live::{blocked_in_read, totals};
+    use swtch_core::GroupCounts;
 
     fn growth(counts: &LiveCounts) -> Vec<u64> {
         let grown = counts.grown().iter();
-        grown.map(|grown| grown.growth.switches).collect()
+        grown.map(|grown| grown.growth.counts.switches).collect()
     }
 
     /// ```text
@@ -198,12 +175,15 @@ mod tests {
         counts.meet(0, &group, &totals(10));
         counts.end_frame();
         let torn = GroupTotals {
-            switches: 11,
+            counts: GroupCounts {
+                switches: 11,
+                ..GroupCounts::default()
+            },
             ..GroupTotals::default()
         };
         counts.meet(0, &group, &torn);
         let growth = counts.grown()[0].growth;
-        assert_eq!((growth.switches, growth.runq.as_ns()), (1, 0));
+        assert_eq!((growth.counts.switches, growth.counts.runq.as_ns()), (1, 0));
         assert_eq!(growth.runq_lengths.0, [0; 32]);
     }
 }

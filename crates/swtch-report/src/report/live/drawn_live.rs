@@ -1,8 +1,8 @@
 //! Readings drawn by hand, and one of a large machine.
 
 use swtch_core::{
-    Arch, Cause, Class, CpuCounters, Evidence, EvidenceBits, GroupTotals, LengthHistogram, Nanos,
-    SwitchGroup, TaskKey, WaitObject,
+    Arch, Cause, Class, CpuCounters, Evidence, EvidenceBits, GroupCounts, GroupTotals,
+    LengthHistogram, Nanos, SwitchGroup, TaskKey, WaitObject,
 };
 
 use super::{LiveCounts, LiveTasks};
@@ -15,13 +15,16 @@ pub fn totals(switches: u64) -> GroupTotals {
     let mut runq_lengths = LengthHistogram::default();
     runq_lengths.0[7] = switches;
     GroupTotals {
-        switches,
-        ran: Nanos::from_ns(10_000 * switches),
-        waits: switches,
-        off: Nanos::from_ns(100_000 * switches),
-        split_waits: switches,
-        split_off: Nanos::from_ns(100_000 * switches),
-        runq: Nanos::from_ns(20_000 * switches),
+        counts: GroupCounts {
+            switches,
+            ran: Nanos::from_ns(10_000 * switches),
+            waits: switches,
+            off: Nanos::from_ns(100_000 * switches),
+            split_waits: switches,
+            split_off: Nanos::from_ns(100_000 * switches),
+            runq: Nanos::from_ns(20_000 * switches),
+            ..GroupCounts::default()
+        },
         runq_lengths,
         ..GroupTotals::default()
     }

@@ -4,10 +4,10 @@ use std::hash::Hash;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::cost::{Billing, Case, Successor};
-use swtch_core::{CgroupId, Nanos, Pid, Reason, SwitchGroup, TaskKey};
+use swtch_core::{CgroupId, GroupCounts, Nanos, Pid, Reason, SwitchGroup, TaskKey};
 
 use super::counts::{GrownGroup, LiveCounts};
-use super::sums::{BeforeRunq, LiveSums, RowSums, Taker};
+use super::sums::{BeforeRunq, RowSums, Taker};
 use super::tasks::{LiveTask, LiveTasks};
 
 /// What a row stands for.
@@ -107,7 +107,7 @@ pub struct RateFrame {
     pub threads: usize,
     rows: FxHashMap<LiveView, Vec<LiveRow>>,
     /// By thread and futex word, if locks were asked for.
-    futex_waits: FxHashMap<(TaskKey, u64), LiveSums>,
+    futex_waits: FxHashMap<(TaskKey, u64), GroupCounts>,
     /// Threads that are blocked at its end, as far as they were looked at.
     open_waits: FxHashMap<TaskKey, LiveWait>,
     /// The number of these threads in each process.
@@ -151,7 +151,7 @@ impl RateFrame {
             threads.insert(seen.task);
             if let Some(futex) = seen.futex().filter(|_| views.contains(&LiveView::Lock)) {
                 let waits = frame.futex_waits.entry((seen.task, futex)).or_default();
-                waits.add(&grown.growth);
+                waits.add(&grown.growth.counts);
             }
             for (view, summed) in &mut summed {
                 if let Some(key) = seen.key(*view) {
@@ -175,7 +175,7 @@ impl RateFrame {
             self.untraced += cpu.untraced;
             self.from_idle += cpu.idle;
             let mut sums = RowSums::default();
-            sums.sums.switches = cpu.seen.saturating_sub(cpu.idle + cpu.filtered);
+            sums.tally.switches = cpu.seen.saturating_sub(cpu.idle + cpu.filtered);
             rows.push(LiveRow {
                 key: RowKey::Cpu(number),
                 sums,
@@ -245,7 +245,7 @@ impl RateFrame {
     }
 
     /// The futex words that a thread waited for, with the sums of these waits, in no order.
-    pub fn futexes_of(&self, task: TaskKey) -> impl Iterator<Item = (u64, &LiveSums)> {
+    pub fn futexes_of(&self, task: TaskKey) -> impl Iterator<Item = (u64, &GroupCounts)> {
         let waits = self.futex_waits.iter();
         waits
             .filter(move |((of, _), _)| *of == task)
@@ -365,17 +365,12 @@ impl<'a> SeenGroup<'a> {
     }
 
     fn add_to(&self, row: &mut RowSums) {
-        let (growth, reason) = (&self.grown.growth, self.grown.of.rule.reason);
-        row.sums.add(growth);
-        if self.grown.of.is_voluntary() {
-            row.voluntary += growth.switches;
-        }
-        row.by_reason[reason.index()] += growth.switches;
-        row.blocked_by_reason[reason.index()] += growth.blocked();
+        let growth = &self.grown.growth;
+        row.add_grown(&self.grown.of, growth);
         if let Some(taker) = self.taker {
-            row.count_taker(taker, growth.switches);
+            row.count_taker(taker, growth.counts.switches);
         }
-        row.count_runq(self.before_runq(), growth.runq);
+        row.count_runq(self.before_runq(), growth.counts.runq);
         self.add_cost(row);
     }
 
@@ -403,7 +398,7 @@ impl<'a> SeenGroup<'a> {
             Some(Taker::Unnamed) | None => Successor::Unknown,
         };
         let reason = self.grown.of.rule.reason;
-        let switches = self.grown.growth.switches;
+        let switches = self.grown.growth.counts.switches;
         match billing.tariff(Case { reason, successor }) {
             Ok(tariff) => row.cost = row.cost.plus(tariff.direct.times(switches as f64)),
             Err(_) => row.unpriced += switches,
@@ -478,11 +473,11 @@ mod tests {
         let (counts, tasks) = counted();
         let frame = RateFrame::of(&counts, &tasks, None, &LiveView::ALL, SECOND);
         let server = row(&frame, RowKey::Thread(TaskKey::new(1)));
-        let of_one = totals(1).runq.as_ns();
+        let of_one = totals(1).counts.runq.as_ns();
         let after = server.runq_after.map(Nanos::as_ns);
         assert!(of_one > 0);
         assert_eq!(after, [30 * of_one, 8 * of_one, 4 * of_one, 2 * of_one, 0]);
-        assert_eq!(after.iter().sum::<u64>(), server.sums.runq.as_ns());
+        assert_eq!(after.iter().sum::<u64>(), server.tally.runq.as_ns());
     }
 
     /// Where nobody has made cgroups, all tasks are in the root.

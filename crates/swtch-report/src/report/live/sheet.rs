@@ -244,8 +244,9 @@ impl CellSource<'_> {
 
     /// The mean blocked time of waits that ended.
     fn mean_blocked(&self) -> Cell {
-        let sums = &self.sums.sums;
-        let mean = sums.blocked().as_ns().checked_div(sums.split_waits);
+        let tally = &self.sums.tally;
+        let split = tally.waits - tally.unsplit;
+        let mean = tally.blocked.as_ns().checked_div(split);
         Cell::time(mean.map(Nanos::from_ns))
     }
 
@@ -318,14 +319,14 @@ column!(
     "voluntary_per_s",
     "vol/s",
     "Of them, those that the kernel calls voluntary: the thread blocked or ended.",
-    |source| source.rate(source.sums.voluntary)
+    |source| source.rate(source.sums.tally.voluntary)
 );
 column!(
     INVOLUNTARY_PER_S,
     "involuntary_per_s",
     "invol/s",
     "Of them, the others: the CPU was taken away, or the thread yielded.",
-    |source| source.rate(source.sums.switches().saturating_sub(source.sums.voluntary))
+    |source| source.rate(source.sums.tally.involuntary())
 );
 column!(
     MAIN_REASON,
@@ -334,8 +335,9 @@ column!(
     "The reason of most of these switches (view 4 has all of them).",
     |source| source
         .sums
+        .tally
         .main_reason()
-        .map_or(Cell::Missing, |reason| Cell::text(reason.as_str()))
+        .map_or(Cell::Missing, |(reason, _)| Cell::text(reason.as_str()))
 );
 column!(
     ON_CPU_PCT,
@@ -343,28 +345,28 @@ column!(
     "on CPU%",
     "Time on a CPU in runs that ended in this frame: 100 is one CPU. A run that is longer than the frame \
      counts in the frame in which it ends.",
-    |source| source.share(source.sums.sums.ran)
+    |source| source.share(source.sums.tally.ran)
 );
 column!(
     RUNQ_P50,
     "runq_p50_below_ns",
     "runq p50",
     "Half of the waits for a CPU, once runnable, were shorter than this power of two.",
-    |source| Cell::time(source.sums.sums.runq_lengths.percentile_below(50))
+    |source| Cell::time(source.sums.runq_lengths.percentile_below(50))
 );
 column!(
     RUNQ_P99,
     "runq_p99_below_ns",
     "runq p99",
     "99 % of the waits for a CPU, once runnable, were shorter than this power of two.",
-    |source| Cell::time(source.sums.sums.runq_lengths.percentile_below(99))
+    |source| Cell::time(source.sums.runq_lengths.percentile_below(99))
 );
 column!(
     RUNQ_PCT,
     "runq_pct",
     "runq%",
     "Time spent runnable and waiting for a CPU: 100 is one thread that waits all the time.",
-    |source| source.share(source.sums.sums.runq)
+    |source| source.share(source.sums.tally.runq)
 );
 column!(
     BLOCKED_PCT,
@@ -372,7 +374,7 @@ column!(
     "blocked%",
     "Time spent blocked, of waits that ended: 100 is one thread that is blocked all the time. A wait that \
      is longer than the frame counts in the frame in which it ends, so this may exceed 100 for one thread.",
-    |source| source.share(source.sums.sums.blocked())
+    |source| source.share(source.sums.tally.blocked)
 );
 column!(
     BLOCKED_ON,

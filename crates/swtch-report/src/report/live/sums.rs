@@ -1,22 +1,14 @@
 //! Sums that rates are made of.
 
 use swtch_core::cost::DirectCost;
-use swtch_core::{GroupTotals, LengthHistogram, Nanos, Reason};
+use swtch_core::{GroupCounts, GroupTotals, JudgedGroup, LengthHistogram, Nanos, Reason, Tally};
 
-/// Counters of one group, or their growth between two readings.
+/// Counters of one group, or their growth between two readings: of [`GroupTotals`], what rates are made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveSums {
-    /// Number of switch-outs.
-    pub switches: u64,
-    /// Time on a CPU, of runs whose start was seen.
-    pub ran: Nanos,
-    /// Waits whose wakeup was seen, so that they can be split.
-    pub split_waits: u64,
-    /// Off-CPU time of `split_waits`.
-    pub split_off: Nanos,
-    /// Run-queue time of `split_waits`.
-    pub runq: Nanos,
-    /// Run-queue times of `split_waits`.
+    /// Numbers and times.
+    pub counts: GroupCounts,
+    /// Run-queue times of the waits that can be split.
     pub runq_lengths: LengthHistogram,
 }
 
@@ -24,46 +16,23 @@ impl LiveSums {
     /// The counters of a group.
     pub const fn of(totals: &GroupTotals) -> Self {
         Self {
-            switches: totals.switches,
-            ran: totals.ran,
-            split_waits: totals.split_waits,
-            split_off: totals.split_off,
-            runq: totals.runq,
+            counts: totals.counts,
             runq_lengths: totals.runq_lengths,
         }
     }
 
-    /// What was added since an earlier reading of the same counters. They only grow; a difference
-    /// that were negative is 0.
+    /// What was added since an earlier reading of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
-        let mut lengths = self.runq_lengths;
-        for (now, before) in lengths.0.iter_mut().zip(earlier.runq_lengths.0) {
-            *now = now.saturating_sub(before);
-        }
         Self {
-            switches: self.switches.saturating_sub(earlier.switches),
-            ran: self.ran.saturating_sub(earlier.ran),
-            split_waits: self.split_waits.saturating_sub(earlier.split_waits),
-            split_off: self.split_off.saturating_sub(earlier.split_off),
-            runq: self.runq.saturating_sub(earlier.runq),
-            runq_lengths: lengths,
+            counts: self.counts.since(&earlier.counts),
+            runq_lengths: self.runq_lengths.since(&earlier.runq_lengths),
         }
     }
 
     /// Adds other counters.
     pub fn add(&mut self, other: &Self) {
-        self.switches += other.switches;
-        self.ran += other.ran;
-        self.split_waits += other.split_waits;
-        self.split_off += other.split_off;
-        self.runq += other.runq;
+        self.counts.add(&other.counts);
         self.runq_lengths.add(&other.runq_lengths);
-    }
-
-    /// Blocked time of the waits that can be split. The two counters may have been read between two
-    /// additions, so that the difference were negative: it is 0 then.
-    pub fn blocked(&self) -> Nanos {
-        self.split_off.saturating_sub(self.runq)
     }
 }
 
@@ -125,12 +94,10 @@ impl BeforeRunq {
 /// What a row of a view sums: the growth of its groups in one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowSums {
-    /// Counters of the groups.
-    pub sums: LiveSums,
-    /// Switches with the kernel's mark of a voluntary one.
-    pub voluntary: u64,
-    /// Switches by reason.
-    pub by_reason: [u64; REASONS],
+    /// Counts and sums, as of every answer.
+    pub tally: Tally,
+    /// Run-queue times of the waits that can be split.
+    pub runq_lengths: LengthHistogram,
     /// Blocked time by reason.
     pub blocked_by_reason: [Nanos; REASONS],
     /// Preemptions by a thread of the same process.
@@ -150,9 +117,8 @@ pub struct RowSums {
 impl Default for RowSums {
     fn default() -> Self {
         Self {
-            sums: LiveSums::default(),
-            voluntary: 0,
-            by_reason: [0; REASONS],
+            tally: Tally::default(),
+            runq_lengths: LengthHistogram::default(),
             blocked_by_reason: [Nanos::ZERO; REASONS],
             by_own_process: 0,
             by_own_cgroup: 0,
@@ -167,11 +133,8 @@ impl Default for RowSums {
 impl RowSums {
     /// Adds the sums of another row.
     pub fn add(&mut self, other: &Self) {
-        self.sums.add(&other.sums);
-        self.voluntary += other.voluntary;
-        for (sum, more) in self.by_reason.iter_mut().zip(other.by_reason) {
-            *sum += more;
-        }
+        self.tally.add(&other.tally);
+        self.runq_lengths.add(&other.runq_lengths);
         let blocked = self.blocked_by_reason.iter_mut();
         for (sum, more) in blocked.zip(other.blocked_by_reason) {
             *sum += more;
@@ -186,19 +149,27 @@ impl RowSums {
         self.unpriced += other.unpriced;
     }
 
+    /// Adds what a group has grown by.
+    pub fn add_grown(&mut self, of: &JudgedGroup, growth: &LiveSums) {
+        self.tally.add_counted(of, &growth.counts);
+        self.runq_lengths.add(&growth.runq_lengths);
+        self.blocked_by_reason[of.rule.reason.index()] += growth.counts.blocked();
+    }
+
     /// Number of switches.
     pub const fn switches(&self) -> u64 {
-        self.sums.switches
+        self.tally.switches
     }
 
-    /// The reason of most switches; `None` if there are none.
-    pub fn main_reason(&self) -> Option<Reason> {
-        most_of(&self.by_reason)
-    }
-
-    /// The reason for which most time was spent blocked; `None` if none was.
+    /// The reason for which most time was spent blocked; `None` if none was. On a tie the first of the list.
     pub fn blocked_on(&self) -> Option<Reason> {
-        most_of(&self.blocked_by_reason.map(Nanos::as_ns))
+        let most = self.blocked_by_reason.iter().max();
+        let most = most.filter(|most| **most > Nanos::ZERO)?;
+        let place = self
+            .blocked_by_reason
+            .iter()
+            .position(|time| time == most)?;
+        Some(Reason::ALL[place])
     }
 
     /// Adds time in a run queue.
@@ -215,11 +186,4 @@ impl RowSums {
             Taker::Unnamed | Taker::Idle => {}
         }
     }
-}
-
-/// The first of the reasons that have the most.
-fn most_of(amounts: &[u64; REASONS]) -> Option<Reason> {
-    let most = amounts.iter().copied().max().filter(|most| *most > 0)?;
-    let place = amounts.iter().position(|amount| *amount == most)?;
-    Some(Reason::ALL[place])
 }

@@ -3,11 +3,11 @@
 use swtch_core::{Nanos, Reason};
 
 use super::super::group::RowSyscall;
-use super::super::tally::Tally;
 use super::who::WaitEnder;
 use super::{
     Finding, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_costly, is_often, percent, typical,
 };
+use swtch_core::Tally;
 
 /// Waits for messages that are shorter than this are a conversation; longer ones are waits for
 /// work.
@@ -63,7 +63,7 @@ impl VerdictInput<'_> {
         let one = self.reasons.of(reason);
         let tally = self.of_programs(reason);
         let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
-        let median = one.off.percentile(50.0).filter(|_| is_much)?;
+        let median = one.lengths.off.percentile(50.0).filter(|_| is_much)?;
         let places = self.places_and_wakers(reason);
         let switches = self.switches(&tally, total);
         let (kind, seen, advice) = if median < CONVERSATION {
@@ -72,7 +72,7 @@ impl VerdictInput<'_> {
                 format!(
                     "Short waits {what}: {switches}, each over after {median} (median), with {} of work \
                      before.",
-                    typical(&one.run),
+                    typical(&one.lengths.run),
                 ),
                 "each message costs a switch: send or take several at once, or let one thread do both jobs"
                     .to_owned(),
@@ -129,7 +129,7 @@ impl VerdictInput<'_> {
     pub(super) fn sleep(&self, total: &Tally) -> Option<Finding> {
         let one = self.reasons.of(Reason::Sleep);
         let tally = self.of_programs(Reason::Sleep);
-        let median = one.off.percentile(50.0)?;
+        let median = one.lengths.off.percentile(50.0)?;
         let is_polling = median < POLLING_SLEEP && is_often(tally.switches, total);
         if !is_polling && !is_often(tally.switches, total) && !self.is_long(tally.blocked) {
             return None;
@@ -311,7 +311,7 @@ impl VerdictInput<'_> {
                 "{what}: {}, {} in all, {} each (median).",
                 self.switches(&tally, total),
                 tally.blocked,
-                typical(&one.off),
+                typical(&one.lengths.off),
             ),
             places: self.places(reason),
             advice: Some(advice.to_owned()),

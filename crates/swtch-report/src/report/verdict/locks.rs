@@ -19,10 +19,10 @@ use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
 use super::super::ends::WaitEnds;
-use super::super::tally::Tally;
 use super::super::wait::{Object, ObjectKind, ObjectWaits};
 use super::super::waker::Waker;
 use super::{Finding, MOST_PCT, Subject, VerdictInput, is_often, share};
+use swtch_core::Tally;
 
 /// A share of waits on one lock that makes it worth naming.
 const WORD_PCT: f64 = 25.0;

@@ -6,12 +6,12 @@ use swtch_core::{CgroupId, Nanos, Reason};
 use swtch_output::text::{counted, grouped};
 use swtch_store::QuotaFacts;
 
-use super::super::tally::Tally;
 use super::who::{PreemptedTask, PreemptionPair};
 use super::{
     CpuLimit, Finding, MOST_PCT, NAMED, OFTEN_PCT, Subject, VerdictInput, percent, share,
     stands_out, typical,
 };
+use swtch_core::Tally;
 
 impl VerdictInput<'_> {
     /// Tasks whose cgroup had used up its quota.
@@ -288,7 +288,7 @@ impl VerdictInput<'_> {
         if !stands_out(tally.switches, tally.runq, total) {
             return None;
         }
-        let run = typical(&one.run);
+        let run = typical(&one.lengths.run);
         Some(Finding {
             name: "yield",
             reason: Some(Reason::Yield),

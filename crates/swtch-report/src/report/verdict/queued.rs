@@ -3,8 +3,8 @@
 use swtch_core::Holder;
 use swtch_output::text::counted;
 
-use super::super::tally::Tally;
 use super::{Finding, Subject, VerdictInput, is_costly, share};
+use swtch_core::Tally;
 
 impl VerdictInput<'_> {
     pub(super) fn interrupts(&self, total: &Tally) -> Option<Finding> {

@@ -15,9 +15,9 @@ use swtch_output::text::{counted, grouped};
 use super::super::ends::WaitEnds;
 use super::super::group::{GroupKey, RowSyscall};
 use super::super::stack::{functions_in_line, sign_in_words};
-use super::super::tally::Tally;
 use super::super::waker::Waker;
 use super::{NAMED, SPREAD_PCT, VerdictInput, share};
+use swtch_core::Tally;
 
 /// Pairs of threads are named if the main pair has at least this share.
 const FEW_PCT: f64 = 10.0;
