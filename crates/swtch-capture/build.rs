@@ -15,17 +15,7 @@ use libbpf_cargo::SkeletonBuilder;
 const PROGRAMS: [&str; 2] = ["swtch", "share"];
 
 fn main() {
-    for header in [
-        "kernel.h",
-        "lasting.h",
-        "record.h",
-        "share.h",
-        "summary.h",
-        "summary_stacks.h",
-        "tree.h",
-    ] {
-        println!("cargo:rerun-if-changed=src/bpf/{header}");
-    }
+    println!("cargo:rerun-if-changed=src/bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let packed = packed_objects();
@@ -91,7 +81,6 @@ fn architecture() -> &'static str {
 /// by that name, so it must lead to them.
 fn compile(program: &str, object: &Path) {
     let source = format!("src/bpf/{program}.bpf.c");
-    println!("cargo:rerun-if-changed={source}");
     let root = env::current_dir().expect("cargo runs this in the crate");
     SkeletonBuilder::new()
         .clang(Clang::find().path)

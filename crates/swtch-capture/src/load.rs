@@ -753,7 +753,7 @@ fn size_maps(
 
 /// Number of slots for the states of tasks, a power of two: at least four for each thread that there
 /// is now. The least number takes 15 MB. A task is refused a slot when 32 in a row are taken
-/// (`claim_probe` in `bpf/swtch.bpf.c`): 6 in a million while half of all slots are taken, none while a
+/// (`claim_probe` in `bpf/scope.h`): 6 in a million while half of all slots are taken, none while a
 /// quarter is (simulated).
 fn task_slots() -> u32 {
     let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -108,7 +108,7 @@ fn root_a_ring_holds_the_end_of_what_a_recording_holds() {
 
     let (all, end) = (rules_of(&full), rules_of(&kept));
     let (mut compared, mut began_before) = (0, 0);
-    // Both judge each switch for themselves, and some by the clock (`SAME_WAKEUP_NS` in `bpf/swtch.bpf.c`), which
+    // Both judge each switch for themselves, and some by the clock (`SAME_WAKEUP_NS` in `bpf/wakeups.h`), which
     // a busy machine may stop between the two. A row that is missing makes most that follow differ.
     let mut apart = Vec::new();
     for (ids, rules) in &end {

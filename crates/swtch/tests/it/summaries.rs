@@ -71,7 +71,7 @@ fn rules_of(counts: &BTreeMap<(Ids, String), u64>, of: Ids) -> BTreeMap<&str, u6
 }
 
 /// Rules of requests that are judged by the time since the event that they are thought to belong to
-/// (`WINDOW_NS` and `SAME_WAKEUP_NS` in `bpf/swtch.bpf.c`). Each recorder reads the clock for itself: when
+/// (`WINDOW_NS` in `bpf/requests.h`, `SAME_WAKEUP_NS` in `bpf/wakeups.h`). Each recorder reads the clock for itself: when
 /// the hypervisor takes the CPU away between the two readings, they may come to different ends. Seen so
 /// on a busy host: at a wakeup for one, elsewhere for the other, in 2 of 10,000 switches. Without the hook each
 /// looks at the slice for itself, too, and another CPU may queue a task between the two looks: seen in 2 of 16 runs.

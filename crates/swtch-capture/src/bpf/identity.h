@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Identity: tasks begin, become another program, change their name and end.
+ */
+#ifndef SWTCH_IDENTITY_H
+#define SWTCH_IDENTITY_H
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct cpu_state *c = this_cpu();
+	struct task_state *of_parent, *of_child;
+	bool inherits;
+
+	if (!c || is_missed(HOOK_FORK))
+		return 0;
+	close_window(c); /* of the task that this one started before */
+	free_slot(child); /* of an earlier task at this address, whose end was not seen */
+	of_parent = task_state_of(parent, c);
+	of_child = task_state_of(child, c);
+	if (of_parent && with_children && taking_tree && is_below_target(parent))
+		mark_member(of_parent);
+	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !has_cgroups &&
+		   passes_scope_on(parent, child);
+	if (!of_child) {
+		if (inherits && has_targets)
+			make_target(child);
+		return 0;
+	}
+	if (inherits)
+		mark_member(of_child);
+	if (of_child->in_scope)
+		tell(child, of_child, TASK_FORK);
+	return 0;
+}
+
+static __always_inline int tell_change(struct task_struct *p, __u32 event)
+{
+	struct cpu_state *c = this_cpu();
+	struct task_state *st = c ? task_state_of(p, c) : NULL;
+
+	if (st && (st->in_scope || st->announced))
+		tell(p, st, event);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *p)
+{
+	return tell_change(p, TASK_EXEC);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *p)
+{
+	if (with_children && taking_tree && is_below_target(p))
+		keep_orphans(p);
+	return tell_change(p, TASK_EXIT);
+}
+
+/* After its last switch, and after it was waited for (delayed_put_task_struct, kernel/exit.c). */
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(sched_process_free, struct task_struct *p)
+{
+	return free_slot(p);
+}
+
+/* Fires before the name changes: the new one is the argument. */
+SEC("tp_btf/task_rename")
+int BPF_PROG(task_rename, struct task_struct *p, const char *comm)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct cpu_state *c = state_of(cpu);
+	struct task_state *st = c ? task_state_of(p, c) : NULL;
+	struct task_record *r;
+
+	if (!recording || !st || !(st->in_scope || st->announced))
+		return 0;
+	r = reserve(c, cpu, sizeof(*r));
+	if (!r) {
+		c->lost_task_records++;
+		return 0;
+	}
+	__builtin_memset(r, 0, sizeof(*r));
+	r->kind = RECORD_TASK;
+	r->event = TASK_RENAME;
+	r->ts = bpf_ktime_get_ns();
+	r->start_boottime_ns = p->start_boottime;
+	r->cgroup = st->cgroup;
+	r->nvcsw = p->nvcsw;
+	r->nivcsw = p->nivcsw;
+	r->task = st->key;
+	r->tid = p->pid;
+	r->pid = p->tgid;
+	r->parent_pid = p->real_parent->tgid;
+	r->prio = p->prio;
+	r->class = class_of(p);
+	r->is_kthread = !!(p->flags & PF_KTHREAD);
+	r->in_scope = st->in_scope;
+	bpf_probe_read_kernel_str(r->comm, sizeof(r->comm), comm);
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+#endif
