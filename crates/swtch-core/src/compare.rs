@@ -23,17 +23,16 @@
 //!   probability of one false claim among all of them stays below `1 - CONFIDENCE`.
 //!
 //! Sources: B. L. Welch, "The generalization of 'Student's' problem when several different
-//! population variances are involved", Biometrika 34 (1947); S. Holm (see [`crate::cost::holm`]).
+//! population variances are involved", Biometrika 34 (1947); S. Holm (see [`crate::stats::holm`]).
 
 mod blocks;
-mod student;
 #[cfg(test)]
 mod tests;
 
 pub use blocks::{BlockSeries, LEAST_BLOCKS, WithinRun};
-pub use student::{quantile as t_quantile, two_sided_p as t_two_sided_p};
 
-use crate::cost::{CONFIDENCE, ConfidenceInterval, holm};
+use crate::cost::CONFIDENCE;
+use crate::stats::{ConfidenceInterval, holm, student};
 
 /// What is known of one figure on one side.
 #[derive(Clone, Debug, Default, PartialEq)]

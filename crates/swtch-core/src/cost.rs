@@ -12,6 +12,8 @@
 //!                              ▲ interval, sign test, Holm       ▲ noise: A/A, regimes, steal
 //! ```
 //!
+//! The statistics are [`crate::stats`].
+//!
 //! ```
 //! use swtch_core::cost::{Contrast, Difference, differs};
 //!
@@ -23,36 +25,27 @@
 //! assert!((contrast.ratio.point - 1.05).abs() < 1e-9);
 //! ```
 
-pub mod autocorrelation;
 pub mod bill;
 pub mod cliff;
 pub mod drop;
 pub mod estimate;
-pub mod holm;
-pub mod interval;
 pub mod kind;
 pub mod order;
 pub mod price;
 #[cfg(test)]
-mod promises;
-pub mod regimes;
-pub mod sign_test;
+pub(crate) mod promises;
 pub mod verdict;
 
-pub use autocorrelation::{effective_n, integrated_time, lag1};
 pub use bill::{
     Account, Amount, Basis, Billing, Case, DirectCost, Displacement, Return, Successor, Tariff,
 };
 pub use cliff::Cliff;
 pub use drop::{Block, Dropped, KeptBlocks};
 pub use estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES, Pair};
-pub use interval::{ConfidenceInterval, SignInterval, iqr_pct, median, quantile, sign_interval};
 pub use kind::{Members, Place, Policy, Primitive};
 pub use order::LatinSquare;
 pub use price::{
     COUNT_TOLERANCE, Curve, KernelShareRow, MissingPrice, NamedContrast, Origin, PRICES_VERSION,
     Point, Price, PriceFact, PriceList, PriceUnit, REFERENCE, Session,
 };
-pub use regimes::Regimes;
-pub use sign_test::sign_test;
 pub use verdict::{Difference, MeasurementVerdict, Noise, Reason, differs, margin_pct};

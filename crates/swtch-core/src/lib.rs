@@ -28,6 +28,7 @@ pub mod merge;
 pub mod reason;
 pub mod rules;
 pub mod stack;
+pub mod stats;
 pub mod summary;
 pub mod switch;
 pub mod syscall;

@@ -24,7 +24,8 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swtch_core::cost::{CONFIDENCE, median, sign_interval};
+use swtch_core::cost::CONFIDENCE;
+use swtch_core::stats::{median, sign_interval};
 use swtch_fiber::observe::{Lease, Page};
 use swtch_fiber::{Runtime, spawn, yield_now};
 

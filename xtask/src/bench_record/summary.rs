@@ -1,7 +1,7 @@
 //! Turns runs into numbers: each arm against the bare run of its own round, and the targets.
 
 use serde_json::{Value, json};
-use swtch_core::cost::quantile;
+use swtch_core::stats::quantile;
 
 use super::PlacedRun;
 use super::benchmark::Benchmark;

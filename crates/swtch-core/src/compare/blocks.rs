@@ -7,7 +7,7 @@
 //!
 //! What happens in a run depends on what happened just before, so single events may not be drawn;
 //! blocks keep neighbours together. Where even blocks resemble their neighbours, they are worth
-//! fewer ([`crate::cost::integrated_time`]), and the variance is larger by that factor.
+//! fewer ([`crate::stats::integrated_time`]), and the variance is larger by that factor.
 //!
 //! It does not say how much *another run* would differ. The draws have a fixed seed: the same
 //! blocks give the same answer.
@@ -17,7 +17,7 @@
 use fastrand::Rng;
 
 use super::CompareScale;
-use crate::cost::integrated_time;
+use crate::stats::integrated_time;
 
 /// The fewest blocks that say anything: fewer make no stable variance.
 pub const LEAST_BLOCKS: usize = 10;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::interval::median;
+use crate::stats::interval::median;
 
 /// The longest that a block may last, in multiples of the median of its series in the tree.
 /// Preemption by another task doubles a block of 1 ms and is counted by the kernel; noise of caches

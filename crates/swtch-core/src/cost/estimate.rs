@@ -26,16 +26,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::autocorrelation::effective_n;
-use super::holm;
-use super::interval::{ConfidenceInterval, SignInterval, median, sign_interval};
-use super::sign_test::sign_test;
+use crate::stats::autocorrelation::effective_n;
+use crate::stats::holm;
+use crate::stats::interval::{ConfidenceInterval, SignInterval, median, sign_interval};
+use crate::stats::sign_test::sign_test;
 
 /// The confidence of intervals, unless another is asked for.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The fewest trees that have an interval of their own: [`super::interval::LEAST_VALUES`].
-pub const LEAST_TREES: usize = super::interval::LEAST_VALUES;
+/// The fewest trees that have an interval of their own: [`crate::stats::interval::LEAST_VALUES`].
+pub const LEAST_TREES: usize = crate::stats::interval::LEAST_VALUES;
 
 /// A value and its interval, in the unit of what was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

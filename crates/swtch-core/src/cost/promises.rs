@@ -7,25 +7,25 @@ use super::estimate::Contrast;
 use super::verdict::{Difference, differs};
 
 /// Random numbers from a fixed seed.
-pub(super) struct SeededNoise {
-    pub(super) rng: Rng,
+pub(crate) struct SeededNoise {
+    pub(crate) rng: Rng,
 }
 
 impl SeededNoise {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
         }
     }
 
     /// Normal, with mean 0 and standard deviation 1 (Box and Muller, 1958).
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let length = (-2.0 * (1.0 - self.rng.f64()).ln()).sqrt();
         length * (std::f64::consts::TAU * self.rng.f64()).cos()
     }
 
     /// AR(1), with mean 0 and standard deviation 1.
-    pub(super) fn autoregressive(&mut self, memory: f64) -> impl Iterator<Item = f64> {
+    pub(crate) fn autoregressive(&mut self, memory: f64) -> impl Iterator<Item = f64> {
         let mut state = self.normal();
         let step = (1.0 - memory * memory).sqrt();
         std::iter::repeat_with(move || {

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 use super::drop::Dropped;
 use super::estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES};
-use super::regimes::Regimes;
+use crate::stats::regimes::Regimes;
 
 /// The smallest difference at which two arms are told apart, in per cent. Blocks of one arm in one
 /// tree agree within 0.2.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use swtch_core::cost::{CONFIDENCE, median, quantile, sign_interval};
+use swtch_core::cost::CONFIDENCE;
+use swtch_core::stats::{median, quantile, sign_interval};
 
 use crate::arms::{OperationGroup, SENTINEL};
 use crate::child::BlockResult;

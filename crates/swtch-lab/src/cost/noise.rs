@@ -1,6 +1,7 @@
 //! Gathers what is known about the machine during a session, for the verdict on noise.
 
-use swtch_core::cost::{Contrast, Dropped, Noise, Regimes, differs, iqr_pct, lag1};
+use swtch_core::cost::{Contrast, Dropped, Noise, differs};
+use swtch_core::stats::{Regimes, iqr_pct, lag1};
 
 use super::measure::Measurements;
 use super::series::Blocks;

@@ -26,8 +26,9 @@ use swtch_bench::cost::{Ended, RingSpec, Tree};
 use swtch_capture::{Error, KernelShare, MeasuredTasks, ShareCounts, Shares};
 use swtch_core::CpuId;
 use swtch_core::cost::{
-    Estimate, KernelShareRow, Members, MissingPrice, Policy, PriceList, Primitive, median,
+    Estimate, KernelShareRow, Members, MissingPrice, Policy, PriceList, Primitive,
 };
+use swtch_core::stats::median;
 
 use super::machine::MachineCounters;
 use super::measure::{MeasuredGroup, Measurements};

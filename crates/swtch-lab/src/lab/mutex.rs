@@ -23,9 +23,10 @@ use super::claim::{Answer, Verdict, all_of};
 use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::LoadExperiment;
-use super::measured::{Rate, RoundMedian, STOPPED, cannot_be_tested, events_per};
+use super::measured::{LabNumber, STOPPED, cannot_be_tested, rate_in_words};
 use super::parameters::{ParameterValue, Parameters};
 use preemptors::PreemptionsByName;
+use swtch_core::stats::{EventRate, events_per};
 use tally::PlayTally;
 
 mod preemptors;
@@ -170,23 +171,21 @@ impl Tallies {
         all.reduce(PreemptionsByName::plus).unwrap_or_default()
     }
 
-    fn preemptions(&self, variant: MutexVariant, per: RateBase) -> Option<Rate> {
+    fn preemptions(&self, variant: MutexVariant, per: RateBase) -> Option<EventRate> {
         Some(self.by_variant.get(&variant)?.preemptions(per))
     }
 
-    fn waits(&self, variant: MutexVariant) -> Option<Rate> {
+    fn waits(&self, variant: MutexVariant) -> Option<EventRate> {
         Some(self.by_variant.get(&variant)?.waits())
     }
 
     /// One rate of preemptions over another.
-    fn over(
-        &self,
-        variant: MutexVariant,
-        other: MutexVariant,
-        per: RateBase,
-    ) -> Option<RoundMedian> {
-        self.preemptions(variant, per)?
-            .over(&self.preemptions(other, per)?)
+    fn over(&self, variant: MutexVariant, other: MutexVariant, per: RateBase) -> Option<LabNumber> {
+        let (one, other) = (
+            self.preemptions(variant, per)?,
+            self.preemptions(other, per)?,
+        );
+        LabNumber::of_counts(one.over(&other))
     }
 
     fn c1(&self) -> Answer {
@@ -195,14 +194,14 @@ impl Tallies {
             .chain(WITHOUT_LOCK)
             .filter_map(|variant| {
                 let rate = self.preemptions(variant, RateBase::CpuSecond)?;
-                Some(format!("{variant} {}", rate.words()))
+                Some(format!("{variant} {}", rate_in_words(&rate)))
             });
         let rates: Vec<String> = rates.collect();
         let ratios = WITHOUT_LOCK
             .into_iter()
             .filter_map(|variant| self.over(variant, MutexVariant::NoLock, RateBase::CpuSecond));
-        let ratios: Vec<RoundMedian> = ratios.collect();
-        let words: Vec<String> = ratios.iter().map(RoundMedian::ratio).collect();
+        let ratios: Vec<LabNumber> = ratios.collect();
+        let words: Vec<String> = ratios.iter().map(LabNumber::ratio).collect();
         let verdicts = ratios
             .iter()
             .map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
@@ -225,7 +224,8 @@ impl Tallies {
         let tallies = || self.by_variant.values();
         let threads: u64 = tallies().map(|tally| tally.starts.len() as u64).sum();
         let reasons = self.start_reasons();
-        let Some(measured) = events_per(reasons.values().sum(), threads) else {
+        let Some(measured) = LabNumber::of_counts(events_per(reasons.values().sum(), threads))
+        else {
             return self.answer("C2", String::new(), Vec::new());
         };
         let words: Vec<String> = reasons
@@ -264,7 +264,7 @@ impl Tallies {
         let per_thread = |variant| Some(self.by_variant.get(&variant)?.preemptions_per_thread());
         let more = per_thread(MutexVariant::Heavier)
             .zip(per_thread(MutexVariant::Lighter))
-            .and_then(|(heavier, lighter)| heavier.over(&lighter));
+            .and_then(|(heavier, lighter)| LabNumber::of_counts(heavier.over(&lighter)));
         let rates = self.over(
             MutexVariant::Heavier,
             MutexVariant::Lighter,
@@ -320,11 +320,11 @@ impl Tallies {
         &self,
         one: MutexVariant,
         other: MutexVariant,
-        ratio: Option<RoundMedian>,
+        ratio: Option<LabNumber>,
     ) -> String {
         let rate = |variant| {
             self.preemptions(variant, RateBase::LifeSecond)
-                .map_or_else(|| "-".to_owned(), |rate| rate.words())
+                .map_or_else(|| "-".to_owned(), |rate| rate_in_words(&rate))
         };
         format!(
             "preemptions per second of a thread's life: {one} {}, {other} {}: {} times",
@@ -341,18 +341,18 @@ impl Tallies {
             MutexVariant::FirstLoop,
             MutexVariant::Everything,
         ];
-        let rates: Vec<(MutexVariant, Rate)> = [MutexVariant::NoLock]
+        let rates: Vec<(MutexVariant, EventRate)> = [MutexVariant::NoLock]
             .into_iter()
             .chain(rising)
             .filter_map(|variant| Some((variant, self.waits(variant)?)))
             .collect();
         let words: Vec<String> = rates
             .iter()
-            .map(|(variant, rate)| format!("{variant} {}", rate.words()))
+            .map(|(variant, rate)| format!("{variant} {}", rate_in_words(rate)))
             .collect();
         let grows = rising.windows(2).filter_map(|pair| {
-            let ratio = self.waits(pair[1])?.over(&self.waits(pair[0])?)?;
-            Some(ratio.is_within(1.0, f64::INFINITY))
+            let ratio = self.waits(pair[1])?.over(&self.waits(pair[0])?);
+            Some(LabNumber::of_counts(ratio)?.is_within(1.0, f64::INFINITY))
         });
         let preemptions = self.over(
             MutexVariant::Everything,
@@ -407,7 +407,7 @@ impl Tallies {
     fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new("variants", &COLUMNS);
         for (variant, tally) in &self.by_variant {
-            let rate = |rate: Rate| rate.per_second().map_or(Cell::Missing, Cell::Ratio);
+            let rate = |rate: EventRate| rate.per_second().map_or(Cell::Missing, Cell::Ratio);
             sheet.rows.push(vec![
                 Cell::text(variant.to_string()),
                 Cell::time(tally.took().map(|took| Nanos::from_rounded(took.point))),

@@ -23,7 +23,7 @@ use super::context::{ExperimentContext, RecordingChoice};
 use super::evidence::LoadRuns;
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::{LoadExperiment, PlayResult, Rounds};
-use super::measured::{RoundMedian, SAME, STOPPED, cannot_be_tested};
+use super::measured::{LabNumber, SAME, STOPPED, cannot_be_tested};
 use super::parameters::{ParameterValue, Parameters};
 use turns::Turns;
 
@@ -201,14 +201,14 @@ impl EqualThreadsRuns {
         &self,
         threads: usize,
         value: impl Fn(&EqualThreadsRun) -> Option<f64>,
-    ) -> Option<RoundMedian> {
+    ) -> Option<LabNumber> {
         let pairs = self
             .rounds
             .pairs(self.setting_index(threads)?, self.setting_index(1)?);
         let ratios: Vec<f64> = pairs
             .filter_map(|(run, one)| Some(value(run)? / one.mean()))
             .collect();
-        RoundMedian::of(&ratios)
+        LabNumber::of(&ratios)
     }
 
     fn findings(&self, experiment: &LoadExperiment<'_>) -> Findings {
@@ -307,7 +307,7 @@ impl EqualThreadsRuns {
             .zip(self.setting_index(1))
             .and_then(|(at, one)| {
                 let pairs = self.rounds.pairs(at, one);
-                RoundMedian::of(&pairs.map(|(run, one)| late(run, one)).collect::<Vec<_>>())
+                LabNumber::of(&pairs.map(|(run, one)| late(run, one)).collect::<Vec<_>>())
             });
         let (Some(last), Some(shares)) = (last, shares) else {
             return Answer {
@@ -326,10 +326,10 @@ impl EqualThreadsRuns {
             .collect();
         let grows = beyond.windows(2).filter_map(|pair| {
             let (before, after) = (self.setting_index(pair[0])?, self.setting_index(pair[1])?);
-            RoundMedian::of(&self.rounds.ratios(after, before, EqualThreadsRun::mean))
+            LabNumber::of(&self.rounds.ratios(after, before, EqualThreadsRun::mean))
         });
-        let grows: Vec<RoundMedian> = grows.collect();
-        let steps: Vec<String> = grows.iter().map(RoundMedian::ratio).collect();
+        let grows: Vec<LabNumber> = grows.collect();
+        let steps: Vec<String> = grows.iter().map(LabNumber::ratio).collect();
         let verdicts = grows
             .iter()
             .map(|step| step.is_within(1.0, f64::INFINITY))
@@ -359,7 +359,7 @@ impl EqualThreadsRuns {
             .flat_map(|place| self.rounds.of(place))
             .filter_map(|run| run.turns.as_ref()?.share_of_first())
             .collect();
-        let (ours, verdict) = match (turns, RoundMedian::of(&shares), experiment.why_unrecorded()) {
+        let (ours, verdict) = match (turns, LabNumber::of(&shares), experiment.why_unrecorded()) {
             (_, _, Some(why)) => (
                 "without a recording nobody can say why they left".to_owned(),
                 cannot_be_tested(format!("nothing was recorded: {why}")),
@@ -384,7 +384,7 @@ impl EqualThreadsRuns {
             .collect();
         let of = |value: &dyn Fn(&ThreadTimes) -> f64| {
             let values: Vec<f64> = own.iter().map(|thread| value(thread)).collect();
-            RoundMedian::of(&values)
+            LabNumber::of(&values)
         };
         let rate = of(&|thread| thread.switches / thread.body_ns * 1e9);
         let cost = of(&|thread| thread.switches * MAX_SWITCH_NS / thread.body_ns);
@@ -406,7 +406,7 @@ impl EqualThreadsRuns {
                 Nanos::from_rounded(MAX_SWITCH_NS),
                 cost.percent(),
                 off.percent(),
-                rate.rounds,
+                rate.rounds.unwrap_or(0),
             ),
             verdict: all_of([some, cost.is_within(0.0, NEGLIGIBLE)]),
         }
@@ -415,11 +415,11 @@ impl EqualThreadsRuns {
     fn table(&self) -> FindingsTable {
         let mut sheet = Sheet::new("threads", &COLUMNS);
         for (place, threads) in self.settings.iter().enumerate() {
-            let mean = RoundMedian::of(&self.rounds.values(place, EqualThreadsRun::mean));
+            let mean = LabNumber::of(&self.rounds.values(place, EqualThreadsRun::mean));
             let Some(mean) = mean else { continue };
             let of = |kind| {
                 let means = self.rounds.of(place).filter_map(|run| run.mean_of(kind));
-                RoundMedian::of(&means.collect::<Vec<_>>()).map_or(Cell::Missing, |mean| {
+                LabNumber::of(&means.collect::<Vec<_>>()).map_or(Cell::Missing, |mean| {
                     Cell::Time(Nanos::from_rounded(mean.point))
                 })
             };
@@ -427,7 +427,7 @@ impl EqualThreadsRuns {
                 let all: f64 = run.threads.iter().map(|thread| thread.switches).sum();
                 all / run.threads.len() as f64
             };
-            let switches = RoundMedian::of(&self.rounds.values(place, switches));
+            let switches = LabNumber::of(&self.rounds.values(place, switches));
             let end = |end: Option<f64>| Cell::time(end.map(Nanos::from_rounded));
             let over_one = self.over_one(*threads, |run| Some(run.mean()));
             sheet.rows.push(vec![
@@ -440,7 +440,7 @@ impl EqualThreadsRuns {
                 of(CpuShare::Own),
                 of(CpuShare::Shared),
                 switches.map_or(Cell::Missing, |switches| Cell::Ratio(switches.point)),
-                Cell::Count(mean.rounds as u64),
+                mean.rounds_cell(),
             ]);
         }
         sheet.notes.push(format!(
@@ -458,7 +458,7 @@ impl EqualThreadsRuns {
             .setting_index(1)
             .map(|place| self.rounds.values(place, EqualThreadsRun::mean));
         let one = one
-            .and_then(|values| RoundMedian::of(&values))
+            .and_then(|values| LabNumber::of(&values))
             .map(|one| one.point);
         let settings = || self.settings.iter().copied().enumerate();
         let dot = |threads: usize, y: f64, interval| Dot {
@@ -467,7 +467,7 @@ impl EqualThreadsRuns {
             interval,
         };
         let means = settings().filter_map(|(place, threads)| {
-            let mean = RoundMedian::of(&self.rounds.values(place, EqualThreadsRun::mean))?;
+            let mean = LabNumber::of(&self.rounds.values(place, EqualThreadsRun::mean))?;
             Some(dot(threads, mean.point, mean.ends()))
         });
         let singles = settings().flat_map(|(place, threads)| {
@@ -478,7 +478,7 @@ impl EqualThreadsRuns {
                 .map_or(0, |run| run.threads.len());
             (0..count).filter_map(move |index| {
                 let times = self.rounds.values(place, |run| run.threads[index].time_ns);
-                Some(dot(threads, RoundMedian::of(&times)?.point, None))
+                Some(dot(threads, LabNumber::of(&times)?.point, None))
             })
         });
         let ideals = settings()

@@ -22,7 +22,7 @@ use super::claim::{Answer, all_of};
 use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::LoadExperiment;
-use super::measured::{RoundMedian, STOPPED, cannot_be_tested};
+use super::measured::{LabNumber, STOPPED, cannot_be_tested};
 use super::parameters::{ParameterValue, Parameters};
 use stated::KernelQuanta;
 use turns::{Hog, HogTurns};
@@ -174,11 +174,10 @@ impl QuantumResults {
             .filter_map(|(slice, turns)| Some(format!("{slice:?} {}", turns.switch_rate()?.rate())))
             .collect();
         let steps = quanta.windows(2).filter_map(|pair| {
-            let ratio = pair[1].1.switches().over(&pair[0].1.switches())?;
-            Some(ratio)
+            LabNumber::of_counts(pair[1].1.switches().over(&pair[0].1.switches()))
         });
-        let steps: Vec<RoundMedian> = steps.collect();
-        let words: Vec<String> = steps.iter().map(RoundMedian::ratio).collect();
+        let steps: Vec<LabNumber> = steps.collect();
+        let words: Vec<String> = steps.iter().map(LabNumber::ratio).collect();
         let verdicts = steps.iter().map(|step| step.is_within(0.0, 1.0));
         Answer {
             claim: "A6",
@@ -349,7 +348,7 @@ const COLUMNS: [&str; 12] = [
 
 fn row(sharing: &CpuSharing, hog: &Hog, stated: Option<Duration>, turns: &HogTurns) -> Vec<Cell> {
     let time = |ns: Option<f64>| Cell::time(ns.map(Nanos::from_rounded));
-    let median = RoundMedian::of(&hog.runs_ns);
+    let median = LabNumber::of(&hog.runs_ns);
     let ends = median.and_then(|median| median.ends());
     let rate = turns.switches().per_second();
     vec![
@@ -386,7 +385,7 @@ fn cumulative(lengths_ns: &[f64]) -> Vec<Dot> {
     let points = (0..=STEPS).filter_map(|step| {
         let share = step as f64 / STEPS as f64;
         Some(Dot {
-            x: swtch_core::cost::quantile(lengths_ns, share)?,
+            x: swtch_core::stats::quantile(lengths_ns, share)?,
             y: share * 100.0,
             interval: None,
         })

@@ -20,10 +20,10 @@ use swtch_core::{Nanos, cost::LatinSquare};
 use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::Findings;
 use super::load_experiment::{Disturbances, has_no_length};
-use super::measured::{Rate, dispersion};
 use super::parameters::{ParameterValue, Parameters};
 use exact::EventCounts;
 use script::{HogPhase, LevelCounts, Scan, Scanned, ScannerKind, Script, ScriptResult};
+use swtch_core::stats::{EventRate, dispersion};
 
 mod answers;
 mod exact;
@@ -174,14 +174,14 @@ impl TwoLevelsResults {
     }
 
     /// The rate of a count over all windows of a phase.
-    fn rate(&self, who: ScannerKind, phase: HogPhase, count: fn(&LevelCounts) -> u64) -> Rate {
+    fn rate(&self, who: ScannerKind, phase: HogPhase, count: fn(&LevelCounts) -> u64) -> EventRate {
         let windows = self.scans(who).iter().flat_map(|scan| scan.of(phase));
         let windows = windows.map(|window| (count(&window.growth), window.seconds()));
         let windows: Vec<(u64, f64)> = windows.collect();
         let parts = windows
             .iter()
             .map(|(count, seconds)| (*count as f64, *seconds));
-        Rate {
+        EventRate {
             count: windows.iter().map(|(count, _)| count).sum(),
             seconds: windows.iter().map(|(_, seconds)| seconds).sum(),
             dispersion: dispersion(&parts.collect::<Vec<_>>()),

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use swtch_core::Nanos;
-use swtch_core::cost::quantile;
+use swtch_core::stats::{EventRate, quantile, share};
 use swtch_report::report::{Cell, Sheet};
 
 use crate::lab::claim::Verdict;
 use crate::lab::evidence::{MemberRuns, NextTask};
 use crate::lab::findings::FindingsTable;
-use crate::lab::measured::{Rate, share};
+use crate::lab::measured::{LabNumber, rate_in_words};
 
 /// Preemptors that an answer names.
 const NAMED: usize = 3;
@@ -87,7 +87,7 @@ impl PreemptionsByName {
     pub fn answer(&self) -> (String, Option<Verdict>) {
         let all = self.total();
         let named = all - self.by_name.get(UNNAMED).map_or(0, |taken| taken.count);
-        let Some(part) = share(named, all) else {
+        let Some(part) = LabNumber::of_counts(share(named, all)) else {
             return (String::new(), None);
         };
         let first: Vec<String> = self
@@ -97,7 +97,11 @@ impl PreemptionsByName {
             .map(|(name, taken)| {
                 let rate = self.rate(taken);
                 let share = 100.0 * taken.count as f64 / all as f64;
-                format!("{name} {share:.0} % ({}{})", rate.words(), taken.period())
+                format!(
+                    "{name} {share:.0} % ({}{})",
+                    rate_in_words(&rate),
+                    taken.period()
+                )
             })
             .collect();
         let ours = format!(
@@ -116,13 +120,13 @@ impl PreemptionsByName {
              preemptions, {} of a thread's life{}.",
             taken.count,
             self.total(),
-            self.rate(taken).words(),
+            rate_in_words(&self.rate(taken)),
             taken.period()
         ))
     }
 
-    const fn rate(&self, taken: &ByPreemptor) -> Rate {
-        Rate {
+    const fn rate(&self, taken: &ByPreemptor) -> EventRate {
+        EventRate {
             count: taken.count,
             seconds: self.life_s,
             dispersion: 0.0,

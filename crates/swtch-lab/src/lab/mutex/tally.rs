@@ -9,7 +9,8 @@ use swtch_core::{Category, Reason};
 use super::RateBase;
 use super::preemptors::PreemptionsByName;
 use crate::lab::evidence::{LoadRuns, MemberRuns, NextTask};
-use crate::lab::measured::{Rate, RoundMedian, dispersion};
+use crate::lab::measured::LabNumber;
+use swtch_core::stats::{EventRate, dispersion};
 
 /// Counts and times of some plays, summed.
 #[derive(Clone, Debug, Default)]
@@ -112,8 +113,8 @@ impl PlayTally {
     }
 
     /// Preemptions by others, per second of the chosen time.
-    pub fn preemptions(&self, per: RateBase) -> Rate {
-        Rate {
+    pub fn preemptions(&self, per: RateBase) -> EventRate {
+        EventRate {
             count: self.preemptions,
             seconds: match per {
                 RateBase::LifeSecond => self.life_s,
@@ -124,8 +125,8 @@ impl PlayTally {
     }
 
     /// Waits for the lock, per second of life.
-    pub const fn waits(&self) -> Rate {
-        Rate {
+    pub const fn waits(&self) -> EventRate {
+        EventRate {
             count: self.waits,
             seconds: self.life_s,
             dispersion: 0.0,
@@ -133,8 +134,8 @@ impl PlayTally {
     }
 
     /// Preemptions by others, over threads instead of seconds.
-    pub fn preemptions_per_thread(&self) -> Rate {
-        Rate {
+    pub fn preemptions_per_thread(&self) -> EventRate {
+        EventRate {
             count: self.preemptions,
             seconds: self.threads as f64,
             dispersion: dispersion(&self.by_thread),
@@ -147,8 +148,8 @@ impl PlayTally {
     }
 
     /// Median length of a play, in ns.
-    pub fn took(&self) -> Option<RoundMedian> {
-        RoundMedian::of(&self.plays_ns)
+    pub fn took(&self) -> Option<LabNumber> {
+        LabNumber::of(&self.plays_ns)
     }
 }
 

@@ -10,7 +10,8 @@ use swtch_report::report::{Cell, Sheet};
 use crate::lab::claim::{Verdict, all_of};
 use crate::lab::evidence::{LoadRuns, NextTask};
 use crate::lab::findings::FindingsTable;
-use crate::lab::measured::{RoundMedian, share};
+use crate::lab::measured::LabNumber;
+use swtch_core::stats::share;
 
 /// Share of the switches from one to the other that must be for a used-up slice.
 const NEARLY_ALL: f64 = 0.99;
@@ -94,10 +95,10 @@ impl Turns {
     }
 
     /// The answer to A4, with the share of the first of two over the rounds.
-    pub fn answer(&self, share_of_first: &RoundMedian) -> (String, Verdict) {
+    pub fn answer(&self, share_of_first: &LabNumber) -> (String, Verdict) {
         let all: u64 = self.mutual.values().sum();
         let slice = self.mutual.get(&Reason::Slice).copied().unwrap_or(0);
-        let Some(slices) = share(slice, all) else {
+        let Some(slices) = LabNumber::of_counts(share(slice, all)) else {
             let why = "no switch from one to the other was seen".to_owned();
             return (why.clone(), Verdict::Undecided(why));
         };
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_switch_for_priority_is_no_turn() {
-        let half = RoundMedian::of(&[0.5; 6]).unwrap();
+        let half = LabNumber::of(&[0.5; 6]).unwrap();
         let (ours, verdict) = drawn().answer(&half);
         assert!(ours.starts_with("2 of 3 switches"), "{ours}");
         assert_eq!(verdict, Verdict::DoesNotHold);
@@ -245,7 +246,7 @@ mod tests {
             ..Turns::default()
         };
         assert_eq!(slices.answer(&half).1, Verdict::Holds);
-        let lopsided = RoundMedian::of(&[0.7; 6]).unwrap();
+        let lopsided = LabNumber::of(&[0.7; 6]).unwrap();
         assert_eq!(slices.answer(&lopsided).1, Verdict::DoesNotHold);
     }
 

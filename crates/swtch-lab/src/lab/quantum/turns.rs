@@ -1,11 +1,11 @@
 //! The turns of two tasks on one CPU in one play: their lengths while both wanted the CPU.
 
 use swtch_core::Nanos;
-use swtch_core::cost::quantile;
+use swtch_core::stats::{EventRate, quantile};
 
 use crate::lab::evidence::MemberRuns;
 use crate::lab::load_experiment::PlayResult;
-use crate::lab::measured::{Rate, RoundMedian};
+use crate::lab::measured::LabNumber;
 
 /// The time in which both wanted the CPU is cut into this many parts of equal length, and switches
 /// are counted in each: their spread gives the interval of the rate.
@@ -92,8 +92,8 @@ impl HogTurns {
     }
 
     /// Switches from one to the other over the CPU time that they had.
-    pub const fn switches(&self) -> Rate {
-        Rate {
+    pub const fn switches(&self) -> EventRate {
+        EventRate {
             count: self.switches,
             seconds: self.ran_s,
             dispersion: 0.0,
@@ -101,24 +101,24 @@ impl HogTurns {
     }
 
     /// The same rate with an interval; without a recording, it has none.
-    pub fn switch_rate(&self) -> Option<RoundMedian> {
-        RoundMedian::of(&self.by_part).or_else(|| {
-            Some(RoundMedian {
+    pub fn switch_rate(&self) -> Option<LabNumber> {
+        LabNumber::of(&self.by_part).or_else(|| {
+            Some(LabNumber {
                 point: self.switches().per_second()?,
                 interval: None,
-                rounds: 1,
+                rounds: Some(1),
             })
         })
     }
 
     /// The median turn of both tasks.
-    pub fn median(&self) -> Option<RoundMedian> {
+    pub fn median(&self) -> Option<LabNumber> {
         let all: Vec<f64> = self
             .hogs
             .iter()
             .flat_map(|hog| hog.runs_ns.clone())
             .collect();
-        RoundMedian::of(&all)
+        LabNumber::of(&all)
     }
 
     /// The tasks by name: tasks of the same name become one, with the turns of both.

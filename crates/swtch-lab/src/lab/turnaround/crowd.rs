@@ -12,7 +12,7 @@ use crate::lab::claim::{Answer, Verdict};
 use crate::lab::context::RecordingChoice;
 use crate::lab::findings::{Findings, FindingsTable};
 use crate::lab::load_experiment::{LoadExperiment, Rounds};
-use crate::lab::measured::{RoundMedian, STOPPED, cannot_be_tested};
+use crate::lab::measured::{LabNumber, STOPPED, cannot_be_tested};
 use crate::lab::parameters::{ParameterValue, Parameters};
 
 /// A number of processes, and the work of each.
@@ -80,8 +80,8 @@ pub fn add(
 
 /// How much throughput very many processes cost. Both do the same work, so the makespans show it.
 fn answer(rounds: &Rounds<JobsResult>, many: u64, few: u64) -> Answer {
-    let ratios = |value: fn(&JobsResult) -> f64| RoundMedian::of(&rounds.ratios(1, 0, value));
-    let speed = RoundMedian::of(&rounds.ratios(0, 1, JobsResult::makespan));
+    let ratios = |value: fn(&JobsResult) -> f64| LabNumber::of(&rounds.ratios(1, 0, value));
+    let speed = LabNumber::of(&rounds.ratios(0, 1, JobsResult::makespan));
     let cpu = ratios(JobsResult::cpu);
     let (Some(speed), Some(cpu)) = (speed, cpu) else {
         return Answer {
@@ -90,7 +90,7 @@ fn answer(rounds: &Rounds<JobsResult>, many: u64, few: u64) -> Answer {
             verdict: cannot_be_tested(STOPPED),
         };
     };
-    let switches = |setting| RoundMedian::of(&rounds.values(setting, |jobs| jobs.switches));
+    let switches = |setting| LabNumber::of(&rounds.values(setting, |jobs| jobs.switches));
     let switches = [1, 0].map(|setting| switches(setting).map_or(0.0, |number| number.point));
     let verdict = match speed.is_within(f64::NEG_INFINITY, 1.0) {
         Verdict::Undecided(_) if speed.interval.is_some() => Verdict::Undecided(
@@ -99,21 +99,21 @@ fn answer(rounds: &Rounds<JobsResult>, many: u64, few: u64) -> Answer {
         verdict => verdict,
     };
     let lost = |speed: f64| 1.0 - speed;
-    let lost = RoundMedian {
+    let lost = LabNumber {
         point: lost(speed.point),
         interval: speed
             .interval
-            .map(|speed| swtch_core::cost::ConfidenceInterval {
+            .map(|speed| swtch_core::stats::ConfidenceInterval {
                 low: lost(speed.high),
                 high: lost(speed.low),
             }),
         rounds: speed.rounds,
     };
-    let more_cpu = RoundMedian {
+    let more_cpu = LabNumber {
         point: cpu.point - 1.0,
         interval: cpu
             .interval
-            .map(|cpu| swtch_core::cost::ConfidenceInterval {
+            .map(|cpu| swtch_core::stats::ConfidenceInterval {
                 low: cpu.low - 1.0,
                 high: cpu.high - 1.0,
             }),
@@ -150,7 +150,7 @@ fn table(rounds: &Rounds<JobsResult>, sets: [ProcessSet; 2]) -> FindingsTable {
         ],
     );
     for (setting, set) in sets.iter().enumerate() {
-        let of = |value: fn(&JobsResult) -> f64| RoundMedian::of(&rounds.values(setting, value));
+        let of = |value: fn(&JobsResult) -> f64| LabNumber::of(&rounds.values(setting, value));
         let Some(makespan) = of(JobsResult::makespan) else {
             continue;
         };
@@ -167,7 +167,7 @@ fn table(rounds: &Rounds<JobsResult>, sets: [ProcessSet; 2]) -> FindingsTable {
             number(JobsResult::fairness).map_or(Cell::Missing, Cell::Ratio),
             number(JobsResult::overhead)
                 .map_or(Cell::Missing, |share| Cell::Percent(share * 100.0)),
-            Cell::Count(makespan.rounds as u64),
+            makespan.rounds_cell(),
         ]);
     }
     FindingsTable {

@@ -11,7 +11,7 @@ use super::{CpuChoice, CrowdSetting};
 use crate::lab::claim::{Answer, Verdict, all_of};
 use crate::lab::findings::{Findings, FindingsTable};
 use crate::lab::load_experiment::Rounds;
-use crate::lab::measured::{RoundMedian, SAME, STOPPED, cannot_be_tested};
+use crate::lab::measured::{LabNumber, SAME, STOPPED, cannot_be_tested};
 
 /// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches and
 /// power, the hypervisor serves all of them, and the kernel's own work needs one of them.
@@ -107,17 +107,17 @@ impl Curves {
         processes: usize,
         over: usize,
         value: Value,
-    ) -> Option<RoundMedian> {
+    ) -> Option<LabNumber> {
         let (one, over) = (
             self.index(cpu_choice, processes)?,
             self.index(cpu_choice, over)?,
         );
-        RoundMedian::of(&self.rounds.ratios(one, over, value))
+        LabNumber::of(&self.rounds.ratios(one, over, value))
     }
 
     /// The answers to D1 and D2, on one CPU.
     fn answers_on_one_cpu(&self) -> [Answer; 2] {
-        let ratios = |value: Value| -> Vec<(usize, RoundMedian)> {
+        let ratios = |value: Value| -> Vec<(usize, LabNumber)> {
             let more = self
                 .numbers_of_processes(CpuChoice::One)
                 .filter(|processes| *processes > 1);
@@ -168,7 +168,7 @@ impl Curves {
         let turnaround = ratio(cpus, 1, JobsResult::mean).zip(ratio(twice, cpus, JobsResult::mean));
         let throughput =
             ratio(cpus, 1, JobsResult::throughput).zip(ratio(twice, cpus, JobsResult::throughput));
-        let words = |pair: &Option<(RoundMedian, RoundMedian)>| match pair {
+        let words = |pair: &Option<(LabNumber, LabNumber)>| match pair {
             Some((to_cpus, beyond)) => format!(
                 "from 1 to {cpus} processes {} times, from {cpus} to {twice} {} times",
                 to_cpus.ratio(),
@@ -212,7 +212,7 @@ impl Curves {
             let Some(index) = self.index(cpu_choice, processes) else {
                 continue;
             };
-            let of = |value: Value| RoundMedian::of(&self.rounds.values(index, value));
+            let of = |value: Value| LabNumber::of(&self.rounds.values(index, value));
             let (Some(mean), Some(throughput)) = (of(JobsResult::mean), of(JobsResult::throughput))
             else {
                 continue;
@@ -234,7 +234,7 @@ impl Curves {
                 number(point(JobsResult::fairness)),
                 number(point(|jobs| jobs.switches)),
                 point(JobsResult::overhead).map_or(Cell::Missing, percent),
-                Cell::Count(mean.rounds as u64),
+                mean.rounds_cell(),
             ]);
         }
         FindingsTable {
@@ -250,7 +250,7 @@ impl Curves {
             let Some(one) = self.index(cpu_choice, 1) else {
                 continue;
             };
-            let single = RoundMedian::of(&self.rounds.values(one, what.value));
+            let single = LabNumber::of(&self.rounds.values(one, what.value));
             let ideal = self
                 .numbers_of_processes(cpu_choice)
                 .filter_map(|processes| {
@@ -268,7 +268,7 @@ impl Curves {
                     let values = self
                         .rounds
                         .values(self.index(cpu_choice, processes)?, what.value);
-                    let measured = RoundMedian::of(&values)?;
+                    let measured = LabNumber::of(&values)?;
                     Some(dot(processes, measured.point, measured.ends()))
                 });
             let line = |label: String, style, points| Line {
@@ -362,7 +362,7 @@ const fn dot(processes: usize, y: f64, interval: Option<(f64, f64)>) -> Dot {
     }
 }
 
-fn listed(ratios: &[(usize, RoundMedian)]) -> String {
+fn listed(ratios: &[(usize, LabNumber)]) -> String {
     let words: Vec<String> = ratios
         .iter()
         .map(|(processes, ratio)| format!("{processes}: {}", ratio.ratio()))

@@ -17,7 +17,8 @@ use crate::lab::context::RecordingChoice;
 use crate::lab::evidence::MemberRuns;
 use crate::lab::findings::{Findings, FindingsTable};
 use crate::lab::load_experiment::LoadExperiment;
-use crate::lab::measured::{cannot_be_tested, share};
+use crate::lab::measured::{LabNumber, cannot_be_tested};
+use swtch_core::stats::share;
 
 /// Shortest gap that is judged, in ns: interrupts and the hypervisor make shorter ones.
 const LONG_NS: u64 = 1_000_000;
@@ -103,8 +104,10 @@ fn answer(all: &[ExplainedGap]) -> Answer {
         .filter(|one| one.gap.length_ns() >= LONG_NS)
         .collect();
     let by_switch = long.iter().filter(|one| one.is_by_switch()).count();
-    let (Some(longest), Some(part)) = (all.first(), share(by_switch as u64, long.len() as u64))
-    else {
+    let (Some(longest), Some(part)) = (
+        all.first(),
+        LabNumber::of_counts(share(by_switch as u64, long.len() as u64)),
+    ) else {
         return Answer {
             claim: "D6",
             ours: "no two readings of the clock were a millisecond apart".to_owned(),

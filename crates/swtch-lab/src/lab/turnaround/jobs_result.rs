@@ -1,7 +1,7 @@
 //! The results of one play of jobs: turnaround, throughput, fairness, switches, overhead.
 
 use swtch_bench::load::LoadResults;
-use swtch_core::cost::quantile;
+use swtch_core::stats::quantile;
 
 /// Times and switches of the jobs of one play.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,8 @@ use super::exact::{EventCounts, SchedulerEvent};
 use super::script::{HogPhase, LevelCounts, ScannerKind, WaitTypeTotals};
 use super::{TwoLevelsResults, mode_name};
 use crate::lab::claim::{Answer, Verdict, all_of};
-use crate::lab::measured::{RoundMedian, STOPPED, cannot_be_tested};
+use crate::lab::measured::{LabNumber, STOPPED, cannot_be_tested, rate_in_words};
+use swtch_core::stats::EventRate;
 
 /// How far the median run may be from the quantum, as a share: a thread that sleeps until then
 /// notices the end of a quantum, and the worker acts on it at the next yield point.
@@ -24,9 +25,10 @@ impl TwoLevelsResults {
         let rate = |phase, count| self.rate(ScannerKind::Workers, phase, count);
         let user = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, |counts| counts.user));
         let os = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, LevelCounts::os));
-        let each = os[0].over(&user[0]);
-        let os_grew = os[1].over(&os[0]);
-        let user_grew = user[1].over(&user[0]);
+        let over = |a: &EventRate, b| LabNumber::of_counts(a.over(b));
+        let each = over(&os[0], &user[0]);
+        let os_grew = over(&os[1], &os[0]);
+        let user_grew = over(&user[1], &user[0]);
         let (Some(each), Some(os_grew), Some(user_grew)) = (each, os_grew, user_grew) else {
             return answer(
                 "A7",
@@ -37,11 +39,11 @@ impl TwoLevelsResults {
         let ours = format!(
             "alone {} user switches and {} OS switches of the same thread, {} OS switches a user switch; beside a \
              hog {} and {}: {} times as many OS switches, {} times as many user switches",
-            user[0].words(),
-            os[0].words(),
+            rate_in_words(&user[0]),
+            rate_in_words(&os[0]),
             each.ratio(),
-            user[1].words(),
-            os[1].words(),
+            rate_in_words(&user[1]),
+            rate_in_words(&os[1]),
             os_grew.ratio(),
             user_grew.ratio()
         );
@@ -78,7 +80,7 @@ impl TwoLevelsResults {
 
     /// A9: the median run is a quantum long, and all waits are for the turn.
     pub fn a9(&self) -> Answer {
-        let Some(run) = RoundMedian::of(&self.runs(HogPhase::Alone)) else {
+        let Some(run) = LabNumber::of(&self.runs(HogPhase::Alone)) else {
             return answer(
                 "A9",
                 "nothing was run".to_owned(),
@@ -130,7 +132,7 @@ fn answer(claim: &'static str, ours: String, verdict: Verdict) -> Answer {
 }
 
 /// A length with its interval.
-fn within(run: &RoundMedian) -> String {
+fn within(run: &LabNumber) -> String {
     let length = |ns: f64| Nanos::from_rounded(ns).to_string();
     match run.ends() {
         Some((low, high)) => format!("{} ({} … {})", length(run.point), length(low), length(high)),

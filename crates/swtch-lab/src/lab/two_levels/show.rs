@@ -10,6 +10,7 @@ use super::exact::{EventCounts, SchedulerEvent};
 use super::script::{HogPhase, LevelCounts, Scanned, ScannerKind, WindowCounts};
 use super::{TwoLevelsResults, mode_name};
 use crate::lab::findings::FindingsTable;
+use crate::lab::measured::rate_in_words;
 
 const LEVELS: [&str; 9] = [
     "who",
@@ -57,8 +58,8 @@ impl TwoLevelsResults {
             sentences.push(format!(
                 "The same scans as threads of the kernel: {} OS switches alone and {} beside the hog, of which every \
                  one is a switch between workers, too.",
-                alone.words(),
-                hog.words()
+                rate_in_words(&alone),
+                rate_in_words(&hog)
             ));
         }
         let preemptive = self.counted.iter();
@@ -134,7 +135,7 @@ impl TwoLevelsResults {
         let is_scheduler = who == ScannerKind::Workers;
         let of_scheduler = |cell: Cell| if is_scheduler { cell } else { Cell::Missing };
         let runs = self.runs(phase);
-        let median = swtch_core::cost::median(&runs).filter(|_| is_scheduler);
+        let median = swtch_core::stats::median(&runs).filter(|_| is_scheduler);
         vec![
             Cell::text(who.to_string()),
             Cell::text(phase.as_str()),
@@ -269,7 +270,7 @@ fn series(scans: &[Scanned], count: fn(&LevelCounts) -> u64) -> Vec<Dot> {
             .collect();
         Some(Dot {
             x: (window.from_ns.midpoint(window.to_ns) - start) as f64,
-            y: swtch_core::cost::median(&rates)?,
+            y: swtch_core::stats::median(&rates)?,
             interval: None,
         })
     };

@@ -285,7 +285,7 @@ impl Judgement {
     pub fn hidden_pct(&self) -> Option<[f64; 2]> {
         let unsure = self.with(FigureVerdict::NotSure);
         let halves: Vec<f64> = unsure.filter_map(JudgedFigure::half_width_pct).collect();
-        let most = |share| swtch_core::cost::quantile(&halves, share);
+        let most = |share| swtch_core::stats::quantile(&halves, share);
         Some([most(0.25)?, most(0.5)?])
     }
 }
@@ -487,7 +487,7 @@ pub fn typical(runs: &[MeasuredRun], per: Per) -> Option<&MeasuredRun> {
 
 /// The place of the value that is nearest to the median; `None` if there is no value.
 fn nearest_to_median(values: &[f64]) -> Option<usize> {
-    let median = swtch_core::cost::quantile(values, 0.5)?;
+    let median = swtch_core::stats::quantile(values, 0.5)?;
     let distance = |place: &usize| (values[*place] - median).abs();
     (0..values.len()).min_by(|one, other| distance(one).total_cmp(&distance(other)))
 }

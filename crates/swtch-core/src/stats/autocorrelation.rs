@@ -139,8 +139,8 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::promises::SeededNoise;
     use super::*;
+    use crate::cost::promises::SeededNoise;
 
     /// (1 × -1.5) + … over the squares, by hand: -1.5 -0.5 0.5 1.5.
     #[test]
