@@ -4,7 +4,8 @@
 
 A row of ANSWERS is an answer by its `schema` word, as a shape:
 
-    {"key": shape}       an object with these keys and no others; a key with `?` may be absent
+    {"key": shape}       an object with these keys and no others; a key with `?` may be absent,
+                         and the key "" stands for columns beside the others
     [shape]              a list
     "text"               a named kind of KINDS; `text?` is that or null
     "@host"              a shape that several answers share, of SHARED
@@ -418,6 +419,12 @@ def total_of(columns: str) -> str:
     return " ".join([f"{name}:text", *(one if one.endswith("?") else f"{one}?" for one in others)])
 
 
+# What an answer says of the columns of its rows.
+DESCRIBED: Shape = [
+    {"key": "text", "head": "text", "holds": "text", "help": "text", "tables": "texts"}
+]
+
+
 def report(name: str) -> Shape:
     """An answer of `swtch report`."""
     rows = ROWS[name]
@@ -426,9 +433,7 @@ def report(name: str) -> Shape:
     answer: dict[str, Any] = {
         "host": "@traced_host",
         "trace": "@trace",
-        "columns": [
-            {"key": "text", "head": "text", "holds": "text", "help": "text", "tables": "texts"}
-        ],
+        "columns": DESCRIBED,
         "rows": [rows],
         "total": total,
         "notes": "texts",
@@ -580,26 +585,12 @@ ANSWERS: dict[str, Shape] = {
         "hidden_in_half_pct": "number?",
         "fail_over_pct": "number?",
         "regressions": "texts",
+        "columns": DESCRIBED,
         "rows": [
             {
-                "verdict": "text",
-                "figure": "text",
-                "kind": "text",
-                "reason": "reason?",
-                "taker": "text?",
-                "victim": "text?",
-                "stack": "text?",
-                "unit": "text",
-                "before": "number?",
-                "after": "number?",
-                "change_pct": "number?",
-                "low_pct": "number?",
-                "high_pct": "number?",
-                "adjusted_p": "number?",
-                "scale": "text?",
-                "worse_is": "text",
-                "is_regression": "text",
-                "not_judged_because": "text?",
+                "": """verdict figure kind reason? taker? victim? stack? unit before? after?
+                    change_pct? low_pct? high_pct? adjusted_p? scale? worse_is is_regression
+                    not_judged_because?""",
                 "before_runs": ["number?"],
                 "after_runs": ["number?"],
             }
@@ -853,7 +844,7 @@ def _schema(shape: Shape, used: set[str]) -> dict[str, Any]:
         return _list(shape, used)
     words = shape.split()
     if len(words) > 1:
-        return _columns(words, used)
+        return _columns(words)
     if shape.startswith("@"):
         used.add(shape[1:])
         return {"$ref": f"#/$defs/{shape[1:]}"}
@@ -874,16 +865,18 @@ def _list(shape: list[Any], used: set[str]) -> dict[str, Any]:
 
 def _object(shape: dict[str, Any], used: set[str]) -> dict[str, Any]:
     others = shape.get("*")
-    known = {key: value for key, value in shape.items() if key != "*"}
+    columns = _columns(shape.get("", "").split())
+    known = {key: value for key, value in shape.items() if key not in {"", "*"}}
+    own = {key.removesuffix("?"): _schema(one, used) for key, one in known.items()}
     return {
         "type": "object",
-        "properties": {key.removesuffix("?"): _schema(one, used) for key, one in known.items()},
-        "required": [key for key in known if not key.endswith("?")],
+        "properties": columns["properties"] | own,
+        "required": columns["required"] + [key for key in known if not key.endswith("?")],
         "additionalProperties": False if others is None else _schema(others, used),
     }
 
 
-def _columns(words: list[str], used: set[str]) -> dict[str, Any]:
+def _columns(words: list[str]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": dict(_column(word) for word in words),

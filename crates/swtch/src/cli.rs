@@ -18,7 +18,7 @@ use swtch_output::format::Format;
 use swtch_record::dump::DumpRequest;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
-use swtch_report::report::{Asker, BillBy, By, Filter, Moment, Per};
+use swtch_report::report::{ALL_COLUMNS, Asker, BillBy, By, Filter, Moment, Per};
 
 use crate::built_for::long_version;
 
@@ -136,8 +136,20 @@ impl Dump {
     }
 }
 
+/// What the columns of answers mean, below the long help.
+fn columns_in_words() -> String {
+    let columns = ALL_COLUMNS.iter();
+    let lines = columns.map(|word| format!("  {:<22} {}", word.key, word.help));
+    let lines: Vec<_> = lines.collect();
+    format!(
+        "Columns by their keys in JSON and CSV, each in the answers that have it:\n{}",
+        lines.join("\n")
+    )
+}
+
 /// Report on a trace.
 #[derive(Debug, Args)]
+#[command(after_long_help = columns_in_words())]
 pub struct Report {
     /// The trace.
     #[arg(value_name = "NAME.swtch")]

@@ -93,6 +93,7 @@ pub use stack::{
 };
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
+pub use words::ALL as ALL_COLUMNS;
 pub use worth::own_functions;
 
 use group::{Groups, KeyNames, reason_of_open};

@@ -9,8 +9,7 @@ macro_rules! words {
         $(pub const $name: Word = Word::new($key, Holds::$holds, $help);)*
 
         /// All of them.
-        #[cfg(test)]
-        const ALL: &[Word] = &[$($name),*];
+        pub const ALL: &[Word] = &[$($name),*];
     };
 }
 
@@ -123,6 +122,23 @@ words! {
     OFF_P99_BELOW "off_p99_below_ns" Time "99 % of the waits were below this power of two";
     RUNQ_P50_BELOW "runq_p50_below_ns" Time "half of the waits were runnable for less than this power of two";
     RUNQ_P99_BELOW "runq_p99_below_ns" Time "99 % of the waits were runnable for less than this power of two";
+
+    VERDICT "verdict" Text "whether the figure changed, and for better or worse";
+    FIGURE "figure" Text "what is compared, in words";
+    TAKER "taker" Text "the program that took the CPU";
+    VICTIM "victim" Text "the program that lost it";
+    STACK "stack" Text "where threads waited, outermost function first";
+    UNIT "unit" Text "unit of before and after";
+    BEFORE "before" Number "mean of the runs of A";
+    AFTER "after" Number "mean of the runs of B";
+    CHANGE "change_pct" Percent "how much more B has than A";
+    CHANGE_LOW "low_pct" Percent "lower end of the interval of the change, 95 % sure for all figures together";
+    CHANGE_HIGH "high_pct" Percent "upper end of the interval of the change";
+    ADJUSTED_P "adjusted_p" Number "probability of such a change by chance, corrected for all that is compared (Holm)";
+    SCALE "scale" Text "whether A and B were compared as a ratio or, where a run has 0, as a difference";
+    WORSE_IS "worse_is" Text "more, where more of it is worse";
+    IS_REGRESSION "is_regression" Text "yes if it is worse by more than --fail-over";
+    NOT_JUDGED_BECAUSE "not_judged_because" Text "why it was not judged";
 
     DIRECT "direct_ns" Time "what the switches themselves took: the estimate";
     DIRECT_LOW "direct_low_ns" Time "the same, lower end of the interval";

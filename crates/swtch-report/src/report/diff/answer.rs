@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use swtch_core::Nanos;
 use swtch_core::compare::CompareMethod;
 use swtch_output::answer::{self, VerbAnswer};
+use swtch_output::column::Column;
 use swtch_output::message;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{self, counted, escaped, grouped};
@@ -28,29 +29,9 @@ use super::judge::{
 };
 use super::measure::MeasuredRun;
 use super::{DiffOutcome, DiffRequest};
+use crate::report::group::or_missing;
 use crate::report::head::host_words;
-
-/// Keys of JSON rows and of CSV. Values are in the unit that the row names.
-const COLUMNS: [&str; 18] = [
-    "verdict",
-    "figure",
-    "kind",
-    "reason",
-    "taker",
-    "victim",
-    "stack",
-    "unit",
-    "before",
-    "after",
-    "change_pct",
-    "low_pct",
-    "high_pct",
-    "adjusted_p",
-    "scale",
-    "worse_is",
-    "is_regression",
-    "not_judged_because",
-];
+use crate::report::words;
 
 /// Columns that people read.
 const SHOWN: [&str; 7] = [
@@ -114,7 +95,8 @@ impl VerbAnswer for DiffAnswer<'_> {
     fn to_json(&self) -> Value {
         let judgement = &self.judgement;
         let figures: Vec<_> = self.all_rows().collect();
-        let mut rows = self.sheet().to_json_rows();
+        let sheet = self.sheet();
+        let mut rows = sheet.to_json_rows();
         for (row, figure) in rows.iter_mut().zip(&figures) {
             row["before_runs"] = figure.a.clone().into();
             row["after_runs"] = figure.b.clone().into();
@@ -134,6 +116,7 @@ impl VerbAnswer for DiffAnswer<'_> {
             "hidden_in_half_pct": judgement.hidden_pct().map(|[_, half]| half),
             "fail_over_pct": self.request.fail_over_pct,
             "regressions": self.regressions().iter().map(|figure| figure.key.words()).collect::<Vec<_>>(),
+            "columns": sheet.to_json_columns(),
             "rows": rows,
             "notes": self.notes(),
         })
@@ -336,58 +319,12 @@ impl DiffAnswer<'_> {
 
     /// The rows for programs.
     fn sheet(&self) -> Sheet {
-        let mut sheet = Sheet::new("diff", &COLUMNS);
-        sheet.rows = self.all_rows().map(|figure| self.cells(figure)).collect();
-        sheet
-    }
-
-    fn cells(&self, figure: &JudgedFigure) -> Vec<Cell> {
-        let key = &figure.key;
-        let word = |word: Option<&str>| word.map_or(Cell::Missing, Cell::text);
-        let number = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Ratio);
-        let share = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Percent);
-        let (taker, victim, stack) = match key {
-            FigureKey::Amount(AmountKey::Pair { taker, victim }) => {
-                (Some(&**taker), Some(&**victim), None)
-            }
-            FigureKey::Amount(AmountKey::Stack(place)) => (None, None, Some(&*place.folded)),
-            _ => (None, None, None),
-        };
-        let [before, after] = figure.means();
-        let [low, high] = figure
-            .interval_pct()
-            .map_or([None; 2], |ends| ends.map(Some));
-        let change = figure.change.ok();
-        let scale = change.map(|change| match change.is_by_difference {
-            true => "difference",
-            false => "ratio",
+        let rows = self.all_rows().map(|figure| FigureRow {
+            figure,
+            per: self.request.per,
+            limit: self.request.fail_over_pct,
         });
-        let limit = self.request.fail_over_pct;
-        let is_regression = limit.is_some_and(|limit| figure.is_regression(limit));
-        vec![
-            Cell::text(figure.verdict().as_str()),
-            Cell::text(key.words()),
-            Cell::text(key.kind()),
-            word(key.reason().map(|reason| reason.as_str())),
-            word(taker),
-            word(victim),
-            word(stack),
-            Cell::text(unit_word(key, self.request.per)),
-            number(before),
-            number(after),
-            share(figure.change_pct()),
-            share(low),
-            share(high),
-            number(change.map(|change| change.p)),
-            word(scale),
-            Cell::text(if key.is_worse_if_more() {
-                "more"
-            } else {
-                "neither"
-            }),
-            Cell::text(if is_regression { "yes" } else { "no" }),
-            word(figure.change.err().map(NotJudgedReason::as_str)),
-        ]
+        Sheet::of("diff", &columns(), rows)
     }
 
     /// What a reader must know to read the numbers correctly, one paragraph each.
@@ -488,6 +425,95 @@ fn phrase(figure: &JudgedFigure) -> String {
         ),
         _ => format!("{name} is new"),
     }
+}
+
+/// A row for programs.
+struct FigureRow<'a> {
+    figure: &'a JudgedFigure,
+    per: Per,
+    /// The change from which on a figure that is worse is a regression, in percent.
+    limit: Option<f64>,
+}
+
+impl FigureRow<'_> {
+    /// The ends of the interval of the change, in percent.
+    fn end_pct(&self, end: usize) -> Cell {
+        let ends = self.figure.interval_pct();
+        or_missing(ends, |ends| Cell::Percent(ends[end]))
+    }
+
+    fn mean(&self, side: usize) -> Cell {
+        or_missing(self.figure.means()[side], Cell::Ratio)
+    }
+}
+
+/// The columns for programs. Values are in the unit that the row names.
+fn columns<'a>() -> [Column<FigureRow<'a>>; 18] {
+    [
+        Column::new(words::VERDICT, |row| {
+            Cell::text(row.figure.verdict().as_str())
+        }),
+        Column::new(words::FIGURE, |row| Cell::text(row.figure.key.words())),
+        Column::new(
+            words::KIND.saying("kind of figure: a length, a rate, a share of time"),
+            |row| Cell::text(row.figure.key.kind()),
+        ),
+        Column::new(words::REASON, |row| {
+            let reason = row.figure.key.reason();
+            or_missing(reason, |reason| Cell::text(reason.as_str()))
+        }),
+        Column::new(words::TAKER, |row| match &row.figure.key {
+            FigureKey::Amount(AmountKey::Pair { taker, .. }) => Cell::text(&**taker),
+            _ => Cell::Missing,
+        }),
+        Column::new(words::VICTIM, |row| match &row.figure.key {
+            FigureKey::Amount(AmountKey::Pair { victim, .. }) => Cell::text(&**victim),
+            _ => Cell::Missing,
+        }),
+        Column::new(words::STACK, |row| match &row.figure.key {
+            FigureKey::Amount(AmountKey::Stack(place)) => Cell::text(&*place.folded),
+            _ => Cell::Missing,
+        }),
+        Column::new(words::UNIT, |row| {
+            Cell::text(unit_word(&row.figure.key, row.per))
+        }),
+        Column::new(words::BEFORE, |row| row.mean(0)),
+        Column::new(words::AFTER, |row| row.mean(1)),
+        Column::new(words::CHANGE, |row| {
+            or_missing(row.figure.change_pct(), Cell::Percent)
+        }),
+        Column::new(words::CHANGE_LOW, |row| row.end_pct(0)),
+        Column::new(words::CHANGE_HIGH, |row| row.end_pct(1)),
+        Column::new(words::ADJUSTED_P, |row| {
+            let change = row.figure.change.ok();
+            or_missing(change, |change| Cell::Ratio(change.p))
+        }),
+        Column::new(words::SCALE, |row| {
+            let change = row.figure.change.ok();
+            or_missing(change, |change| {
+                Cell::text(match change.is_by_difference {
+                    true => "difference",
+                    false => "ratio",
+                })
+            })
+        }),
+        Column::new(words::WORSE_IS, |row| {
+            Cell::text(match row.figure.key.is_worse_if_more() {
+                true => "more",
+                false => "neither",
+            })
+        }),
+        Column::new(words::IS_REGRESSION, |row| {
+            let is_regression = row
+                .limit
+                .is_some_and(|limit| row.figure.is_regression(limit));
+            Cell::text(if is_regression { "yes" } else { "no" })
+        }),
+        Column::new(words::NOT_JUDGED_BECAUSE, |row| {
+            let why = row.figure.change.err();
+            or_missing(why, |why: NotJudgedReason| Cell::text(why.as_str()))
+        }),
+    ]
 }
 
 /// A percentage in a table. A figure that was judged but has no ratio is new.
