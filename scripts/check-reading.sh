@@ -21,4 +21,4 @@ for target in x86_64-unknown-linux-musl x86_64-unknown-freebsd; do
         { say "rustup cannot get the standard library of $target here"; exit 3; }
 done
 check x86_64-unknown-linux-musl report plot view || die "the half that reads needs more than it should (see above)"
-check x86_64-unknown-freebsd core wire store || die "core, wire or store need Linux (see above)"
+check x86_64-unknown-freebsd core wire store unwind || die "core, wire, store or unwind need Linux (see above)"

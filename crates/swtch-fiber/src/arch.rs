@@ -10,9 +10,8 @@ mod processor;
 #[cfg(test)]
 pub(crate) use processor::PROBE;
 pub(crate) use processor::{
-    FRAME_POINTER, REGISTERS, RETURN_ADDRESS, RSEQ_SIGNATURE, SHADOW_STACK, SHADOW_STACK_REMEDY,
-    STACK_POINTER, SYSTEM_CALL, VENDOR, hit_probe, registers, shadow_stack_status, stack_pointer,
-    thread_pointer, without_signature,
+    RSEQ_SIGNATURE, SHADOW_STACK, SHADOW_STACK_REMEDY, SYSTEM_CALL, hit_probe, registers,
+    shadow_stack_status, stack_pointer, thread_pointer,
 };
 
 /// The note of the probe at label 990.

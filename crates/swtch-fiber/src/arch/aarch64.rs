@@ -1,5 +1,7 @@
 //! AArch64.
 
+use swtch_unwind::{REGISTERS, Registers, STACK_POINTER};
+
 /// Four bytes that must precede the abort address of a restartable sequence. The kernel compares
 /// them with the value given at registration, and glibc gives this one (`RSEQ_SIG`,
 /// `sysdeps/unix/sysv/linux/aarch64/bits/rseq.h`): `brk #0x45e0`, little endian.
@@ -39,38 +41,15 @@ pub(crate) use hit_probe;
 #[cfg(test)]
 pub(crate) const PROBE: &[u8] = &[0x1f, 0x20, 0x03, 0xd5];
 
-/// Number of registers that DWARF counts (DWARF for the Arm 64-bit Architecture, 4.1).
-pub(crate) const REGISTERS: usize = 32;
-/// DWARF's number of the frame pointer.
-pub(crate) const FRAME_POINTER: usize = 29;
-/// DWARF's number of the stack pointer.
-pub(crate) const STACK_POINTER: usize = 31;
-/// DWARF's number of the register with the return address.
-pub(crate) const RETURN_ADDRESS: u16 = 30;
-
-/// Whose DWARF instructions beyond the common ones the tables have: that which says that a return
-/// address is signed has the number of another one of SPARC.
-pub(crate) const VENDOR: gimli::Vendor = gimli::Vendor::AArch64;
-
-/// A return address without the signature that a function compiled with `-mbranch-protection` puts
-/// into its upper bits. The instruction, `xpaclri`, does nothing on a processor that cannot sign.
-pub(crate) fn without_signature(mut address: u64) -> u64 {
-    // SAFETY: changes a register.
-    unsafe {
-        std::arch::asm!("hint #7", inout("x30") address, options(nomem, nostack, preserves_flags));
-    }
-    address
-}
-
 /// Program counter and registers, by DWARF's numbers, from the context of a signal handler.
-pub(crate) fn registers(context: &libc::ucontext_t) -> (u64, [Option<u64>; REGISTERS]) {
+pub(crate) fn registers(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     let mut registers = [None; REGISTERS];
     for (register, value) in registers.iter_mut().zip(machine.regs) {
         *register = Some(value);
     }
-    registers[STACK_POINTER] = Some(machine.sp);
-    (machine.pc, registers)
+    registers[usize::from(STACK_POINTER)] = Some(machine.sp);
+    Registers::new(machine.pc, registers)
 }
 
 /// The stack pointer, from the context of a signal handler.
@@ -120,7 +99,7 @@ mod tests {
         unsafe {
             std::arch::asm!("hint #25", inout("x30") signed, options(nomem, nostack, preserves_flags));
         }
-        assert_eq!(without_signature(signed), address);
-        assert_eq!(without_signature(address), address);
+        assert_eq!(swtch_unwind::without_signature(signed), address);
+        assert_eq!(swtch_unwind::without_signature(address), address);
     }
 }

@@ -1,5 +1,7 @@
 //! x86-64.
 
+use swtch_unwind::{REGISTERS, Registers};
+
 /// Four bytes that must precede the abort address of a restartable sequence. The kernel compares
 /// them with the value given at registration, and glibc gives this one (`RSEQ_SIG`,
 /// `sysdeps/unix/sysv/linux/x86/bits/rseq.h`).
@@ -41,25 +43,8 @@ pub(crate) use hit_probe;
 #[cfg(test)]
 pub(crate) const PROBE: &[u8] = &[0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00];
 
-/// Number of registers that DWARF counts (x86-64 psABI, figure 3.36).
-pub(crate) const REGISTERS: usize = 17;
-/// DWARF's number of the frame pointer.
-pub(crate) const FRAME_POINTER: usize = 6;
-/// DWARF's number of the stack pointer.
-pub(crate) const STACK_POINTER: usize = 7;
-/// DWARF's number for the return address, which is in no register.
-pub(crate) const RETURN_ADDRESS: u16 = 16;
-
-/// Whose DWARF instructions beyond the common ones the tables have: nobody's.
-pub(crate) const VENDOR: gimli::Vendor = gimli::Vendor::Default;
-
-/// A return address as it is: x86-64 does not sign them.
-pub(crate) fn without_signature(address: u64) -> u64 {
-    address
-}
-
 /// Program counter and registers, by DWARF's numbers, from the context of a signal handler.
-pub(crate) fn registers(context: &libc::ucontext_t) -> (u64, [Option<u64>; REGISTERS]) {
+pub(crate) fn registers(context: &libc::ucontext_t) -> Registers {
     let value = |index: i32| {
         let index = usize::try_from(index).ok()?;
         Some(context.uc_mcontext.gregs.get(index)?.cast_unsigned())
@@ -86,7 +71,7 @@ pub(crate) fn registers(context: &libc::ucontext_t) -> (u64, [Option<u64>; REGIS
     for (register, index) in registers.iter_mut().zip(order) {
         *register = value(index);
     }
-    (value(libc::REG_RIP).unwrap_or_default(), registers)
+    Registers::new(value(libc::REG_RIP).unwrap_or_default(), registers)
 }
 
 /// The stack pointer, from the context of a signal handler.

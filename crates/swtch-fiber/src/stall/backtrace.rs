@@ -21,7 +21,8 @@ use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use super::capture::{self, ThreadSnapshot, Usage};
 use super::evidence::{Call, ThreadSample};
 use super::memory;
-use super::unwind::{self, Frames, Registers, StackCopy};
+use super::unwind::{self, Frames, StackCopy};
+use swtch_unwind::Registers;
 
 /// How long a running thread may take to answer. It answers at its next return to user mode, which
 /// an interrupt brings about at once; the monitor cannot wait longer.

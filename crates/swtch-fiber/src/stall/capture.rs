@@ -29,8 +29,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::memory;
-use super::unwind::Registers;
-use crate::arch::SYSTEM_CALL;
+use crate::arch::{self, SYSTEM_CALL};
+use swtch_unwind::{REGISTERS, Registers};
 
 /// Most bytes of stack that are copied, from the innermost frame on.
 pub const STACK_BYTES: usize = 64 * 1024;
@@ -93,7 +93,7 @@ unsafe impl Sync for CaptureSlot {}
 static SLOT: CaptureSlot = CaptureSlot {
     state: AtomicU64::new(FREE),
     answer: UnsafeCell::new(CapturedThread {
-        registers: Registers::UNKNOWN,
+        registers: Registers::new(0, [None; REGISTERS]),
         stack_start: 0,
         stack_len: 0,
         stack: [0; STACK_BYTES],
@@ -169,7 +169,7 @@ pub fn capture(tid: i32, patience: Duration) -> Option<ThreadSnapshot> {
     // SAFETY: this monitor has the turn; the slot is filled, and the handler has left it.
     let answer = unsafe { &*SLOT.answer.get() };
     let mut usage = answer.usage;
-    usage.behind_call = is_behind_call(answer.registers.pc());
+    usage.behind_call = is_behind_call(answer.registers.pc);
     let capture = ThreadSnapshot {
         registers: answer.registers,
         stack_start: answer.stack_start,
@@ -196,7 +196,7 @@ extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut
     // SAFETY: as above.
     let saved = unsafe { *errno };
     // SAFETY: the kernel hands a handler with SA_SIGINFO its context.
-    let registers = Registers::of(unsafe { &*context.cast::<libc::ucontext_t>() });
+    let registers = arch::registers(unsafe { &*context.cast::<libc::ucontext_t>() });
     // SAFETY: the handler that moves the state to FILLING owns the answer until FILLED.
     fill(unsafe { &mut *SLOT.answer.get() }, registers);
     // SAFETY: as above.
@@ -206,7 +206,10 @@ extern "C" fn on_signal(_signal: i32, _info: *mut libc::siginfo_t, context: *mut
 
 /// Fills in registers, stack and CPU times.
 fn fill(answer: &mut CapturedThread, registers: Registers) {
-    let start = usize::try_from(registers.stack_pointer()).unwrap_or(0);
+    let start = registers
+        .stack_pointer()
+        .and_then(|start| usize::try_from(start).ok());
+    let start = start.unwrap_or(0);
     answer.registers = registers;
     answer.stack_start = start;
     answer.stack_len = memory::read(start, &mut answer.stack);

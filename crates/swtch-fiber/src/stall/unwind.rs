@@ -1,9 +1,9 @@
 //! Unwinds a stack: from registers and a copy of the stack to return addresses.
 //!
-//! The unwind rules of each function are in its file's `.eh_frame`, which exceptions and panics use
-//! too; gimli reads it. For a function without rules a frame pointer is tried. Only the copy of the
-//! stack is read, and each access is checked against its bounds, so a stack that was caught in an
-//! odd state gives a short result at worst.
+//! The step from a frame to its caller is `swtch-unwind`'s, by the unwind rules of the loaded file that holds
+//! its code; for a function without rules the frame pointer is tried. Only the copy of the stack is read, and
+//! each access is checked against its bounds, so a stack that was caught in an odd state gives a short result
+//! at worst.
 //!
 //! The walk ends at the root of the thread, whose caller the tables declare undefined, or at the
 //! root of the worker's stack: the way from there to the scheduler is described by an expression
@@ -11,58 +11,10 @@
 
 use std::ffi::c_void;
 
-use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, NativeEndian, Register, RegisterRule,
-    UnwindContext, UnwindSection, UnwindTableRow,
-};
-
-use crate::arch::{self, FRAME_POINTER, REGISTERS, RETURN_ADDRESS, STACK_POINTER};
+use swtch_unwind::{CallerFrame, Registers, TableSection, UnwindScratch, UnwindTables};
 
 /// Limit of frames, more than any reader needs.
 const FRAMES: usize = 128;
-
-/// The known registers of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registers {
-    pc: u64,
-    values: [Option<u64>; REGISTERS],
-}
-
-impl Registers {
-    /// Registers of which none is known.
-    pub const UNKNOWN: Self = Self {
-        pc: 0,
-        values: [None; REGISTERS],
-    };
-
-    /// Only program counter and stack pointer are known.
-    pub fn at(pc: u64, stack_pointer: u64) -> Self {
-        let mut registers = Self::UNKNOWN;
-        registers.pc = pc;
-        registers.values[STACK_POINTER] = Some(stack_pointer);
-        registers
-    }
-
-    /// All registers, from the context of a signal handler.
-    pub fn of(context: &libc::ucontext_t) -> Self {
-        let (pc, values) = arch::registers(context);
-        Self { pc, values }
-    }
-
-    fn value(&self, register: Register) -> Option<u64> {
-        *self.values.get(usize::from(register.0))?
-    }
-
-    /// Program counter; 0 when unknown.
-    pub fn pc(&self) -> u64 {
-        self.pc
-    }
-
-    /// The stack pointer, 0 when it is not known.
-    pub fn stack_pointer(&self) -> u64 {
-        self.values[STACK_POINTER].unwrap_or_default()
-    }
-}
 
 /// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]
@@ -90,31 +42,20 @@ pub struct Frames {
     pub reaches_root: bool,
 }
 
-/// The caller of a frame, or why there is none.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and mostly the large one"
-)]
-enum CallerFrame {
-    /// The registers of its caller, and whether the caller was interrupted rather than making a
-    /// call.
-    Caller(Registers, bool),
-    /// No caller, because the stack begins here.
-    Root,
-    /// The caller cannot be found.
-    Unknown,
-}
-
 /// Walks from the innermost frame outwards.
 pub fn unwind(mut registers: Registers, stack: StackCopy<'_>) -> Frames {
+    let word = |address| stack.word(address);
     let mut frames = Frames::default();
-    let mut context = UnwindContext::new();
+    let mut scratch = UnwindScratch::default();
     // The address to look up, one before the return address, which may belong to the next function.
     let mut place = registers.pc;
     while frames.addresses.len() < FRAMES && place != 0 {
         frames.addresses.push(place);
-        let (caller, was_interrupted) = match beyond(place, &registers, stack, &mut context) {
-            CallerFrame::Caller(caller, was_interrupted) => (caller, was_interrupted),
+        let (caller, was_interrupted) = match beyond(place, &registers, &word, &mut scratch) {
+            CallerFrame::Found {
+                registers,
+                was_interrupted,
+            } => (registers, was_interrupted),
             CallerFrame::Root => {
                 frames.reaches_root = true;
                 break;
@@ -134,128 +75,20 @@ pub fn unwind(mut registers: Registers, stack: StackCopy<'_>) -> Frames {
 fn beyond(
     place: u64,
     registers: &Registers,
-    stack: StackCopy<'_>,
-    context: &mut UnwindContext<usize>,
+    word: &dyn Fn(u64) -> Option<u64>,
+    scratch: &mut UnwindScratch,
 ) -> CallerFrame {
     let mut found = None;
     with_tables_of(place, |tables| {
-        found = tables.row(place, context, |row, is_signal_frame| {
-            by_row(row, is_signal_frame, registers, stack)
-        });
+        found = tables.caller(place, registers, word, scratch);
     });
     found.unwrap_or_else(|| {
-        let caller = by_frame_pointer(registers, stack);
-        caller.map_or(CallerFrame::Unknown, |caller| {
-            CallerFrame::Caller(caller, false)
+        let caller = registers.caller_by_frame_pointer(word);
+        caller.map_or(CallerFrame::Unknown, |registers| CallerFrame::Found {
+            registers,
+            was_interrupted: false,
         })
     })
-}
-
-/// Applies the rules of a row of the tables.
-fn by_row(
-    row: &UnwindTableRow<usize>,
-    is_signal_frame: bool,
-    registers: &Registers,
-    stack: StackCopy<'_>,
-) -> CallerFrame {
-    let return_rule = row.register(Register(RETURN_ADDRESS));
-    if matches!(return_rule, Some(RegisterRule::Undefined)) {
-        return CallerFrame::Root;
-    }
-    let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
-        // Both a coroutine's root and the kernel's return from a signal handler describe the
-        // interrupted frame by an expression, but only the latter also restores registers that way.
-        let is_root = is_signal_frame && matches!(return_rule, Some(RegisterRule::Offset(_)));
-        return if is_root {
-            CallerFrame::Root
-        } else {
-            CallerFrame::Unknown
-        };
-    };
-    let frame = registers.value(*register);
-    let frame = frame.and_then(|value| value.checked_add_signed(*offset));
-    let caller = frame.and_then(|frame| caller(row, frame, registers, stack));
-    caller.map_or(CallerFrame::Unknown, |caller| {
-        CallerFrame::Caller(caller, is_signal_frame)
-    })
-}
-
-/// The caller's registers, by the rules of a row and the address of the frame that they refer to.
-fn caller(
-    row: &UnwindTableRow<usize>,
-    frame: u64,
-    registers: &Registers,
-    stack: StackCopy<'_>,
-) -> Option<Registers> {
-    let mut caller = *registers;
-    if usize::from(RETURN_ADDRESS) == REGISTERS - 1 {
-        // On x86-64 no register holds it: without a rule there is no caller.
-        caller.values[REGISTERS - 1] = None;
-    }
-    for (register, rule) in row.registers() {
-        let Some(known) = caller.values.get_mut(usize::from(register.0)) else {
-            continue;
-        };
-        *known = match rule {
-            RegisterRule::SameValue => registers.value(*register),
-            RegisterRule::Offset(n) => frame.checked_add_signed(*n).and_then(|at| stack.word(at)),
-            RegisterRule::ValOffset(n) => frame.checked_add_signed(*n),
-            RegisterRule::Register(other) => registers.value(*other),
-            _ => None,
-        };
-    }
-    caller.values[STACK_POINTER] = Some(frame);
-    caller.pc = arch::without_signature(caller.value(Register(RETURN_ADDRESS))?);
-    Some(caller)
-}
-
-/// For code without tables: the frame pointer points at the caller's frame pointer, and the return
-/// address follows it, on both processors. Only the bounds of the stack are checked.
-fn by_frame_pointer(registers: &Registers, stack: StackCopy<'_>) -> Option<Registers> {
-    let frame = registers.values[FRAME_POINTER]?;
-    let mut caller = Registers::UNKNOWN;
-    caller.values[FRAME_POINTER] = Some(stack.word(frame)?);
-    caller.pc = arch::without_signature(stack.word(frame.checked_add(8)?)?);
-    caller.values[STACK_POINTER] = Some(frame.checked_add(16)?);
-    Some(caller)
-}
-
-/// The unwind tables of a loaded file: the index, and the memory that contains the other tables.
-struct UnwindTables<'a> {
-    index_address: u64,
-    index: &'a [u8],
-}
-
-impl UnwindTables<'_> {
-    /// Calls `use_row` with the rules for an address; `None` when there are none.
-    fn row<T>(
-        &self,
-        address: u64,
-        context: &mut UnwindContext<usize>,
-        use_row: impl FnOnce(&UnwindTableRow<usize>, bool) -> T,
-    ) -> Option<T> {
-        let bases = BaseAddresses::default().set_eh_frame_hdr(self.index_address);
-        let header = EhFrameHdr::new(self.index, NativeEndian)
-            .parse(&bases, 8)
-            .ok()?;
-        let gimli::Pointer::Direct(frames_address) = header.eh_frame_ptr() else {
-            return None;
-        };
-        // `.eh_frame` follows its index in the same segment; linkers arrange them so.
-        let offset = usize::try_from(frames_address.checked_sub(self.index_address)?).ok()?;
-        let mut frames = EhFrame::new(self.index.get(offset..)?, NativeEndian);
-        frames.set_vendor(arch::VENDOR);
-        let bases = bases.set_eh_frame(frames_address);
-        let description = header
-            .table()?
-            .fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset)
-            .ok()?;
-        let is_signal_frame = description.is_signal_trampoline();
-        let row = description
-            .unwind_info_for_address(&frames, &bases, context, address)
-            .ok()?;
-        Some(use_row(row, is_signal_frame))
-    }
 }
 
 /// Calls `look` with the tables of the file that contains an address. The loader holds its lock
@@ -310,8 +143,13 @@ extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_
         // the loader's lock is held.
         let index = unsafe { std::slice::from_raw_parts(from, len) };
         (search.look)(&UnwindTables {
-            index_address,
-            index,
+            index: TableSection {
+                address: index_address,
+                bytes: index,
+            },
+            frames: None,
+            text: None,
+            got: None,
         });
     }
     1

@@ -1,11 +1,6 @@
 //! From where in its program a blocked thread called: its stack, read from outside and followed by
 //! the tables that compilers write for exceptions (`.eh_frame`), so that no frame pointers are
 //! needed.
-//!
-//! Why not framehop: it takes the frame pointer for known, and follows it where a function has no
-//! entry in the tables. Here it is known only after a frame that has stored it ([`unwind`]).
-
-mod unwind;
 
 use std::fs::{self, File};
 use std::io::IoSliceMut;
@@ -20,8 +15,7 @@ use swtch_capture::{CodeFile, CodeMap, CodeMapping, Stacks};
 use swtch_core::{Pid, Stack, StackKind};
 use swtch_host::thread::BlockedAt;
 use swtch_report::report::Symbols;
-
-use unwind::{FileTables, FrameState, TableSection};
+use swtch_unwind::{CallerFrame, Registers, TableSection, UnwindScratch, UnwindTables};
 
 /// Stack that is read of a thread. More calls than fit into it are cut off.
 const STACK_BYTES: usize = 16 * 1024;
@@ -67,11 +61,37 @@ struct CodeModule {
     file: Rc<MappedFile>,
 }
 
-/// What of a file is needed to find callers.
+/// What of a file is needed to find callers. Addresses are as the file states them.
 struct MappedFile {
-    /// Of each segment of code: offset in the file, length, and the address that the file states.
+    /// Of each segment of code: offset in the file, length, and its address.
     segments: Vec<(u64, u64, u64)>,
-    tables: FileTables,
+    frames: FileSection,
+    index: FileSection,
+    text: Option<u64>,
+    got: Option<u64>,
+}
+
+/// A section of a file.
+struct FileSection {
+    address: u64,
+    bytes: Box<[u8]>,
+}
+
+impl FileSection {
+    fn of<'a>(file: &object::File<'a, &'a ReadCache<File>>, name: &str) -> Option<Self> {
+        let section = file.section_by_name(name)?;
+        Some(Self {
+            address: section.address(),
+            bytes: section.data().ok()?.into(),
+        })
+    }
+
+    const fn at_its_address(&self) -> TableSection<'_> {
+        TableSection {
+            address: self.address,
+            bytes: &self.bytes,
+        }
+    }
 }
 
 impl Callers {
@@ -157,7 +177,8 @@ impl Callers {
 
 /// Addresses inside of the functions that have not returned, the innermost first.
 fn chain(modules: &[CodeModule], at: BlockedAt, word: &dyn Fn(u64) -> Option<u64>) -> Vec<u64> {
-    let mut frame = FrameState::new(at.instruction, at.stack_pointer);
+    let mut frame = Registers::at(at.instruction, at.stack_pointer);
+    let mut scratch = UnwindScratch::default();
     let mut addresses = vec![at.instruction];
     while addresses.len() < DEEPEST {
         // The address after a call may belong to the next function already.
@@ -166,18 +187,24 @@ fn chain(modules: &[CodeModule], at: BlockedAt, word: &dyn Fn(u64) -> Option<u64
             break;
         };
         let stated = inside.wrapping_sub(module.moved_by);
-        let Some(caller) = module.file.tables.caller(stated, &frame, word) else {
+        let found = module
+            .file
+            .tables()
+            .caller(stated, &frame, word, &mut scratch);
+        let Some(CallerFrame::Found {
+            registers: caller,
+            was_interrupted,
+        }) = found
+        else {
             break;
         };
         // Stacks grow downwards, so a caller's frame lies above.
         let is_above = caller.stack_pointer() > frame.stack_pointer();
-        let is_code = modules
-            .iter()
-            .any(|one| one.range.contains(&caller.instruction));
+        let is_code = modules.iter().any(|one| one.range.contains(&caller.pc));
         if !is_above || !is_code {
             break;
         }
-        addresses.push(caller.instruction - 1);
+        addresses.push(caller.pc - u64::from(!was_interrupted));
         frame = caller;
     }
     addresses
@@ -188,13 +215,6 @@ impl MappedFile {
     fn read(file: File) -> Option<Self> {
         let file = ReadCache::new(file);
         let object = object::File::parse(&file).ok()?;
-        let section = |name: &str| {
-            let section = object.section_by_name(name)?;
-            Some(TableSection {
-                place: section.address()..section.address() + section.size(),
-                bytes: section.data().ok()?.into(),
-            })
-        };
         let start = |name: &str| Some(object.section_by_name(name)?.address());
         // The page where one segment ends and the next begins is in both.
         let code = object
@@ -206,13 +226,20 @@ impl MappedFile {
         });
         Some(Self {
             segments: segments.collect(),
-            tables: FileTables {
-                eh_frame: section(".eh_frame")?,
-                eh_frame_hdr: section(".eh_frame_hdr")?,
-                text: start(".text"),
-                got: start(".got"),
-            },
+            frames: FileSection::of(&object, ".eh_frame")?,
+            index: FileSection::of(&object, ".eh_frame_hdr")?,
+            text: start(".text"),
+            got: start(".got"),
         })
+    }
+
+    const fn tables(&self) -> UnwindTables<'_> {
+        UnwindTables {
+            index: self.index.at_its_address(),
+            frames: Some(self.frames.at_its_address()),
+            text: self.text,
+            got: self.got,
+        }
     }
 
     /// By how much a mapping has moved the file's addresses.
