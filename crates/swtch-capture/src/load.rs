@@ -3,14 +3,16 @@
 //! The kernel's BTF says which hooks exist. A program whose hook is missing is not loaded, and
 //! constants tell the other programs, so that missing features degrade and are named.
 
+mod hooks;
+mod maps;
+
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicU32;
 
-use libbpf_rs::btf::{Btf, types::Typedef};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, OpenObject};
 use swtch_core::{Arch, CpuCounters, Event, Gap, Nanos, SyscallTable, TaskKey, Timestamp};
 use swtch_wire::decode_records;
 
@@ -21,7 +23,7 @@ use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::lasting::{LastingWait, LastingWalks};
 use crate::limits::{ResourceLimit, require};
-use crate::probe::{HOOKS, NamingHierarchy, UNKNOWN_VERSION, can_crash, kernel_version, tick_irq};
+use crate::probe::{NamingHierarchy, tick_irq};
 use crate::refusal;
 use crate::scope::{
     CgroupTargets, Children, RecordingScope, TargetProcess, naming_hierarchy, require_host_pids,
@@ -30,53 +32,8 @@ use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 use crate::summary::{SummaryFlush, SummaryGroups, TaskStates, places};
 use crate::tree::{RecordedTree, TreeCount};
-
-/// The most distinct stacks that are kept, of each kind.
-const STACKS: u32 = 32 << 10;
-
-/// The same for the oracle. Two stacks with the same hash cost it a verdict, so there are more.
-const ORACLE_STACKS: u32 = 128 << 10;
-
-/// Those of one task that is watched. More of them make it less likely that two have the same number.
-const WATCHED_STACKS: u32 = 8 << 10;
-
-/// Distinct switches of one task that is watched: each key of `bpf/summary_stacks.h` is one.
-const STACK_SUMS: u32 = 4 << 10;
-
-/// Hooks without which nothing can be recorded.
-const NEEDED: &[&str] = &[
-    "sched_switch",
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_process_fork",
-    "sched_process_exec",
-    "sched_process_exit",
-    "sched_process_free",
-    "task_rename",
-];
-
-/// Hooks that may be missing; the programs on them are then left out.
-const OPTIONAL: &[&str] = &[
-    "sched_set_need_resched_tp",
-    "sched_exit_tp",
-    "sched_migrate_task",
-    "local_timer_entry",
-    "irq_handler_entry",
-    "softirq_entry",
-];
-
-/// The optional hooks that a kernel of this architecture can have. Others are not missing.
-fn optional_here() -> impl Iterator<Item = &'static str> {
-    let is_of_another = |name: &str| {
-        let mut hooks = HOOKS.iter().filter(|hook| hook.name == name);
-        hooks.any(|hook| !hook.is_of_this_architecture())
-    };
-    OPTIONAL
-        .iter()
-        .copied()
-        .filter(move |name| !is_of_another(name))
-}
+use hooks::FoundHooks;
+use maps::{make_rings, ring_fd, size_maps, task_slots};
 
 /// Memory that a recorder needs, in bytes: twice what a short recording on two CPUs took at least (30 MB that
 /// could be written, 250 MB that were mapped). What runs out of it later names the limit as well.
@@ -428,64 +385,6 @@ fn keep_error(
     }
 }
 
-/// The optional hooks, as this kernel has them.
-#[derive(Debug)]
-struct FoundHooks {
-    attached: Vec<String>,
-    missing: Vec<String>,
-    /// Hooks that are present, but on which eBPF can crash this kernel.
-    left_out: Vec<String>,
-    has_state_argument: bool,
-}
-
-impl FoundHooks {
-    fn find(settings: &Settings) -> Result<Self, Error> {
-        let version = kernel_version();
-        if version != UNKNOWN_VERSION && version < OLDEST_VERSION {
-            return Err(Error::KernelTooOld(version));
-        }
-        let path = "/sys/kernel/btf/vmlinux";
-        std::fs::metadata(path).map_err(Error::NoBtf)?;
-        let btf = Btf::from_path(path).map_err(Error::Load)?;
-        let exists = |hook: &str| {
-            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{hook}"))
-                .is_some()
-                && !names(&settings.without_hooks, hook)
-        };
-        if let Some(hook) = NEEDED.iter().find(|hook| !exists(hook)) {
-            return Err(Error::MissingHook(hook));
-        }
-        let is_left_out =
-            |hook: &str| can_crash(hook, version, &btf) && !names(&settings.with_hooks, hook);
-        let (present, missing): (Vec<&str>, Vec<&str>) =
-            optional_here().partition(|hook| exists(hook));
-        let (left_out, attached): (Vec<&str>, Vec<&str>) =
-            present.into_iter().partition(|hook| is_left_out(hook));
-        let owned = |hooks: Vec<&str>| hooks.into_iter().map(str::to_owned).collect();
-        Ok(Self {
-            attached: owned(attached),
-            missing: owned(missing),
-            left_out: owned(left_out),
-            has_state_argument: version >= STATE_ARGUMENT_SINCE,
-        })
-    }
-
-    fn has(&self, hook: &str) -> bool {
-        names(&self.attached, hook)
-    }
-}
-
-fn names(hooks: &[String], hook: &str) -> bool {
-    hooks.iter().any(|named| named == hook)
-}
-
-/// The first version with everything that recording needs; the last to come was `bpf_task_pt_regs`.
-const OLDEST_VERSION: (u32, u32) = (5, 15);
-
-/// `sched_switch` passes `prev_state` since this version (fa2c3254d7cf, and 9c2136be0878 moved it
-/// to the end before the release).
-const STATE_ARGUMENT_SINCE: (u32, u32) = (5, 18);
-
 /// The scope in the form that the kernel side compares tasks with.
 struct ScopePlan {
     all: bool,
@@ -688,104 +587,6 @@ fn choose_programs(
     progs.softirq_exit.set_autoload(hooks.has("softirq_entry"));
 }
 
-fn size_maps(
-    open: &mut OpenSwtchSkel<'_>,
-    settings: &Settings,
-    plan: &ScopePlan,
-    cpus: usize,
-    task_slots: u32,
-) -> Result<(), Error> {
-    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-    let stacks = match settings.oracle {
-        true => ORACLE_STACKS,
-        false if settings.wants_stacks() => STACKS,
-        false if settings.watches_stacks => WATCHED_STACKS,
-        false => 1,
-    };
-    let failed = |map| move |source| Error::Map { map, source };
-    open.maps
-        .targets
-        .set_max_entries(plan.most_targets())
-        .map_err(failed("targets"))?;
-    open.maps
-        .scope_cgroups
-        .set_max_entries(plan.most_cgroups())
-        .map_err(failed("scope_cgroups"))?;
-    open.maps
-        .cpus
-        .set_max_entries(cpus)
-        .map_err(failed("cpus"))?;
-    open.maps
-        .summaries
-        .set_max_entries(places(settings.summary.unwrap_or(1)))
-        .map_err(failed("summaries"))?;
-    open.maps
-        .tasks
-        .set_max_entries(task_slots)
-        .map_err(failed("tasks"))?;
-    let slots = cpus.saturating_mul(settings.slots_per_cpu);
-    open.maps
-        .records
-        .set_max_entries(slots)
-        .map_err(failed("records"))?;
-    open.maps
-        .rings
-        .set_max_entries(cpus)
-        .map_err(failed("rings"))?;
-    open.maps
-        .kernel_stacks
-        .set_max_entries(stacks)
-        .map_err(failed("kernel_stacks"))?;
-    open.maps
-        .user_stacks
-        .set_max_entries(stacks)
-        .map_err(failed("user_stacks"))?;
-    let sums = if settings.watches_stacks {
-        STACK_SUMS
-    } else {
-        1
-    };
-    open.maps
-        .stack_sums
-        .set_max_entries(sums)
-        .map_err(failed("stack_sums"))
-}
-
-/// Number of slots for the states of tasks, a power of two: at least four for each thread that there
-/// is now. The least number takes 15 MB. A task is refused a slot when 32 in a row are taken
-/// (`claim_probe` in `bpf/scope.h`): 6 in a million while half of all slots are taken, none while a
-/// quarter is (simulated).
-fn task_slots() -> u32 {
-    let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let wanted = threads_of(&loadavg).unwrap_or(0).saturating_mul(4);
-    wanted.clamp(64 << 10, 1 << 20).next_power_of_two()
-}
-
-/// The number of threads of the machine in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`
-/// (`proc_loadavg(5)`).
-fn threads_of(loadavg: &str) -> Option<u32> {
-    let running_and_all = loadavg.split_whitespace().nth(3)?;
-    running_and_all.split_once('/')?.1.parse().ok()
-}
-
-fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
-    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>()
-            as libbpf_rs::libbpf_sys::size_t,
-        ..Default::default()
-    };
-    let make = |_| {
-        MapHandle::create(MapType::RingBuf, Some("swtch_ring"), 0, 0, bytes, &options)
-            .map_err(Error::of_load)
-    };
-    (0..cpus).map(make).collect()
-}
-
-fn ring_fd(ring: &MapHandle) -> [u8; 4] {
-    use std::os::fd::{AsFd, AsRawFd};
-    ring.as_fd().as_raw_fd().to_ne_bytes()
-}
-
 fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|source| Error::Map { map: name, source })
@@ -854,16 +655,4 @@ fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         sched_switch,
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_of_the_machine_are_read() {
-        assert_eq!(threads_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
-        assert_eq!(threads_of(""), None);
-        assert_eq!(threads_of("0.20 0.18 0.12 1-80 11206"), None);
-    }
 }

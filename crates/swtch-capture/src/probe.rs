@@ -240,6 +240,17 @@ pub fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
+/// The number of threads of the machine; `None` where it is not told.
+pub fn threads_of_this_machine() -> Option<u32> {
+    threads_of(&std::fs::read_to_string("/proc/loadavg").ok()?)
+}
+
+/// The number of threads in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206` (`proc_loadavg(5)`).
+fn threads_of(loadavg: &str) -> Option<u32> {
+    let running_and_all = loadavg.split_whitespace().nth(3)?;
+    running_and_all.split_once('/')?.1.parse().ok()
+}
+
 fn read(path: &str) -> Result<String, Unreadable> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned()),
@@ -368,5 +379,12 @@ mod tests {
             );
         }
         assert!(!probe.can_record() || probe.trial == Trial::Works);
+    }
+
+    #[test]
+    fn threads_of_the_machine_are_read() {
+        assert_eq!(threads_of("0.20 0.18 0.12 1/80 11206\n"), Some(80));
+        assert_eq!(threads_of(""), None);
+        assert_eq!(threads_of("0.20 0.18 0.12 1-80 11206"), None);
     }
 }

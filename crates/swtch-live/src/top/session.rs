@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
+use swtch_capture::probe::threads_of_this_machine;
 use swtch_capture::{
     BlockedTask, Capture, PlaceReading, Settings, SummaryReader, monotonic_ns, process_cpu_ns,
 };
@@ -357,15 +358,8 @@ fn billing(request: &TopRequest) -> Result<Option<Billing>> {
 fn groups_for_this_machine() -> u32 {
     const LEAST: u32 = 16 << 10;
     const MOST: u32 = 1 << 20;
-    let loadavg = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let threads = threads_of(&loadavg).unwrap_or(0);
+    let threads = threads_of_this_machine().unwrap_or(0);
     threads.saturating_mul(8).clamp(LEAST, MOST)
-}
-
-/// The number of threads in the text of `/proc/loadavg`: `0.20 0.18 0.12 1/80 11206`.
-fn threads_of(loadavg: &str) -> Option<u32> {
-    let running_and_all = loadavg.split_whitespace().nth(3)?;
-    running_and_all.split_once('/')?.1.parse().ok()
 }
 
 fn length(time: Duration) -> Nanos {

@@ -1,5 +1,8 @@
 //! The sums are held against dividing every wait run by run.
 
+use std::collections::VecDeque;
+
+use super::cpu::RunCounts;
 use super::*;
 use crate::contention::Coverage;
 use crate::contention::tests::{gap, moved, run, waited};

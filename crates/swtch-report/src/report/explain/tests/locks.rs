@@ -1,0 +1,410 @@
+//! What is said of locks, of queues and of idle workers.
+
+use super::*;
+
+fn named(mut row: Switch, waker: WakerKind) -> Switch {
+    row.wait.wakeup.kind = Some(waker);
+    row
+}
+
+/// Each thread waits at its own word, and is woken by another thread that waits so: a Java monitor.
+#[test]
+fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
+    let events: Vec<_> = (1..=20).map(|key| seen(key, 10, 9 + key, "java")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for turn in 0..400 {
+        let (task, next) = (1 + turn % 20, 1 + (turn + 1) % 20);
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        let word = 0x1000 * u64::from(task);
+        drawing.run(on(woken_by(wait, next), word), 1_000, next);
+    }
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "futex_queue");
+    assert_eq!(findings[0].switches, 400);
+    let seen = &findings[0].seen;
+    assert!(
+        seen.starts_with("Threads wait for each other, at 20 futex words: 400 switches (100.0 %)"),
+        "{seen}"
+    );
+    assert!(findings[0].advice.as_deref().unwrap().contains("--stacks"));
+}
+
+/// Workers wait, and a thread that never waits wakes them.
+#[test]
+fn idle_workers_are_told_apart_from_a_lock() {
+    let events: Vec<_> = (1..=20).map(|key| seen(key, 10, 9 + key, "pool")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for turn in 0..400 {
+        let task = 2 + turn % 19;
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, 1), 0x1000 * u64::from(task)), 1_000, 1);
+    }
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "futex_idle");
+    assert_eq!(findings[0].places[1..], ["woken by: pool/10 100.0 %"]);
+}
+
+/// One lock beside the idle workers of another process: each names its own wakers.
+#[test]
+fn a_lock_is_not_blamed_on_the_wakers_of_others() {
+    let events: Vec<_> = (1..=8)
+        .map(|key| match key {
+            1..=4 => seen(key, 10, 9 + key, "locked"),
+            _ => seen(key, 20, 19 + key, "pool"),
+        })
+        .collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for turn in 0..400 {
+        let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
+        drawing.run(on(woken_by(wait, next), 0xa0000), 1_000, next);
+        let task = 6 + turn % 3;
+        let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+        drawing.run(on(woken_by(wait, 5), 0x1000 * u64::from(task)), 1_000, 5);
+    }
+    let findings = drawing.findings();
+    let named = |name| findings.iter().find(|one| one.name == name).unwrap();
+    let places = |name| named(name).places.join("; ");
+    assert!(
+        !places("futex_contention").contains("pool"),
+        "{findings:#?}"
+    );
+    assert_eq!(places("futex_idle"), "woken by: pool/24 100.0 %");
+}
+
+/// A kernel thread that takes the CPU has no policy that a user could set.
+#[test]
+fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
+    let mut kernel = seen(1, 2, 2, "kworker/0:1");
+    kernel.is_kthread = true;
+    let mut drawing = DrawnMachine::of(&[kernel, seen(2, 10, 10, "mu")]);
+    for _ in 0..300 {
+        let wait = after(row(2, Reason::Wakeup), Reason::Wakeup, 0, 5 * MS);
+        drawing.run(wait, 10_000, 1);
+    }
+    let findings = drawing.findings();
+    let advice = findings[0].advice.as_deref().unwrap();
+    assert_eq!(findings[0].name, "wakeup_preemption");
+    assert!(
+        advice.starts_with("[kworker] is the kernel itself"),
+        "{advice}"
+    );
+}
+
+/// Two conditions and a mutex, 48 bytes apart, at which all threads of a Python process wait.
+#[test]
+fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
+    let told = |comm: &str, apart: u64| {
+        let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, comm)).collect();
+        let mut drawing = DrawnMachine::of(&events);
+        for turn in 0..600 {
+            let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
+            let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+            let word = 0xa0000 + apart * u64::from(turn % 3);
+            drawing.run(on(woken_by(wait, next), word), 1_000, next);
+        }
+        let first = drawing.findings().remove(0);
+        (first.name, first.switches, first.seen)
+    };
+    let (name, switches, seen) = told("python3", 48);
+    assert_eq!((name, switches), ("futex_contention", 600));
+    assert!(
+        seen.contains("global interpreter lock (GIL), 0xa0000"),
+        "{seen}"
+    );
+    let (_, _, seen) = told("server", 48);
+    assert!(
+        seen.starts_with("Futex words side by side, as those of one lock"),
+        "{seen}"
+    );
+    let (_, switches, seen) = told("server", 4096);
+    assert!(
+        switches == 200 && seen.starts_with("One futex word"),
+        "{seen}"
+    );
+}
+
+/// The collector's threads wake each other and, when they are done, the program's threads. Neither
+/// is a lock.
+#[test]
+fn javas_collector_is_told_from_a_lock() {
+    let told = |names: [&str; 3]| {
+        let events: Vec<_> = (1..)
+            .zip(names)
+            .map(|(key, comm)| seen(key, 10, 9 + key, comm))
+            .collect();
+        let mut drawing = DrawnMachine::of(&events);
+        for turn in 0..600 {
+            let (task, next) = (1 + turn % 3, 1 + (turn + 1) % 3);
+            let wait = after(row(task, Reason::Futex), Reason::Futex, 5_000, 0);
+            drawing.run(
+                on(woken_by(wait, next), 0x1000 * u64::from(task)),
+                1_000,
+                next,
+            );
+        }
+        let first = drawing.findings().remove(0);
+        (first.seen, first.advice.unwrap())
+    };
+    let (seen, advice) = told(["VM Thread", "GC Thread#0", "main"]);
+    assert!(
+        seen.contains("66.7 % of all wakeups from futexes came from Java's garbage collector"),
+        "{seen}"
+    );
+    assert!(advice.contains("-Xlog:gc"), "{advice}");
+    let (seen, advice) = told(["main", "worker", "VM Thread"]);
+    assert!(!seen.contains("collector"), "{seen}");
+    assert!(!advice.contains("-Xlog:gc"), "{advice}");
+}
+
+/// Compilers of one build take the CPU from each other: that is no other program.
+#[test]
+fn processes_of_one_program_are_its_own() {
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "cc1"), seen(2, 20, 20, "cc1")]);
+    for turn in 0..8 {
+        let (task, next) = (1 + turn % 2, 1 + (turn + 1) % 2);
+        let taken = after(row(task, Reason::Slice), Reason::Slice, 0, 3 * MS);
+        drawing.run(taken, 3 * MS, next);
+    }
+    let advice = drawing.findings().remove(0).advice.unwrap();
+    assert!(
+        advice.starts_with("the program's own threads and processes"),
+        "{advice}"
+    );
+}
+
+/// Waits of milliseconds in `epoll_wait`, ended by the network: the main reason is not passed over.
+#[test]
+fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..200 {
+        let wait = after(row(1, Reason::Poll), Reason::Poll, 2 * MS, 1_000);
+        drawing.run(in_call(named(wait, WakerKind::SoftIrq), 232), 10_000, 0);
+    }
+    let findings = drawing.findings();
+    assert_eq!(findings[0].name, "poll_idle");
+    assert_eq!(
+        findings[0].places[1..],
+        [
+            "in: epoll_wait 100.0 %",
+            "woken by: interrupts (network, disk, timers) 100.0 %"
+        ]
+    );
+    assert!(
+        findings[0]
+            .advice
+            .as_deref()
+            .unwrap()
+            .contains("look at whoever sends over the network")
+    );
+}
+
+/// Read-ahead does not help a task that waits for its data to be on the disk.
+#[test]
+fn a_commit_is_no_read() {
+    let advice = |call| {
+        let mut drawing = DrawnMachine::new();
+        for _ in 0..200 {
+            let wait = after(row(1, Reason::Io), Reason::Io, 2 * MS, 1_000);
+            drawing.run(in_call(wait, call), 10_000, 0);
+        }
+        drawing.findings().remove(0).advice.unwrap()
+    };
+    assert!(
+        advice(75).contains("group commit"),
+        "fdatasync: {}",
+        advice(75)
+    );
+    assert!(
+        advice(17).starts_with("read ahead"),
+        "pread64: {}",
+        advice(17)
+    );
+    assert!(
+        advice(87).starts_with("make fewer"),
+        "unlink: {}",
+        advice(87)
+    );
+}
+
+/// A reason without a rule of its own gets a sentence, too.
+#[test]
+fn what_makes_a_tenth_of_the_switches_is_told() {
+    for reason in Reason::ALL {
+        let mut drawing = DrawnMachine::new();
+        for _ in 0..200 {
+            drawing.run(after(row(1, *reason), *reason, 2 * MS, 2 * MS), 10_000, 0);
+        }
+        let findings = drawing.findings();
+        let is_told = |finding: &Finding| finding.reason == Some(*reason);
+        assert!(findings.iter().any(is_told), "{reason}: {findings:?}");
+    }
+}
+
+#[test]
+fn kernel_threads_are_told_apart() {
+    let worker = TaskEvent {
+        is_kthread: true,
+        ..seen(2, 20, 20, "kworker/0:1-events")
+    };
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "server"), worker]);
+    for _ in 0..200 {
+        drawing.run(
+            after(row(1, Reason::Pipe), Reason::Pipe, 50_000, 0),
+            10_000,
+            2,
+        );
+        drawing.run(
+            after(row(2, Reason::Ipc), Reason::Ipc, 50_000, 0),
+            10_000,
+            1,
+        );
+    }
+    assert_eq!(
+        drawing.names_of_findings(),
+        ["pipe_conversation", "kernel_threads"]
+    );
+    assert_eq!(drawing.findings()[1].places, ["threads: [kworker] 100.0 %"]);
+}
+
+/// One program takes the CPU from ten processes of another.
+#[test]
+fn preemptions_are_summed_by_program() {
+    let mut events = vec![seen(1, 5, 5, "pgbench")];
+    events.extend((2..=11).map(|key| seen(key, 10 * key, 10 * key, "postgres")));
+    let mut drawing = DrawnMachine::of(&events);
+    for turn in 0..400 {
+        let from = 2 + turn % 10;
+        drawing.run(
+            after(row(from, Reason::Wakeup), Reason::Wakeup, 0, 1_000),
+            1_000,
+            1,
+        );
+        drawing.run(row(1, Reason::Sleep), 1_000, from);
+    }
+    let findings = drawing.findings();
+    let wakeup = findings
+        .iter()
+        .find(|finding| finding.name == "wakeup_preemption")
+        .unwrap();
+    assert_eq!(
+        wakeup.places[1],
+        "programs: postgres (10 processes) 100.0 %"
+    );
+    assert_eq!(
+        wakeup.places[0],
+        "took the CPU: pgbench from postgres 400 times"
+    );
+}
+
+fn screen(drawing: &DrawnMachine, width: usize) -> Vec<String> {
+    let rows = ReportedSwitches {
+        counted: 13,
+        out_of_scope: 0,
+    };
+    screen::lines(
+        &drawing.explained(),
+        &head(),
+        rows,
+        Path::new("run.swtch"),
+        width,
+    )
+}
+
+#[test]
+fn the_first_answer_fits_on_one_screen() {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..100 {
+        for reason in [
+            Reason::Wakeup,
+            Reason::Slice,
+            Reason::Futex,
+            Reason::Poll,
+            Reason::Io,
+            Reason::Exit,
+        ] {
+            drawing.run(after(row(1, reason), reason, 2 * MS, 2 * MS), 10_000, 3);
+        }
+    }
+    for (width, most) in [(40, 60), (80, 40), (100, 40)] {
+        let lines = screen(&drawing, width);
+        assert!(
+            lines.len() <= most,
+            "{} lines at {width}: {lines:#?}",
+            lines.len()
+        );
+        let is_too_wide = |line: &&String| text::width(line) > width;
+        assert_eq!(lines.iter().find(is_too_wide), None, "at {width}");
+    }
+    let lines = screen(&drawing, 100);
+    assert_eq!(
+        lines[0],
+        "perf bench, for 2.00 s, on db1 (Linux 6.18.0, 2 CPUs)"
+    );
+    assert_eq!(
+        lines[1],
+        "13 context switches, 6 a second; complete: no switch was lost."
+    );
+    let last = "All tables: swtch explain run.swtch --full. On a time line: swtch view run.swtch";
+    assert_eq!(lines.last().map(String::as_str), Some(last));
+}
+
+/// In 20 of 21 recordings of a machine whose kernel hides switches of some threads, up to 426 were in no
+/// row, and the screen said that none was lost.
+#[test]
+fn a_screen_says_how_many_switches_were_not_traced() {
+    let mut head = head();
+    head.meta.counts.untraced = 426;
+    let rows = ReportedSwitches::default();
+    let explained = DrawnMachine::new().explained();
+    let lines = screen::lines(&explained, &head, rows, Path::new("x"), 200);
+    assert_eq!(lines[1], "0 context switches, 0 a second.");
+    assert_eq!(
+        lines[2],
+        "note: the kernel made 426 context switches that it did not report to tracing: they are in no \
+         row, so counts and sums are lower bounds"
+    );
+    let json = explained.to_json(&head, rows, None);
+    assert_eq!(json["trace"]["complete"], false);
+    assert_eq!(json["trace"]["untraced"], 426);
+}
+
+#[test]
+fn a_screen_of_an_incomplete_recording_does_not_say_complete() {
+    let mut head = head();
+    head.meta.counts.lost = 5;
+    let drawing = DrawnMachine::new();
+    let lines = screen::lines(
+        &drawing.explained(),
+        &head,
+        ReportedSwitches::default(),
+        Path::new("x"),
+        100,
+    );
+    assert_eq!(lines[1], "0 context switches, 0 a second.");
+}
+
+/// A label in Japanese takes two columns of the terminal for each character.
+#[test]
+fn wide_names_keep_the_columns_in_line() {
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "サーバー"), seen(2, 20, 20, "b")]);
+    for _ in 0..100 {
+        drawing.run(
+            after(row(1, Reason::Pipe), Reason::Pipe, 5_000, 0),
+            1_000,
+            2,
+        );
+        drawing.run(
+            after(row(2, Reason::Pipe), Reason::Pipe, 5_000, 0),
+            1_000,
+            1,
+        );
+    }
+    let lines = screen(&drawing, 100);
+    let ends: Vec<_> = lines
+        .iter()
+        .filter(|line| line.contains("50.0"))
+        .take(2)
+        .collect();
+    assert_eq!(text::width(ends[0]), text::width(ends[1]), "{lines:#?}");
+}
