@@ -21,7 +21,7 @@
 //!
 //! Limit: a drift slower than the series cannot be seen. If the contrast of two arms drifts over
 //! tens of rounds by half as much as blocks vary, the 95 % interval of a tree of 60 rounds holds
-//! the truth in 89 %; only more trees help ([`super::estimate`]).
+//! the truth in 89 %; only more trees help ([`crate::cost::estimate`]).
 //!
 //! Sources: C. J. Geyer, "Practical Markov Chain Monte Carlo", Statistical Science 7 (1992), §3.3;
 //! Law and Kelton, "Simulation Modeling and Analysis", §9.5.3 (batch means).

@@ -1,7 +1,7 @@
 //! The words of `swtch record` and `swtch explain`, and the one recording that they ask for.
 //!
 //! clap refuses what has no form (two targets, a ring's options without a ring). Which ways to record
-//! and which options cannot be had together is said in one place here, [`AskedRecording::of`].
+//! and which options cannot be had together is said in one place here, `refuse_for`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
