@@ -109,6 +109,7 @@ impl Contended<'_> {
     pub fn for_each_part(&self, mut each: impl FnMut(Holder, Nanos)) {
         match self.split {
             WaitSplit::Throttled => each(Holder::Throttle, self.runq),
+            WaitSplit::AtUnknownTime => each(Holder::Unaccounted, self.runq),
             WaitSplit::OnOneCpu {
                 history,
                 stretch,
@@ -130,6 +131,8 @@ impl Contended<'_> {
 enum WaitSplit<'a> {
     /// All of it is the throttle's.
     Throttled,
+    /// When it was is not known, so nobody can be named.
+    AtUnknownTime,
     /// All of it was spent in the queue of one CPU.
     OnOneCpu {
         history: &'a CpuHistory,
@@ -271,12 +274,9 @@ impl Contention {
     }
 
     fn split_wait(&mut self, row: &Switch, sink: &mut impl FnMut(Contended<'_>)) {
-        let (Some(runq), Some(ran)) = (row.wait.runq, row.ran) else {
+        let Some(runq) = row.wait.runq.filter(|runq| *runq > Nanos::ZERO) else {
             return;
         };
-        if runq == Nanos::ZERO {
-            return;
-        }
         let wait = RunQueueWait {
             task: row.task,
             reason: row.wait.reason,
@@ -286,6 +286,11 @@ impl Contention {
             sink(wait.with(WaitSplit::Throttled));
             return;
         }
+        // Without the length of the run it is not known when the wait ended.
+        let Some(ran) = row.ran else {
+            sink(wait.with(WaitSplit::AtUnknownTime));
+            return;
+        };
         let (stretch, elsewhere) = self.stretches(row, ran, runq);
         self.count_beyond_memory(stretch, row.task);
         // A wait longer than the time since boot is a clock fault.

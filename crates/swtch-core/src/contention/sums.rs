@@ -221,15 +221,12 @@ impl ContentionSums {
     /// Sums up the wait of a row. Returns `false`, and adds nothing, if the wait must be divided run by
     /// run.
     fn sum_up_wait(&mut self, row: &Switch, place: usize, cpu: usize) -> bool {
-        let (Some(runq), Some(ran)) = (row.wait.runq, row.ran) else {
+        let Some(runq) = row.wait.runq.filter(|runq| *runq > Nanos::ZERO) else {
             return true;
         };
-        if runq == Nanos::ZERO {
-            return true;
-        }
-        if self.cpus[cpu].window == 0 {
+        let Some(ran) = row.ran.filter(|_| self.cpus[cpu].window > 0) else {
             return false;
-        }
+        };
         let (stretch, elsewhere) = self.contention.stretches(row, ran, runq);
         let task = self.tasks[place];
         let may_span_own_run = task.last_end > stretch.from;

@@ -89,6 +89,17 @@ fn task(key: u32) -> Holder {
     Holder::Task(TaskKey::new(key))
 }
 
+/// Its wait is in the times of its thread, and must be here, too: those sum to these.
+#[test]
+fn a_wait_before_a_run_of_unknown_length_is_nobodys() {
+    let row = Switch {
+        ran: None,
+        ..waited(run(0, T, 200, 210, 0), 100)
+    };
+    let rows = [run(0, A, 50, 200, T), row];
+    assert_eq!(split(&rows), [(Holder::Unaccounted, 100)]);
+}
+
 /// ```text
 ///          wait of T: 100 ─────────────────── 200
 /// cpu 0  A ──────── 130  B ─── 150  idle  180 A ── 200  T ── 210
