@@ -2,7 +2,9 @@
 //!
 //! The device decides whether a call blocks: one that answers at once spares the block. So the
 //! reader continues until enough reads have blocked, as the kernel counts them. Only the kernel's
-//! count tells how often the writer blocks (for data, journal, flush); nothing else can block it.
+//! count tells how often the writer blocks (for data, journal, flush); nothing else can block it. The first
+//! call of each is counted apart: its code may have to be read from disk, and that is a fault (seen in a test:
+//! 99 reads and a fault had blocked, and 100 reads were expected).
 
 use std::os::unix::fs::FileExt;
 use std::thread;
@@ -48,23 +50,27 @@ fn direct_read(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let mut block = AlignedBlock::new();
     thread::scope(|scope| {
         let reader = start(scope, "disk-reader", || {
+            let mut read = |number: u64| {
+                let offset = offset_of_block(number % BLOCKS);
+                blocks_in(|| {
+                    file.read_exact_at(&mut block.0, offset)
+                        .map_err(Error::calling("pread64"))
+                })
+            };
+            let first = read(0)?;
             let mut blocked = 0;
-            for number in 0..wanted * TRIES {
+            for number in 1..wanted * TRIES {
                 if blocked >= wanted {
                     break;
                 }
-                let offset = offset_of_block(number % BLOCKS);
-                blocked += blocks_in(|| {
-                    file.read_exact_at(&mut block.0, offset)
-                        .map_err(Error::calling("pread64"))
-                })?;
+                blocked += read(number)?;
             }
-            Ok(blocked)
+            Ok((first, blocked))
         })?;
         let reader = reader.finish()?;
-        let blocked = reader.value;
+        let (first, blocked) = reader.value;
         let because = "only the reads can block it, and it goes on until enough have";
-        let reads = Expect::between(Reason::Io, wanted, blocked.max(wanted), because);
+        let reads = Expect::between(Reason::Io, wanted, first + blocked.max(wanted), because);
         Ok(WorkloadOutcome {
             threads: vec![reader.expecting(vec![reads])],
         })
@@ -83,12 +89,13 @@ fn fsync(writes: u64) -> Result<WorkloadOutcome, Error> {
     };
     thread::scope(|scope| {
         let writer = start(scope, "disk-writer", || {
-            blocks_in(|| (0..writes).try_for_each(write))
+            let first = blocks_in(|| write(0))?;
+            Ok((first, blocks_in(|| (1..writes).try_for_each(write))?))
         })?;
         let writer = writer.finish()?;
-        let blocked = writer.value;
+        let (first, blocked) = writer.value;
         let because = "nothing else in that time can block it, and the kernel counted that often";
-        let counted = Expect::exactly(Reason::Io, blocked, because);
+        let counted = Expect::between(Reason::Io, blocked, first + blocked, because);
         let because = "data, journal and flush do not all answer at once";
         let mostly = Expect::at_least(Reason::Io, writes / 2, because);
         Ok(WorkloadOutcome {
