@@ -271,15 +271,15 @@ impl OfTotals for ReasonRow<'_, GroupTotals> {
 }
 
 fn reason_columns<'a>() -> Vec<Column<ReasonRow<'a, GroupTotals>>> {
-    let runs = [
-        Column::in_total(words::IRQ, |row: &ReasonRow<'_, GroupTotals>| {
-            Cell::Time(row.totals().irq)
-        }),
-        Column::in_total(words::RUN_MAX, |row: &ReasonRow<'_, GroupTotals>| {
-            Cell::Time(row.totals().longest_run)
-        }),
-    ];
-    reason::sums().chain(runs).chain(lengths()).collect()
+    reason::sums().chain(runs()).chain(lengths()).collect()
+}
+
+/// What was counted of runs besides their time.
+fn runs<R: OfTotals>() -> [Column<R>; 2] {
+    [
+        Column::in_total(words::IRQ, |row| Cell::Time(row.totals().irq)),
+        Column::in_total(words::RUN_MAX, |row| Cell::Time(row.totals().longest_run)),
+    ]
 }
 
 /// The columns from `off_p50_below_ns` to `runq_max_ns`.
@@ -424,17 +424,8 @@ fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
     ];
     let [switches, _share] = tally::counts();
     let [ran, waits @ ..] = tally::times();
-    let runs = [
-        ran,
-        Column::new(words::IRQ, |row: &CountedRow<'_>| {
-            Cell::Time(row.totals().irq)
-        }),
-        Column::new(words::RUN_MAX, |row: &CountedRow<'_>| {
-            Cell::Time(row.totals().longest_run)
-        }),
-    ];
-    let sums = [switches].into_iter().chain(tally::kinds()).chain(runs);
-    let sums = sums.chain(waits).chain(lengths());
+    let sums = [switches].into_iter().chain(tally::kinds()).chain([ran]);
+    let sums = sums.chain(runs()).chain(waits).chain(lengths());
     thread.chain(rest).chain(sums).collect()
 }
 

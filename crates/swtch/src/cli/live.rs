@@ -9,10 +9,10 @@ use swtch_core::{Nanos, Pid};
 use swtch_live::agent::{AgentRequest, Collector, OtlpRequest};
 use swtch_live::top::TopRequest;
 use swtch_output::format::Format;
-use swtch_record::record::{CaptureRequest, Target};
+use swtch_record::record::Target;
 use swtch_report::report::live::LiveView;
 
-use super::recording::{check_hooks, processes};
+use super::recording::{capture_with, running};
 use super::values::{interval, length, live_view, pid};
 
 /// Look at switches while they happen.
@@ -75,14 +75,9 @@ impl Top {
     /// # Errors
     /// When a hook is not known.
     pub fn to_request(&self) -> anyhow::Result<TopRequest> {
-        check_hooks(&self.with_hook)?;
+        let target = running(&self.pid, self.no_children, &self.cgroup).unwrap_or(Target::All);
         Ok(TopRequest {
-            capture: CaptureRequest {
-                target: self.target(),
-                buffer: None,
-                without_hooks: self.without_hook.clone(),
-                with_hooks: self.with_hook.clone(),
-            },
+            capture: capture_with(target, &self.without_hook, &self.with_hook)?,
             stacks: self.stacks,
             interval: self.interval,
             count: self.count.or(self.once.then_some(1)),
@@ -92,16 +87,6 @@ impl Top {
             prices: self.prices.clone(),
             groups: self.groups,
         })
-    }
-
-    fn target(&self) -> Target {
-        if !self.pid.is_empty() {
-            processes(&self.pid, self.no_children)
-        } else if !self.cgroup.is_empty() {
-            Target::Cgroups(self.cgroup.clone())
-        } else {
-            Target::All
-        }
     }
 }
 

@@ -301,22 +301,18 @@ impl RecordArgs {
     }
 
     fn capture(&self) -> Result<CaptureRequest> {
-        check_hooks(&self.with_hook)?;
+        let request = capture_with(self.target()?, &self.without_hook, &self.with_hook)?;
         Ok(CaptureRequest {
-            target: self.target()?,
             buffer: self.buffer,
-            without_hooks: self.without_hook.clone(),
-            with_hooks: self.with_hook.clone(),
+            ..request
         })
     }
 
     fn target(&self) -> Result<Target> {
         if self.all {
             Ok(Target::All)
-        } else if !self.cgroup.is_empty() {
-            Ok(Target::Cgroups(self.cgroup.clone()))
-        } else if !self.pid.is_empty() {
-            Ok(processes(&self.pid, self.no_children))
+        } else if let Some(target) = running(&self.pid, self.no_children, &self.cgroup) {
+            Ok(target)
         } else if !self.command.is_empty() {
             Ok(Target::Command(self.command.clone()))
         } else {
@@ -327,26 +323,37 @@ impl RecordArgs {
     }
 }
 
-/// The processes of `-p`.
-pub fn processes(pids: &[Pid], no_children: bool) -> Target {
-    Target::Processes {
-        pids: pids.to_vec(),
-        children: match no_children {
-            true => Children::LeftOut,
-            false => Children::Recorded,
-        },
+/// What runs already: the processes of `-p`, or the cgroups of `--cgroup`; `None` if neither was named.
+pub fn running(pids: &[Pid], no_children: bool, cgroups: &[PathBuf]) -> Option<Target> {
+    if !pids.is_empty() {
+        return Some(Target::Processes {
+            pids: pids.to_vec(),
+            children: match no_children {
+                true => Children::LeftOut,
+                false => Children::Recorded,
+            },
+        });
     }
+    (!cgroups.is_empty()).then(|| Target::Cgroups(cgroups.to_vec()))
 }
 
-/// Refuses hooks that are not known.
-pub fn check_hooks(named: &[String]) -> Result<()> {
-    for hook in named {
+/// A capture with the default buffer.
+///
+/// # Errors
+/// When a hook is not known.
+pub fn capture_with(target: Target, without: &[String], with: &[String]) -> Result<CaptureRequest> {
+    for hook in with {
         ensure!(
             HOOKS.iter().any(|known| known.name == hook),
             "--with-hook {hook}: no such hook; swtch doctor lists them"
         );
     }
-    Ok(())
+    Ok(CaptureRequest {
+        target,
+        buffer: None,
+        without_hooks: without.to_vec(),
+        with_hooks: with.to_vec(),
+    })
 }
 
 #[cfg(test)]
