@@ -7,7 +7,7 @@ needs their types. Tests compare all of this with `docs/SCHEMA.md`.
 from __future__ import annotations
 
 # The newest format that this package reads.
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 # Table -> column -> type in the engine. A word is text here.
 TABLES: dict[str, dict[str, str]] = {
@@ -88,6 +88,8 @@ TABLES: dict[str, dict[str, str]] = {
         "reason": "VARCHAR",
         "since_ns": "BIGINT",
         "lasted_ns": "BIGINT",
+        "runq_ns": "BIGINT",
+        "cpu": "USMALLINT",
     },
     "cgroup": {"cgroup": "BIGINT", "path": "VARCHAR"},
     "stack": {

@@ -60,6 +60,11 @@ _FACTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _COUNTS = ("counted_lost", "untraced", "unnamed", "storage_failed")
 
 
+# Rules whose reason was `slice` before this version of the rules, and is `wakeup` since.
+JUDGED_AS_TODAY = 6
+REJUDGED = ("slice_end_at_wakeup", "protection_lapsed_at_wakeup")
+
+
 def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> None:
     """Creates the tables and views of `traces` in an empty database."""
     connection.execute("CREATE SCHEMA stored")
@@ -147,7 +152,46 @@ def _select_of(connection: DuckDBPyConnection, table: str, trace: TraceFiles) ->
     source = f"read_parquet({literal(_without_wildcards(str(file)))}, file_row_number = true)"
     found = {row[0] for row in connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()}
     cells = ", ".join(_cell(table, name, kind, found) for name, kind in columns.items())
-    return f"SELECT {label} AS trace, file_row_number AS file_row, {cells} FROM {source}"
+    rows = f"SELECT {label} AS trace, file_row_number AS file_row, {cells} FROM {source}"
+    return rows if _is_judged_as_today(trace) else _judged_as_today(table, trace, rows)
+
+
+def _is_judged_as_today(trace: TraceFiles) -> bool:
+    version = fact(trace, int, "rules_version")
+    return version is None or version >= JUDGED_AS_TODAY
+
+
+def _judged_as_today(table: str, trace: TraceFiles, rows: str) -> str:
+    """Rows of an older trace with the reasons that the rules of today give (`rejudged`, `rules.rs`).
+
+    A row names its rule; a wait, and what was open at the end, began with the row before of its task.
+    """
+    rules = ", ".join(map(literal, REJUDGED))
+    was_slice = f"rule IN ({rules}) AND reason = 'slice'"
+    if table == "switch":
+        # Both reasons are preemptions, so the category stays.
+        return f"""SELECT * REPLACE (
+            CASE WHEN {was_slice} THEN 'wakeup' ELSE reason END AS reason,
+            CASE
+                WHEN off_reason = 'slice' AND lag({was_slice}) OVER (
+                    PARTITION BY task, coalesce(level, 'os') ORDER BY file_row
+                ) THEN 'wakeup'
+                ELSE off_reason
+            END AS off_reason)
+            FROM ({rows})"""
+    file = trace.tables.get("switch")
+    if table != "open" or file is None:
+        return rows
+    source = f"read_parquet({literal(_without_wildcards(str(file)))}, file_row_number = true)"
+    return f"""SELECT o.* REPLACE (
+        CASE
+            WHEN reason = 'slice' AND task IN (
+                SELECT task FROM {source} GROUP BY task
+                HAVING arg_max({was_slice}, file_row_number)
+            ) THEN 'wakeup'
+            ELSE reason
+        END AS reason)
+        FROM ({rows}) AS o"""
 
 
 def _cell(table: str, name: str, kind: str, found: set[str]) -> str:

@@ -9,11 +9,14 @@ import shutil
 import signal
 import subprocess
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 from conftest import LIMIT_S, OLDEST, why_not_ebpf
+from fleet_checks import write_meta
 
 import swtch
 
@@ -90,11 +93,42 @@ def test_a_file_is_no_trace(copy: Path) -> None:
 
 def test_a_newer_format_is_refused(copy: Path) -> None:
     meta = json.loads((copy / "meta.json").read_text(encoding="utf-8"))
-    meta["format_version"] = 5
+    meta["format_version"] = 6
     (copy / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     said = refusal(copy)
-    assert "has format 5, and this package knows formats up to 4" in said
+    assert "has format 6, and this package knows formats up to 5" in said
     assert "or a newer one" in said
+
+
+def test_an_older_trace_is_judged_by_the_rules_of_today(
+    sampler: swtch.Trace, trace_path: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Up to version 5 a request at a wakeup was called the end of a slice."""
+    older = tmp_path / "older.swtch"
+    shutil.copytree(trace_path("sampler"), older)
+    rows = f"read_parquet('{older}/switch.parquet', file_row_number = true)"
+    at_wakeup = "rule IN ('protection_lapsed_at_wakeup', 'slice_end_at_wakeup')"
+    was = f"lag({at_wakeup}) OVER (PARTITION BY task ORDER BY file_row_number)"
+    told = f"""SELECT * EXCLUDE (file_row_number) REPLACE (
+        CASE WHEN {at_wakeup} THEN 'slice' ELSE reason END AS reason,
+        CASE WHEN off_reason = 'wakeup' AND {was} THEN 'slice' ELSE off_reason END AS off_reason)
+        FROM {rows} ORDER BY file_row_number"""
+    duckdb.sql(told).write_parquet(str(older / "told.parquet"))
+    (older / "told.parquet").replace(older / "switch.parquet")
+    size = (older / "switch.parquet").stat().st_size
+    lines = (older / "checksums.csv").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith("switch.parquet,")]
+    crc = zlib.crc32((older / "switch.parquet").read_bytes())
+    (older / "checksums.csv").write_text(
+        "\n".join([*kept, f"switch.parquet,0,{size},{crc:08x}"]) + "\n", encoding="utf-8"
+    )
+    meta = json.loads((older / "meta.json").read_text(encoding="utf-8"))
+    write_meta(older, json.dumps({**meta, "rules_version": 5}))
+    ask = "SELECT file_row, reason, category, wait_reason FROM switch_rows ORDER BY file_row"
+    with swtch.open(older) as read:
+        assert read.sql(ask).rows() == sampler.sql(ask).rows()
+    at_wakeups = sampler.sql(f"SELECT count(*) AS n FROM switch_rows WHERE {at_wakeup}").rows()
+    assert at_wakeups[0]["n"] > 0
 
 
 @pytest.mark.parametrize(

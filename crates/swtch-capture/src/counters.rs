@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::MapCore;
-use swtch_core::{CpuCounters, CpuId, Gap, Level, Timestamp};
+use swtch_core::{CpuCounters, CpuId, Gap, Level, TaskAtEnd, TaskKey, Timestamp};
 
 use crate::error::Error;
 use crate::mapped::Mapped;
@@ -117,6 +117,43 @@ impl CpuStates {
             words_unread: self.sum(offset_of!(cpu_state, words_unread)),
             missed: self.sum(offset_of!(cpu_state, missed)),
         }
+    }
+
+    /// Who runs on each CPU, since when, and what is known of the wait before. The kernel side may not be
+    /// recording any more.
+    pub fn running(&self) -> impl Iterator<Item = TaskAtEnd> {
+        (0..self.cpus()).filter_map(|cpu| self.running_on(cpu))
+    }
+
+    fn running_on(&self, cpu: usize) -> Option<TaskAtEnd> {
+        let state = self.0.at(cpu).as_ptr();
+        let moment = |offset| Some(self.read(cpu, offset)).filter(|ts| *ts != 0);
+        // SAFETY: the state is mapped as long as self, and its fields are plain numbers, which the kernel side
+        // does not write any more.
+        let (started, task, in_scope, was_runnable) = unsafe {
+            (
+                (&raw const (*state).started).read_volatile(),
+                (&raw const (*state).task).read_volatile(),
+                (&raw const (*state).in_scope).read_volatile(),
+                (&raw const (*state).was_runnable).read_volatile(),
+            )
+        };
+        let key = TaskKey::new(task);
+        if started == 0 || key == TaskKey::IDLE || task == u32::MAX {
+            return None;
+        }
+        let left = moment(offset_of!(cpu_state, out_ts));
+        // An older wakeup is that of an earlier wait.
+        let woken = moment(offset_of!(cpu_state, wake_ts))
+            .filter(|woken| was_runnable == 0 && left.is_some_and(|left| *woken > left));
+        Some(TaskAtEnd {
+            task: key,
+            in_scope: in_scope != 0,
+            cpu: CpuId::new(u16::try_from(cpu).unwrap_or(u16::MAX)),
+            left: left.map(Timestamp::from_ns),
+            woken: woken.map(Timestamp::from_ns),
+            runs_since: moment(offset_of!(cpu_state, run_start)).map(Timestamp::from_ns),
+        })
     }
 
     /// Number of groups for which this CPU has taken places in the table of a summary.

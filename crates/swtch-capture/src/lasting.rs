@@ -1,9 +1,11 @@
-//! Threads that were blocked all the time: the user side of `bpf/lasting.h`.
+//! Threads that were blocked all the time, and those that could run at the end: the user side of
+//! `bpf/lasting.h`.
 //!
 //! ```text
 //! records start ─▶ first walk: who is blocked, and the kernel's count of its switches
 //!       …
 //! second walk: the same again ─▶ whose count is the same has not run in between
+//!              who could run and has no CPU, since when
 //! ```
 //!
 //! What this does *not* see: a thread that ran for a moment in between, which makes a switch and is in
@@ -13,15 +15,16 @@ use std::io;
 
 use libbpf_rs::{Iter, Link};
 use rustc_hash::FxHashMap;
-use swtch_core::{Pid, Tid, Timestamp};
+use swtch_core::{CpuId, Pid, TaskAtEnd, TaskKey, Tid, Timestamp};
 
 use crate::error::Error;
-use crate::skeleton::recorder::types::{self, lasting_name, lasting_thread};
+use crate::skeleton::recorder::types::{self, lasting_name, lasting_runnable, lasting_thread};
 use crate::tree::is_to_be_continued;
 
 /// Numbers of `enum lasting_kind` in `bpf/lasting.h`.
 const THREAD: u32 = 1;
 const NAME: u32 = 2;
+const RUNNABLE: u32 = 3;
 
 /// What is read at once: the kernel fills 32 KB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
 const READ: usize = 64 << 10;
@@ -47,6 +50,15 @@ pub struct LastingWait {
     /// When it was last given a CPU, on the trace clock; `None` where the kernel does not tell. It may
     /// be before the machine's clock began, in a guest that was restored: then it is 0.
     pub ran: Option<Timestamp>,
+}
+
+/// What the walk at the end found.
+#[derive(Clone, Debug, Default)]
+pub struct LastingTasks {
+    /// Threads that were blocked all the time.
+    pub blocked: Vec<LastingWait>,
+    /// Threads that could run and had no CPU.
+    pub runnable: Vec<TaskAtEnd>,
 }
 
 /// Both walks over the tasks; they are opened while there is the right to.
@@ -78,11 +90,11 @@ impl LastingWalks {
         })
     }
 
-    /// The threads that have been blocked since [`Self::begin`].
-    pub fn end(mut self, shared: &mut types::bss) -> Result<Vec<LastingWait>, Error> {
+    /// The threads that have been blocked since [`Self::begin`], and those that could run now.
+    pub fn end(mut self, shared: &mut types::bss) -> Result<LastingTasks, Error> {
         ask_where(shared, true);
         let mut names: FxHashMap<u64, String> = FxHashMap::default();
-        let mut found = Vec::new();
+        let (mut found, mut runnable) = (Vec::new(), Vec::new());
         let counts = &self.counts;
         read_rows(&mut self.end, |row| match row {
             LastingRow::Name(name) => {
@@ -95,9 +107,13 @@ impl LastingWalks {
                     found.push(thread);
                 }
             }
+            LastingRow::Runnable(task) => runnable.push(at_end(&task)),
         })?;
         let named = found.iter().map(|thread| LastingWait::of(thread, &names));
-        Ok(named.collect())
+        Ok(LastingTasks {
+            blocked: named.collect(),
+            runnable,
+        })
     }
 }
 
@@ -116,6 +132,18 @@ impl LastingWait {
     }
 }
 
+fn at_end(row: &lasting_runnable) -> TaskAtEnd {
+    let told = |ts| (ts != 0).then(|| Timestamp::from_ns(ts));
+    TaskAtEnd {
+        task: TaskKey::new(row.task),
+        in_scope: true,
+        cpu: CpuId::new(u16::try_from(row.cpu).unwrap_or(u16::MAX)),
+        left: told(row.out_ts),
+        woken: told(row.wake_ts),
+        runs_since: None,
+    }
+}
+
 /// A time that may lie before the trace clock began, where the kernel side's difference is negative.
 const fn trace_time(ts: u64) -> u64 {
     if ts > i64::MAX as u64 { 0 } else { ts }
@@ -125,6 +153,7 @@ const fn trace_time(ts: u64) -> u64 {
 enum LastingRow {
     Thread(lasting_thread),
     Name(lasting_name),
+    Runnable(lasting_runnable),
 }
 
 /// Reads an iterator to its end. The kernel never cuts a row in two, but a read may.
@@ -154,6 +183,7 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LastingRow)) -> usize {
         let row = match u32::from_ne_bytes(*kind) {
             THREAD => row_at(rest).map(|(row, length)| (LastingRow::Thread(row), length)),
             NAME => row_at(rest).map(|(row, length)| (LastingRow::Name(row), length)),
+            RUNNABLE => row_at(rest).map(|(row, length)| (LastingRow::Runnable(row), length)),
             kind => unreachable!("the kernel side writes no rows of kind {kind}"),
         };
         let Some((row, length)) = row else {
@@ -169,6 +199,7 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LastingRow)) -> usize {
 trait PlainRow: Copy {}
 impl PlainRow for lasting_thread {}
 impl PlainRow for lasting_name {}
+impl PlainRow for lasting_runnable {}
 
 /// The row at the start, and its length; `None` if not all of it is there.
 fn row_at<Row: PlainRow>(bytes: &[u8]) -> Option<(Row, usize)> {

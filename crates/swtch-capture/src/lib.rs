@@ -53,7 +53,7 @@ pub use drain::{Drained, RawRecords};
 pub use error::Error;
 pub use guard::{Guard, GuardPriority, GuardUse};
 pub use kernel_cost::KernelCost;
-pub use lasting::LastingWait;
+pub use lasting::{LastingTasks, LastingWait};
 pub use launch::{HeldCommand, LaunchError};
 pub use load::Capture;
 pub use perf::{PerfBatch, PerfCapture};

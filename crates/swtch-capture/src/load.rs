@@ -13,7 +13,9 @@ use std::sync::atomic::AtomicU32;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject};
-use swtch_core::{Arch, CpuCounters, Event, Gap, Nanos, SyscallTable, TaskKey, Timestamp};
+use swtch_core::{
+    Arch, CpuCounters, Event, Gap, Nanos, SyscallTable, TaskAtEnd, TaskKey, Timestamp,
+};
 use swtch_wire::decode_records;
 
 use crate::clock::monotonic_ns;
@@ -21,7 +23,7 @@ use crate::counters::{Counters, CpuStates};
 use crate::drain::{CaptureRings, Drained, RawRecords};
 use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
-use crate::lasting::{LastingWait, LastingWalks};
+use crate::lasting::{LastingTasks, LastingWalks};
 use crate::limits::{ResourceLimit, require};
 use crate::probe::{NamingHierarchy, tick_irq};
 use crate::refusal;
@@ -201,16 +203,22 @@ impl Capture {
         tree.count_at_end(shared(&mut self.skel)).map(Some)
     }
 
-    /// The threads in scope that have been blocked since the capture began; `None` unless the settings
-    /// ask for them. Call it once, before [`Self::detach`].
+    /// The threads in scope that have been blocked since the capture began, and those that could run now;
+    /// `None` unless the settings ask for them. Call it once, before [`Self::detach`].
     ///
     /// # Errors
     /// When the kernel refuses to walk the tasks.
-    pub fn lasting_waits(&mut self) -> Result<Option<Vec<LastingWait>>, Error> {
+    pub fn lasting_tasks(&mut self) -> Result<Option<LastingTasks>, Error> {
         let Some(walks) = self.lasting.take() else {
             return Ok(None);
         };
         walks.end(shared(&mut self.skel)).map(Some)
+    }
+
+    /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: the states are
+    /// still then.
+    pub fn running_at_end(&self) -> impl Iterator<Item = TaskAtEnd> {
+        self.cpus.running()
     }
 
     /// Hooks that this kernel lacks, so that some values are inferred or not known.

@@ -178,6 +178,12 @@ pub struct Evidence {
 }
 
 impl Evidence {
+    /// Whether the task could have run on. One that is preempted inside the kernel stays runnable, even if it
+    /// was about to sleep and its state says so already (`SM_PREEMPT` in `__schedule`).
+    pub const fn left_runnable(&self) -> bool {
+        self.state == 0 || self.bits.has(EvidenceBits::KERNEL_PREEMPT)
+    }
+
     /// A fair task in user mode, still runnable, about which nothing else is known.
     /// Tests and importers start from it.
     pub const RUNNABLE: Self = Self {

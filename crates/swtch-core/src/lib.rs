@@ -54,7 +54,7 @@ pub use summary::{
     CpuCounters, FUTEX_OF_MANY, GroupCounts, GroupTotals, KeptArguments, LengthHistogram,
     SwitchGroup,
 };
-pub use switch::{Gap, Open, Switch, TaskEvent, TaskEventKind};
+pub use switch::{Gap, Open, Switch, TaskAtEnd, TaskEvent, TaskEventKind};
 pub use syscall::{Arch, SyscallTable, Waits};
 pub use tally::{JudgedGroup, Tally};
 pub use timeline::Timeline;

@@ -50,8 +50,7 @@ pub const READ_TO_INFER: Bits = Bits(0)
 /// What a summary keeps of this evidence, as `keep_pending` of `bpf/summary.h` does it: the rules
 /// decide the same of both.
 pub fn kept_evidence(evidence: &Evidence, calls: &SyscallTable) -> Evidence {
-    let left_runnable = evidence.state == 0 || evidence.bits.has(Bits::KERNEL_PREEMPT);
-    if !left_runnable {
+    if !evidence.left_runnable() {
         let arguments = KeptArguments::of(evidence, calls).to_arguments();
         return Evidence {
             state: evidence.state,

@@ -112,15 +112,38 @@ pub struct Gap {
     pub level: Level,
 }
 
-/// A wait or a run that was still open when the capture ended.
+/// A wait or a run that no row tells, because the switch-out after it did not come before the capture
+/// ended: a run that was still open, the wait before that run, or a wait that was still open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// The task that still waited or ran.
+    /// The task that waited or ran.
     pub task: TaskKey,
-    /// Why the task had left its CPU; `None` when it was running.
+    /// Why the task had left its CPU; `None` for a run.
     pub reason: Option<Reason>,
     /// Start of the wait or run, on the trace clock.
     pub since: Timestamp,
-    /// Time from `since` until the capture ended.
+    /// Time from `since` until the capture ended, or until the run began that was open then.
     pub lasted: Nanos,
+    /// Of a wait: how long the task could run and had no CPU, at its end; `None` if it is not known, and
+    /// for a run.
+    pub runq: Option<Nanos>,
+    /// The CPU on which it ran, or for which it waited; `None` if it is not known.
+    pub cpu: Option<CpuId>,
+}
+
+/// What the source of events knows of a task that ran, or could run, when the capture ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskAtEnd {
+    /// The task.
+    pub task: TaskKey,
+    /// Whether its waits were asked for. Of others only the run is told.
+    pub in_scope: bool,
+    /// The CPU on which it ran, or for which it waited.
+    pub cpu: CpuId,
+    /// Its last switch-out; `None` if none was seen.
+    pub left: Option<Timestamp>,
+    /// When it could run again after that.
+    pub woken: Option<Timestamp>,
+    /// Since when it ran; `None` if it had no CPU.
+    pub runs_since: Option<Timestamp>,
 }

@@ -23,7 +23,7 @@ use crate::evidence::{Evidence, EvidenceBits};
 use crate::ids::TaskKey;
 use crate::reason::Reason;
 use crate::rules::{Rule, UserRules, classify, classify_user};
-use crate::switch::{Open, Switch, TaskEvent};
+use crate::switch::{Open, Switch, TaskAtEnd, TaskEvent};
 use crate::syscall::SyscallTable;
 use crate::units::{Nanos, Timestamp};
 use crate::user::{Level, UserSide, UserSwitchEvent, UserWaitType, UserWord};
@@ -79,6 +79,8 @@ struct LastOut {
     reason: Reason,
     kernel_count: u64,
     in_scope: bool,
+    /// Whether it could have run on.
+    was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
 }
@@ -166,23 +168,38 @@ impl Timeline {
         }
     }
 
-    /// The waits that are open at `end`: tasks in scope that had left their CPU and not come back.
-    pub fn open_waits(&self, end: Timestamp) -> impl Iterator<Item = Open> {
-        self.last_out
-            .iter()
-            .enumerate()
-            .filter_map(move |(index, last)| {
+    /// What no row tells at `end`: waits of tasks in scope that had left their CPU, and runs. A task
+    /// that is not in `known` is taken to wait still; whether it could run is not known.
+    pub fn open_at(&self, end: Timestamp, known: &[TaskAtEnd]) -> Vec<Open> {
+        let by_task: HashMap<TaskKey, &TaskAtEnd> =
+            known.iter().map(|task| (task.task, task)).collect();
+        let waits = self.last_out.iter().enumerate();
+        let mut open: Vec<_> = waits
+            .filter_map(|(index, last)| {
                 let last = last.as_ref()?;
                 if last.reason == Reason::Exit || !last.in_scope {
                     return None;
                 }
-                Some(Open {
-                    task: TaskKey::new(u32::try_from(index).ok()?),
-                    reason: Some(last.reason),
-                    since: last.ts,
-                    lasted: end.since(last.ts)?,
-                })
+                let task = TaskKey::new(u32::try_from(index).ok()?);
+                // Another switch-out means that it came and went, and its record was lost.
+                let known = by_task.get(&task).copied();
+                let known = known.filter(|known| known.left == Some(last.ts));
+                open_wait(task, last, known, end)
             })
+            .collect();
+        let runs = known.iter().filter_map(|known| {
+            let since = known.runs_since?;
+            Some(Open {
+                task: known.task,
+                reason: None,
+                since,
+                lasted: end.since(since)?,
+                runq: None,
+                cpu: Some(known.cpu),
+            })
+        });
+        open.extend(runs);
+        open
     }
 
     fn switch(&mut self, event: &SwitchEvent) -> Option<Switch> {
@@ -193,6 +210,7 @@ impl Timeline {
             reason: row.rule.reason,
             kernel_count: event.kernel_count,
             in_scope: event.in_scope,
+            was_runnable: row.evidence.left_runnable(),
             call: call.or_else(|| self.last(row.task)?.call),
         };
         self.remember(row.task, last);
@@ -385,6 +403,33 @@ impl Timeline {
         }
         length
     }
+}
+
+/// The wait that began with a task's last switch-out: until `end`, or until the run that was open then.
+fn open_wait(
+    task: TaskKey,
+    last: &LastOut,
+    known: Option<&TaskAtEnd>,
+    end: Timestamp,
+) -> Option<Open> {
+    let until = known.and_then(|known| known.runs_since).unwrap_or(end);
+    let lasted = until.since(last.ts)?;
+    // Who is not known may run, or be blocked or not.
+    let runq = known.and_then(|known| {
+        let woken = match last.was_runnable {
+            true => last.ts,
+            false => known.woken?.max(last.ts),
+        };
+        until.since(woken)
+    });
+    Some(Open {
+        task,
+        reason: Some(last.reason),
+        since: last.ts,
+        lasted,
+        runq,
+        cpu: known.map(|known| known.cpu),
+    })
 }
 
 /// A wakeup that asks for the CPU may have begun before the run that it ends (on another CPU), and it is

@@ -108,16 +108,20 @@ pub struct LoadSums {
     pub cpu_pressure: Option<Nanos>,
     /// CPU time of all CPUs that the hypervisor gave to others.
     pub steal: Option<Nanos>,
+    /// CPU time of all CPUs in which they ran tasks or interrupts of this machine.
+    pub busy: Option<Nanos>,
 }
 
 impl LoadSums {
     /// The sums until now.
     pub fn read() -> Self {
+        let stat = read("/proc/stat").ok();
         Self {
             cpu_pressure: read("/proc/pressure/cpu")
                 .ok()
                 .and_then(|text| pressure_total(&text, "some")),
-            steal: read("/proc/stat").ok().and_then(|stat| steal(&stat)),
+            steal: stat.as_deref().and_then(steal),
+            busy: stat.as_deref().and_then(busy),
         }
     }
 }
@@ -138,8 +142,26 @@ pub fn pressure_total(text: &str, kind: &str) -> Option<Nanos> {
 /// CPU time of all CPUs that the hypervisor gave to others, in the text of `/proc/stat`: the eighth
 /// number of all CPUs together, in ticks of 10 ms.
 pub fn steal(stat: &str) -> Option<Nanos> {
+    of_ticks(*ticks_of_all(stat)?.get(7)?)
+}
+
+/// CPU time of all CPUs that was neither idle (the fourth and fifth number, with and without I/O) nor given
+/// to others. The times of guests are in those of users already (`proc_stat(5)`).
+pub fn busy(stat: &str) -> Option<Nanos> {
+    let ticks = ticks_of_all(stat)?;
+    let is_busy = |place: &usize| ![3, 4, 7].contains(place);
+    let busy = (0..8).filter(is_busy).filter_map(|place| ticks.get(place));
+    of_ticks(busy.sum())
+}
+
+/// The numbers of all CPUs together.
+fn ticks_of_all(stat: &str) -> Option<Vec<u64>> {
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: u64 = all.split_whitespace().nth(7)?.parse().ok()?;
+    let ticks = all.split_whitespace().map(str::parse);
+    ticks.collect::<Result<_, _>>().ok()
+}
+
+fn of_ticks(ticks: u64) -> Option<Nanos> {
     Some(Nanos::from_ns(ticks.checked_mul(1_000_000_000 / USER_HZ)?))
 }
 

@@ -93,7 +93,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
     let mut tasks = NamedTasks::default();
     let mut ended = EndedThreads::new(request.groups);
     let ending = confined.and_then(|()| wait(&session, &mut capture, &mut tasks, &mut ended));
-    facts::at_end(&mut meta, &mut capture);
+    let _runnable = facts::at_end(&mut meta, &mut capture);
     capture.detach();
     let mut groups = capture
         .take_summary()

@@ -306,7 +306,7 @@ impl ImportPipeline {
     }
 
     fn finish(mut self, meta: &mut Meta) -> Result<()> {
-        self.events.end(self.last)?;
+        self.events.end(self.last, &[])?;
         let writer = self.events.writer_mut();
         for gap in self.losses.settle() {
             writer.push_gap(&gap)?;

@@ -291,7 +291,7 @@ fn fill(
     let mut events = EventWriter::new(writer, calls);
     let replayed = replay(records, &mut events, &mut |_, _| ())?;
     if meta.end_ns > 0 {
-        events.end(Timestamp::from_ns(meta.end_ns))?;
+        events.end(Timestamp::from_ns(meta.end_ns), &[])?;
     }
     meta.counts.late += replayed.late;
     // A recorder that was killed has counted nothing in its facts, as a segment of a ring has not.

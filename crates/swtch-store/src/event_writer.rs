@@ -13,8 +13,8 @@ use std::collections::HashSet;
 
 use swtch_core::timeline::TraceRow;
 use swtch_core::{
-    CgroupId, Event, Level, Pid, StackKind, Switch, SyscallTable, TaskEvent, TaskEventKind,
-    TaskKey, Timeline, Timestamp,
+    CgroupId, Event, Level, Pid, StackKind, Switch, SyscallTable, TaskAtEnd, TaskEvent,
+    TaskEventKind, TaskKey, Timeline, Timestamp,
 };
 
 use crate::error::Error;
@@ -105,13 +105,14 @@ impl EventWriter {
         self.rows.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Adds the waits that are open at `end`, after the last event.
+    /// Adds the waits and runs that are open at `end`, after the last event; `known` is of tasks that ran
+    /// or could run then.
     ///
     /// # Errors
     ///
     /// As [`Writer::flush`].
-    pub fn end(&mut self, end: Timestamp) -> Result<(), Error> {
-        for open in self.timeline.open_waits(end) {
+    pub fn end(&mut self, end: Timestamp, known: &[TaskAtEnd]) -> Result<(), Error> {
+        for open in self.timeline.open_at(end, known) {
             self.rows.writer.push_open(&open)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ pub(crate) const META: &str = "meta.json";
 
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is added.
 /// None is ever removed or changed in meaning.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 
 /// [`Meta::scope`] of a recording of all tasks.
 pub const WHOLE_SYSTEM: &str = "whole system";
@@ -255,6 +255,10 @@ pub struct HostLoad {
     pub steal_before_ns: Option<u64>,
     /// The same when it ended.
     pub steal_after_ns: Option<u64>,
+    /// CPU time of all CPUs that was not idle, nor given to others (`/proc/stat`), when the recording began.
+    pub busy_before_ns: Option<u64>,
+    /// The same when it ended.
+    pub busy_after_ns: Option<u64>,
 }
 
 impl HostLoad {
@@ -264,6 +268,12 @@ impl HostLoad {
             self.cpu_pressure_after_ns?
                 .saturating_sub(self.cpu_pressure_before_ns?),
         )
+    }
+
+    /// CPU time of all CPUs during the recording that was not idle, nor given to others; `None` if it is
+    /// not known.
+    pub fn busy_ns(&self) -> Option<u64> {
+        Some(self.busy_after_ns?.saturating_sub(self.busy_before_ns?))
     }
 
     /// CPU time that the hypervisor gave to others during the recording; `None` if it is not known.

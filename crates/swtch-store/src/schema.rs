@@ -408,7 +408,7 @@ const GAP_COLUMNS: &[TraceColumn<Gap>] = &[
 /// Waits and runs that were open when the capture ended.
 pub static OPEN: Table<Open> = Table {
     name: "open",
-    meaning: "waits and runs that were still open when the capture ended",
+    meaning: "waits and runs that no row of `switch` tells: those that were open when the capture ended, and the waits before such runs",
     columns: OPEN_COLUMNS,
     blank: blank_open,
 };
@@ -416,12 +416,22 @@ pub static OPEN: Table<Open> = Table {
 const OPEN_COLUMNS: &[TraceColumn<Open>] = &[
     number!(UInt32 task: "the task (`task.task`)";
         |row| row.task.get(); |row, key| row.task = TaskKey::new(key)),
-    maybe_word!(Reason reason: "why it had left; null when it was running";
+    maybe_word!(Reason reason: "why it had left; null for a run";
         |row| row.reason.map(Reason::index); |row, reason| row.reason = reason),
     number!(Int64 since_ns: "since when, on the trace clock";
         |row| moment(row.since); |row, ns| row.since = to_moment(ns)),
-    number!(Int64 lasted_ns: "for how long, until the end of the capture";
+    number!(Int64 lasted_ns: "for how long: until the end of the capture, or until the task's run began that was open then";
         |row| length(row.lasted); |row, ns| row.lasted = to_length(ns)),
+    since(
+        5,
+        maybe_number!(Int64 runq_ns: "how long of that, at its end, it could run and had no CPU; null for a run, and when it is not known";
+            |row| row.runq.map(length); |row, ns| row.runq = ns.map(to_length)),
+    ),
+    since(
+        5,
+        maybe_number!(UInt16 cpu: "the CPU on which it ran, or for which it waited; null when it is not known";
+            |row| row.cpu.map(CpuId::get); |row, cpu| row.cpu = cpu.map(CpuId::new)),
+    ),
 ];
 
 /// Paths of the cgroups that tasks were in.
@@ -634,6 +644,8 @@ fn blank_open() -> Open {
         reason: None,
         since: Timestamp::default(),
         lasted: Nanos::ZERO,
+        runq: None,
+        cpu: None,
     }
 }
 

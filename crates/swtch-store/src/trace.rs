@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
-use swtch_core::{Frame, Gap, Level, Open, Stack, Switch, TaskEvent, Timestamp};
+use swtch_core::{Frame, Gap, Level, Open, Reason, Stack, Switch, TaskEvent, Timestamp};
 
 use crate::checksums::{CHECKSUMS, Checksums};
 use crate::directory::Directory;
@@ -23,6 +23,7 @@ use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
 use crate::segments;
 use crate::stream_table::StreamTable;
+use crate::verdict::{JUDGED_AS_TODAY, JudgedWaits};
 
 /// How often opening is tried when the recorder finishes the trace at that moment.
 const TRIES: usize = 3;
@@ -335,6 +336,10 @@ impl Trace {
         if span.is_some() {
             columns = columns | Columns::TS;
         }
+        let mut judged = self.judges_otherwise().then(JudgedWaits::default);
+        if judged.is_some() {
+            columns = needed_to_judge(columns);
+        }
         let has_others = levels.len() < Level::ALL.len() && self.user_row_count() > 0;
         if has_others {
             columns = columns | Columns::LEVEL;
@@ -345,12 +350,20 @@ impl Trace {
         let is_of_levels = |switch: &Switch| !has_others || levels.contains(&switch.level);
         let make = |batch: &RecordBatch, rows: &mut Vec<Switch>| {
             self.decode(&schema::SWITCH, batch, rows)?;
+            if let Some(judged) = &mut judged {
+                judged.judge(rows);
+            }
             if span.is_some() || has_others {
                 rows.retain(|row| is_in_span(row) && is_of_levels(row));
             }
             Ok(())
         };
         scan::scan(|| self.switch_batches(columns, span), make, first, further)
+    }
+
+    /// Whether the rules of today give another reason to rows of this trace.
+    const fn judges_otherwise(&self) -> bool {
+        self.meta.rules_version < JUDGED_AS_TODAY
     }
 
     fn switch_batches(
@@ -419,7 +432,18 @@ impl Trace {
     ///
     /// As [`Self::tasks`].
     pub fn opens(&self) -> Result<Vec<Open>, Error> {
-        self.rows(&schema::OPEN)
+        let mut opens = self.rows(&schema::OPEN)?;
+        let is_of_slice = |open: &Open| open.reason == Some(Reason::Slice);
+        if self.judges_otherwise() && opens.iter().any(is_of_slice) {
+            let mut judged = JudgedWaits::default();
+            self.scan(Columns::OFF_REASON, None, &mut |row| {
+                judged.judge(&mut [*row]);
+            })?;
+            for open in opens.iter_mut().filter(|open| is_of_slice(open)) {
+                open.reason = judged.left(open.task).or(open.reason);
+            }
+        }
+        Ok(opens)
     }
 
     /// Paths of the cgroups that tasks were in.
@@ -554,6 +578,17 @@ fn user_rows(switch: &StreamTable) -> Result<u64, Error> {
 
 /// Fills `rows` with the rows of `batch`. Rows of an earlier batch may still be in it: each column
 /// overwrites its field, and a field without a column is blank in all of them.
+/// With what must be read besides, where the rules of today judge otherwise.
+fn needed_to_judge(mut columns: Columns) -> Columns {
+    if columns.has(Columns::REASON) {
+        columns = columns | Columns::RULE;
+    }
+    if columns.has(Columns::OFF_REASON) {
+        columns = columns | Columns::RULE | Columns::TASK | Columns::LEVEL;
+    }
+    columns
+}
+
 fn decode_batch<R: Clone>(
     path: &Path,
     table: &'static Table<R>,

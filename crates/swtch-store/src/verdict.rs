@@ -1,17 +1,22 @@
 //! Reads and writes the rules of a trace. A row of `switch` holds a `&'static Rule`; a file holds
 //! the rule's name and, apart from it, the reason and certainty that were decided then.
 //!
-//! The table of rules changes between versions: rules are added and removed, and verdicts change. A
-//! stored verdict stays as it is and is never replaced by today's. Where today's table has no rule
-//! of that name with that verdict, a [`Rule::foreign`] is used instead. Each distinct one is
-//! leaked; there are as many as distinct verdicts of other versions, not as rows.
+//! The table of rules changes between versions: rules are added and removed, and verdicts change.
+//! Where a version knows that it judges an older one's rule differently ([`rejudged`]), the row is read
+//! with today's reason, so that two traces are comparable; any other stored verdict stays as it is.
+//! Where today's table has no rule of that name with that verdict, a [`Rule::foreign`] is used instead.
+//! Each distinct one is leaked; there are as many as distinct verdicts of other versions, not as rows.
+//!
+//! Why a task left is also said by its next row, as the reason of the wait ([`JudgedWaits`]), and by the
+//! table `open`.
 
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use arrow_array::{Array, ArrayRef, UInt8Array};
-use swtch_core::rules::{all_rules, rule_named};
-use swtch_core::{Certainty, Reason, Rule, Switch};
+use swtch_core::rules::{all_rules, rejudged, rule_named};
+use swtch_core::{Certainty, Level, Reason, Rule, Switch, TaskKey};
 
 use crate::column::{Mismatch, dictionary, for_each_word, word_list};
 
@@ -57,7 +62,35 @@ pub(crate) fn nameless(reason: Reason, certainty: Certainty) -> &'static Rule {
 pub(crate) fn named(name: &str, verdict: &Rule) -> &'static Rule {
     match rule_named(name) {
         Some(rule) if is_same_verdict(rule, verdict) => rule,
-        _ => foreign(name, verdict),
+        _ => rejudged(name, verdict.reason).unwrap_or_else(|| foreign(name, verdict)),
+    }
+}
+
+/// The first version of the rules whose reasons are all today's.
+pub(crate) const JUDGED_AS_TODAY: u32 = 6;
+
+/// Gives waits in traces of older rules the reason with which their task is said to have left today. Rows
+/// come in order of time. Of a task's first row in a scan that begins in the middle of a trace, the reason
+/// stays.
+#[derive(Debug, Default)]
+pub(crate) struct JudgedWaits {
+    /// The reason of each task's last row.
+    left: HashMap<TaskKey, Reason>,
+}
+
+impl JudgedWaits {
+    pub(crate) fn judge(&mut self, rows: &mut [Switch]) {
+        for row in rows.iter_mut().filter(|row| row.level == Level::Os) {
+            let left = self.left.insert(row.task, row.rule.reason);
+            if row.wait.reason.is_some() && left.is_some() {
+                row.wait.reason = left;
+            }
+        }
+    }
+
+    /// Why each task left last.
+    pub(crate) fn left(&self, task: TaskKey) -> Option<Reason> {
+        self.left.get(&task).copied()
     }
 }
 
@@ -81,13 +114,13 @@ fn foreign(name: &str, verdict: &Rule) -> &'static Rule {
 /// Adds the rules' names to the verdicts that the columns `reason` and `certainty` have set.
 pub(crate) fn set_rules(array: &dyn Array, rows: &mut [Switch]) -> Result<(), Mismatch> {
     // A name has one verdict in nearly all traces, so its rule is looked up once per batch.
-    let mut last = [None::<&'static Rule>; 256];
+    let mut last = [None::<(&'static Rule, &'static Rule)>; 256];
     for_each_word(array, rows, |row: &mut Switch, name, place| {
         let verdict = row.rule;
         let last = &mut last[usize::from(place)];
         row.rule = match *last {
-            Some(rule) if is_same_verdict(rule, verdict) => rule,
-            _ => *last.insert(named(name, verdict)),
+            Some((then, rule)) if is_same_verdict(then, verdict) => rule,
+            _ => last.insert((verdict, named(name, verdict))).1,
         };
     })
 }
@@ -143,6 +176,24 @@ mod tests {
         assert!(ptr::eq(today, rule_named("futex_call").unwrap()));
         let then = named("futex_call", nameless(Reason::Ipc, Certainty::Inferred));
         assert_eq!((then.name, then.reason), ("futex_call", Reason::Ipc));
+    }
+
+    /// Version 5 called this the end of a slice.
+    #[test]
+    fn what_an_older_version_judged_otherwise_is_read_as_today_with_its_wait() {
+        let then = nameless(Reason::Slice, Certainty::Certain);
+        let today = named("protection_lapsed_at_wakeup", then);
+        assert_eq!(today.reason, Reason::Wakeup);
+        let mut left = (crate::schema::SWITCH.blank)();
+        left.rule = today;
+        let mut back = left;
+        back.rule = named("tick_slice_end", then);
+        back.wait.reason = Some(Reason::Slice);
+        let mut rows = [left, back];
+        let mut judged = JudgedWaits::default();
+        judged.judge(&mut rows);
+        assert_eq!(rows[1].wait.reason, Some(Reason::Wakeup));
+        assert_eq!(judged.left(back.task), Some(Reason::Slice));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use common::{End, Others, messaging, odd_switch, pipe, record, rows, said};
+use swtch_core::rules::rule_named;
 use swtch_core::{Certainty, Gap, Level, Reason, Rule, Switch, Timestamp, UserSide};
 use swtch_store::{Columns, Completeness, Meta, PieceReader, RecordingState, Trace, Writer};
 use tempfile::TempDir;
@@ -235,6 +236,76 @@ fn a_rule_of_another_version_keeps_its_name_and_verdict() {
         for (written, read) in switches.iter().zip(&read) {
             assert_eq!(said(read), said(written));
         }
+    }
+}
+
+/// Versions 1 to 5 of the rules called a request at a wakeup the end of a slice. The row, the wait after it
+/// and what was open at the end are read as today's; a span that begins later knows the rows in it only.
+#[test]
+fn an_older_trace_is_judged_by_the_rules_of_today() {
+    static THEN: Rule = Rule::foreign(
+        "protection_lapsed_at_wakeup",
+        Reason::Slice,
+        Certainty::Certain,
+    );
+    let meta = Meta {
+        rules_version: 5,
+        ..Meta::default()
+    };
+    let row = |ts, rule, wait| {
+        let mut row = odd_switch(1);
+        (row.ts, row.rule, row.level) = (Timestamp::from_ns(ts), rule, Level::Os);
+        row.wait.reason = wait;
+        row
+    };
+    let slice = rule_named("tick_slice_end").unwrap();
+    let written = [
+        row(10, slice, None),
+        row(20, &THEN, Some(Reason::Slice)),
+        row(30, slice, Some(Reason::Slice)),
+        row(40, &THEN, Some(Reason::Slice)),
+    ];
+    for end in [End::Killed, End::Finished] {
+        let (_dir, path) = place();
+        let mut writer = Writer::create(&path, &meta).unwrap();
+        for row in &written {
+            writer.push_switch(row).unwrap();
+        }
+        let open = swtch_core::Open {
+            reason: Some(Reason::Slice),
+            ..Others::sample().opens[0]
+        };
+        let open = swtch_core::Open {
+            task: written[0].task,
+            ..open
+        };
+        writer.push_open(&open).unwrap();
+        match end {
+            End::Killed => {
+                writer.flush().unwrap();
+                drop(writer);
+            }
+            End::Finished => writer.finish(&meta, &mut |_, _| ()).unwrap(),
+        }
+        let trace = Trace::open(&path).unwrap();
+        let judged = |columns, span| {
+            let mut rows = Vec::new();
+            let mut take = |row: &Switch| rows.push((row.rule.reason, row.wait.reason));
+            trace.scan(columns, span, &mut take).unwrap();
+            rows
+        };
+        let (slice, wakeup) = (Reason::Slice, Reason::Wakeup);
+        let all = [
+            (slice, None),
+            (wakeup, Some(slice)),
+            (slice, Some(wakeup)),
+            (wakeup, Some(slice)),
+        ];
+        assert_eq!(judged(Columns::all(), None), all);
+        assert_eq!(judged(Columns::REASON | Columns::OFF_REASON, None), all);
+        let late = (Timestamp::from_ns(30), Timestamp::from_ns(40));
+        assert_eq!(judged(Columns::all(), Some(late))[1], (wakeup, Some(slice)));
+        assert_eq!(trace.opens().unwrap()[0].reason, Some(wakeup));
     }
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Waits that last: threads in scope that are blocked when the recording begins and have not run when it
- * ends. They make no switch, so no hook sees them.
+ * ends. They make no switch, so no hook sees them. And threads that could run and have no CPU when it ends:
+ * their wait is told by the switch that ends their next run, which comes too late.
  *
  * User space reads the iterator to its end twice. Each time it gets a row for each thread that is blocked;
  * one whose kernel count of switches is the same in both was off its CPU all the time. Nothing is kept
@@ -17,6 +18,7 @@ volatile bool lasting_asks_where = false;
 enum lasting_kind {
 	LASTING_THREAD = 1,
 	LASTING_NAME = 2,
+	LASTING_RUNNABLE = 3,
 };
 
 #define NAME_OF_FUNCTION 64
@@ -44,6 +46,17 @@ struct lasting_name {
 	char name[NAME_OF_FUNCTION];
 };
 
+/* A thread that could run and has no CPU. */
+struct lasting_runnable {
+	__u32 kind; /* LASTING_RUNNABLE */
+	__u32 task; /* its key */
+	__u32 cpu; /* for which it waits */
+	__u32 pad;
+	__u64 out_ts; /* its last switch-out */
+	__u64 wake_ts; /* 0 if it left runnable */
+};
+
+const volatile struct lasting_runnable unused_lasting_runnable;
 const volatile struct lasting_thread unused_lasting_thread;
 const volatile struct lasting_name unused_lasting_name;
 
@@ -110,6 +123,20 @@ static __always_inline __s32 call_of(struct task_struct *p)
 #endif
 }
 
+static __always_inline void tell_runnable(struct seq_file *seq, struct task_struct *p)
+{
+	struct lasting_runnable row = { .kind = LASTING_RUNNABLE, .cpu = cpu_of(p) };
+	struct task_state *st = find_task(p);
+
+	if (!st || !st->in_scope || !st->out_ts)
+		return;
+	row.task = st->key;
+	row.out_ts = st->out_ts;
+	if (!st->left_runnable && st->wake_ts > st->out_ts)
+		row.wake_ts = st->wake_ts;
+	bpf_seq_write(seq, &row, sizeof(row)); /* asked again for when there is no room */
+}
+
 SEC("iter/task")
 int list_blocked(struct bpf_iter__task *ctx)
 {
@@ -119,8 +146,13 @@ int list_blocked(struct bpf_iter__task *ctx)
 	struct lasting_thread row = { .kind = LASTING_THREAD };
 	long refused = 0;
 
-	if (!p || !c || !p->__state || p->on_cpu || p->exit_state || !is_recorded(p))
+	if (!p || !c || p->on_cpu || p->exit_state || !is_recorded(p))
 		return 0;
+	if (!p->__state) {
+		if (lasting_asks_where && p->on_rq)
+			tell_runnable(seq, p);
+		return 0;
+	}
 	row.tid = p->pid;
 	row.pid = p->tgid;
 	row.state = p->__state;

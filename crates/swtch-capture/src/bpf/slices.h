@@ -310,7 +310,9 @@ static __always_inline void look_at_slice_after_queueing(struct cpu_state *t,
 			least = IN_COMPANY;
 		se = se->parent;
 	}
-	if (!t->slice_asked && compared && has_lost_protection(compared))
+	if (t->slice_asked) /* nobody had asked before: the wakeup did, see rules.rs */
+		t->slice_asked |= EVIDENCE_IN_ENQUEUE;
+	else if (compared && has_lost_protection(compared))
 		note_asked(t, WOKEN_ASKED);
 }
 

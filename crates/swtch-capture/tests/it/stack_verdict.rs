@@ -315,6 +315,9 @@ const MOVING: &[&str] = &[
     "migrate_task_to",
 ];
 
+/// The scheduler's part of the timer interrupt; the second before 6.10.
+const TICKING: &[&str] = &["sched_tick", "scheduler_tick"];
+
 /// Functions that change a priority or policy.
 const CHANGING: &[&str] = &[
     "set_user_nice",
@@ -328,12 +331,13 @@ fn asked(request: &TrimmedStack) -> StackVerdict {
         "wakeup_preempt",
         "check_preempt_curr", // before 6.8
     ]);
-    // update_curr asks for one cause only: slice or protection of the running task is used up.
+    // update_curr asks because slice or protection of the running task is used up. That is the end of a
+    // slice, unless the kernel looked because a task was being woken.
     if ["update_curr", "update_curr_fair"].contains(&request.innermost()) {
-        return if is_for_preference {
-            Reasons(&[Reason::Slice, Reason::Wakeup])
-        } else {
-            Reasons(&[Reason::Slice])
+        let looked_for = request.nearest(&[WAKING, MOVING, TICKING].concat());
+        return match looked_for {
+            Some(function) if WAKING.contains(&function) => Reasons(&[Reason::Wakeup]),
+            _ => Reasons(&[Reason::Slice]),
         };
     }
     if request.innermost() == "__account_cfs_rq_runtime" {
@@ -346,7 +350,7 @@ fn asked(request: &TrimmedStack) -> StackVerdict {
             None => Undecided,
         };
     }
-    if request.has(&["sched_tick", "scheduler_tick"]) {
+    if request.has(TICKING) {
         return Reasons(&[Reason::Slice]); // entity_tick, task_tick_rt; scheduler_tick before 6.10
     }
     if request.has(CHANGING) {
@@ -415,12 +419,16 @@ mod tests {
         assert_eq!(blocked_in(busy), Reasons(&[Reason::Lock]));
     }
 
-    /// Half of what looks like wakeup preemption is this, when tasks are in cgroups.
+    /// Half of the wakeup preemptions are this, when tasks are in cgroups.
     #[test]
-    fn what_update_curr_asks_in_an_enqueue_is_the_end_of_a_slice() {
+    fn what_update_curr_asks_for_a_woken_task_is_a_wakeup_and_in_the_tick_the_end_of_a_slice() {
+        let asked = "__resched_curr update_curr";
         let ttwu = "enqueue_task ttwu_do_activate try_to_wake_up";
-        let slice = format!("__resched_curr update_curr reweight_entity enqueue_task_fair {ttwu}");
-        assert_eq!(preempted(TO_USER_MODE, &slice), Reasons(&[Reason::Slice]));
+        let woken = format!("{asked} reweight_entity enqueue_task_fair {ttwu}");
+        assert_eq!(preempted(TO_USER_MODE, &woken), Reasons(&[Reason::Wakeup]));
+        let tick =
+            format!("{asked} entity_tick task_tick_fair sched_tick update_process_times {ttwu}");
+        assert_eq!(preempted(TO_USER_MODE, &tick), Reasons(&[Reason::Slice]));
         let wakeup = "__resched_curr wakeup_preempt ttwu_do_activate try_to_wake_up";
         assert_eq!(preempted(TO_USER_MODE, wakeup), Reasons(&[Reason::Wakeup]));
     }

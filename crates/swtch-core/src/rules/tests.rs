@@ -250,6 +250,14 @@ fn runnable_answers() -> Vec<(&'static str, Evidence)> {
         ("own_context", told_by(Own, none)),
         ("foreign_context", told_by(Foreign, none)),
         (
+            "guess_slice_at_wakeup",
+            told_by(NoHook, in_enqueue.with(Bits::SLICE_END)),
+        ),
+        (
+            "guess_slice_at_wakeup",
+            told_by(NoHook, in_enqueue.with(lapsed)),
+        ),
+        (
             "guess_slice_just_ended",
             told_by(NoHook, woken.with(Bits::SLICE_END)),
         ),
@@ -313,6 +321,17 @@ fn a_name_leads_back_to_its_one_rule() {
         assert_eq!(rule_named(rule.name).map(|r| r.reason), Some(rule.reason));
     }
     assert_eq!(rule_named("no_such_rule"), None);
+}
+
+/// A name that an older version gave another reason is judged anew; any other verdict stays.
+#[test]
+fn what_older_versions_called_a_slice_at_a_wakeup_is_a_wakeup() {
+    for (name, then) in REJUDGED {
+        let today = rejudged(name, then).expect("a rule of today");
+        assert_eq!((today.reason, RULES_VERSION), (Reason::Wakeup, 6));
+        assert!(rejudged(name, Reason::Class).is_none());
+    }
+    assert!(rejudged("tick_slice_end", Reason::Slice).is_none());
 }
 
 #[test]

@@ -343,14 +343,72 @@ fn waits_that_are_open_at_the_end_are_those_of_tasks_that_may_come_back() {
         };
         row(&mut line, event);
     }
-    let open: Vec<_> = line.open_waits(Timestamp::from_ns(1000)).collect();
     let expected = Open {
         task: TASK,
         reason: Some(Reason::Fault),
         since: Timestamp::from_ns(200),
         lasted: Nanos::from_ns(800),
+        runq: None,
+        cpu: None,
     };
-    assert_eq!(open, [expected]);
+    assert_eq!(line.open_at(Timestamp::from_ns(1000), &[]), [expected]);
+}
+
+/// ```text
+///  task 1   out at 200   woken at 300                                      │ end at 1000
+///  task 2   out at 200, runnable                                           │
+///  task 3   out at 200   woken at 300   runs from 400 on                   │
+///  task 4   out at 200, and again later, of which the record was lost      │
+///  task 5   (never seen to leave) runs from 100 on, was not asked for      │
+/// ```
+#[test]
+fn who_could_run_at_the_end_is_told_apart_from_who_was_blocked() {
+    let mut line = timeline();
+    for key in 1..=4 {
+        let event = SwitchEvent {
+            task: Some(TaskKey::new(key)),
+            evidence: match key {
+                2 => Evidence::RUNNABLE,
+                _ => run(100, 200).evidence,
+            },
+            ..run(100, 200)
+        };
+        row(&mut line, event);
+    }
+    let ts = Timestamp::from_ns;
+    let at_end = |task, left: Option<u64>, woken: Option<u64>, runs_since: Option<u64>| TaskAtEnd {
+        task: TaskKey::new(task),
+        in_scope: task < 5,
+        cpu: CpuId::new(7),
+        left: left.map(ts),
+        woken: woken.map(ts),
+        runs_since: runs_since.map(ts),
+    };
+    let known = [
+        at_end(1, Some(200), Some(300), None),
+        at_end(2, Some(200), None, None),
+        at_end(3, Some(200), Some(300), Some(400)),
+        at_end(4, Some(900), Some(950), None),
+        at_end(5, None, None, Some(100)),
+    ];
+    let told: Vec<_> = line
+        .open_at(ts(1000), &known)
+        .iter()
+        .map(|open| {
+            let runq = open.runq.map(Nanos::as_ns);
+            (open.task.get(), open.reason, open.lasted.as_ns(), runq)
+        })
+        .collect();
+    let (fault, left) = (Some(Reason::Fault), Some(Reason::Unknown));
+    let expected = [
+        (1, fault, 800, Some(700)),
+        (2, left, 800, Some(800)),
+        (3, fault, 200, Some(100)),
+        (4, fault, 800, None),
+        (3, None, 600, None),
+        (5, None, 900, None),
+    ];
+    assert_eq!(told, expected);
 }
 
 #[test]

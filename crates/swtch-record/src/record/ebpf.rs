@@ -131,8 +131,11 @@ impl Backend for EbpfRecording<'_> {
 
     fn detach(&mut self, meta: &mut Meta) {
         self.ring = None;
-        facts::at_end(meta, &mut self.capture);
+        let mut at_end = facts::at_end(meta, &mut self.capture);
         self.capture.detach();
+        // Who has got a CPU since is in both, and what is told last holds.
+        at_end.extend(self.capture.running_at_end());
+        self.pipeline.note_at_end(at_end);
         meta.guard = self.guard.take().map(|guard| {
             let lends = guard.priority();
             priority::guard_in_trace(lends, guard.end())

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{Capture, Children, boottime_ns, monotonic_ns, process_cpu_ns};
-use swtch_core::{Arch, Nanos, Timestamp};
+use swtch_capture::{Capture, Children, LastingTasks, boottime_ns, monotonic_ns, process_cpu_ns};
+use swtch_core::{Arch, Nanos, TaskAtEnd, Timestamp};
 use swtch_host::LoadSums;
 use swtch_output::built;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    ClockSample, Counts, Hooks, HostLoad, LastingWaits, Meta, Overhead, RecordingState, TraceHost,
-    TreeCounts, WHOLE_SYSTEM,
+    ClockSample, Counts, Hooks, HostLoad, Meta, Overhead, RecordingState, TraceHost, TreeCounts,
+    WHOLE_SYSTEM,
 };
 
 use super::Target;
@@ -105,6 +105,7 @@ fn load_at_start() -> HostLoad {
     HostLoad {
         cpu_pressure_before_ns: sums.cpu_pressure.map(Nanos::as_ns),
         steal_before_ns: sums.steal.map(Nanos::as_ns),
+        busy_before_ns: sums.busy.map(Nanos::as_ns),
         ..HostLoad::default()
     }
 }
@@ -114,6 +115,7 @@ pub(crate) fn load_at_end(meta: &mut Meta) {
     let sums = LoadSums::read();
     meta.load.cpu_pressure_after_ns = sums.cpu_pressure.map(Nanos::as_ns);
     meta.load.steal_after_ns = sums.steal.map(Nanos::as_ns);
+    meta.load.busy_after_ns = sums.busy.map(Nanos::as_ns);
 }
 
 /// The hooks that a recording must do without.
@@ -124,8 +126,9 @@ pub fn hooks(capture: &Capture) -> Hooks {
     }
 }
 
-/// Adds the facts that are known when the capture is about to end.
-pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
+/// Adds the facts that are known when the capture is about to end. Returns the tasks in scope that could run
+/// then and had no CPU.
+pub fn at_end(meta: &mut Meta, capture: &mut Capture) -> Vec<TaskAtEnd> {
     // A recording without this count is as good as one with it: report the error and go on.
     let counted = capture.count_tree().unwrap_or_else(|error| {
         let error = format!("{:#}", anyhow::Error::from(error));
@@ -140,25 +143,27 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) {
         switches: count.switches,
         missed: count.missed,
     });
-    meta.lasting = lasting_waits(capture);
+    let lasting = lasting_tasks(capture);
+    meta.lasting = lasting
+        .as_ref()
+        .map(|lasting| lasting::grouped(&lasting.blocked));
     meta.kernel.ctxt_after = ctxt();
     load_at_end(meta);
     meta.end_ns = monotonic_ns();
+    lasting.map_or_else(Vec::new, |lasting| lasting.runnable)
 }
 
-/// Who was blocked all the time; a recording without that is as good, so an error is only reported.
-fn lasting_waits(capture: &mut Capture) -> Option<LastingWaits> {
-    match capture.lasting_waits() {
-        Ok(waits) => waits.as_deref().map(lasting::grouped),
-        Err(error) => {
-            let error = format!("{:#}", anyhow::Error::from(error));
-            message!(
-                "swtch: which threads were blocked all the time is not known: {}",
-                escaped(&error)
-            );
-            None
-        }
-    }
+/// Who was blocked all the time, and who could run; a recording without that is as good, so an error is only
+/// reported.
+fn lasting_tasks(capture: &mut Capture) -> Option<LastingTasks> {
+    capture.lasting_tasks().unwrap_or_else(|error| {
+        let error = format!("{:#}", anyhow::Error::from(error));
+        message!(
+            "swtch: which threads were blocked all the time, and which could run at the end, is not known: {}",
+            escaped(&error)
+        );
+        None
+    })
 }
 
 /// Adds the facts that are known when all records are on disk: counts of the kernel side, and what

@@ -161,6 +161,7 @@ impl Backend for PerfRecording {
             arch: self.arch,
             taken: self.taken,
             dropped: 0,
+            at_end: Vec::new(),
         };
         (self.writer, rows)
     }

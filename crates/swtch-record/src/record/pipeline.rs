@@ -13,8 +13,8 @@ use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
 use swtch_capture::{Capture, Drained, RawRecords, Stacks};
 use swtch_core::{
-    Arch, CgroupId, Event, Pid, StackKind, SyscallTable, TaskEvent, TaskEventKind, TaskKey,
-    Timestamp,
+    Arch, CgroupId, Event, Pid, StackKind, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind,
+    TaskKey, Timestamp,
 };
 use swtch_output::message;
 use swtch_output::text::escaped;
@@ -55,6 +55,8 @@ pub(crate) struct Pipeline {
     event: Vec<u8>,
     /// Whether a task in scope was started in the last round.
     has_met_starts: bool,
+    /// The tasks that ran, or could run, at the end.
+    at_end: Vec<TaskAtEnd>,
 }
 
 impl Pipeline {
@@ -78,6 +80,7 @@ impl Pipeline {
             taken: 0,
             event: Vec::new(),
             has_met_starts: false,
+            at_end: Vec::new(),
         }
     }
 
@@ -291,12 +294,18 @@ impl Pipeline {
         self.write_frames()
     }
 
+    /// Notes who ran, or could run, when the recording ended.
+    pub fn note_at_end(&mut self, tasks: Vec<TaskAtEnd>) {
+        self.at_end = tasks;
+    }
+
     /// The trace, and what is left to do: its rows.
     pub fn into_rows(self) -> (Writer, RowsToMake) {
         let rows = RowsToMake {
             arch: self.arch,
             taken: self.taken,
             dropped: self.ring.as_ref().map_or(0, FlightRing::dropped),
+            at_end: self.at_end,
         };
         let whole = match self.ring {
             Some(ring) => ring.into_whole(),
@@ -434,13 +443,15 @@ impl Pipeline {
 }
 
 /// The rows of a recording that has ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RowsToMake {
     pub arch: Arch,
     /// Number of switches that were taken from the rings.
     pub taken: u64,
     /// Number of them that a ring dropped because the disk was full.
     pub dropped: u64,
+    /// The tasks that ran, or could run, at the end.
+    pub at_end: Vec<TaskAtEnd>,
 }
 
 impl RowsToMake {
@@ -473,7 +484,7 @@ impl RowsToMake {
         let ended = replayed.and_then(|replayed| {
             meta.counts.lost += replayed.unreadable;
             meta.counts.late = replayed.late;
-            events.end(Timestamp::from_ns(meta.end_ns))
+            events.end(Timestamp::from_ns(meta.end_ns), &self.at_end)
         });
         let in_scope = events.in_scope();
         events.complete(meta);

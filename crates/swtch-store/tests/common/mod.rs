@@ -485,6 +485,8 @@ impl Others {
                     reason,
                     since: Timestamp::from_ns(1),
                     lasted: Nanos::from_ns(2),
+                    runq: reason.map(|_| Nanos::from_ns(1)),
+                    cpu: Some(CpuId::new(3)),
                 })
                 .to_vec(),
             cgroups: vec![CgroupRow {

@@ -442,6 +442,8 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
             reason,
             since: Timestamp::from_ns(1_000_050_000),
             lasted: Nanos::from_ns(5_000),
+            runq: reason.map(|_| Nanos::from_ns(2_000)),
+            cpu: reason.map(|_| CpuId::new(1)),
         };
         writer.push_open(&open).expect("a scratch file");
     }

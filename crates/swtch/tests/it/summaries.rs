@@ -75,7 +75,7 @@ fn rules_of(counts: &BTreeMap<(Ids, String), u64>, of: Ids) -> BTreeMap<&str, u6
 /// the hypervisor takes the CPU away between the two readings, they may come to different ends. Seen so
 /// on a busy host: at a wakeup for one, elsewhere for the other, in 2 of 10,000 switches. Without the hook each
 /// looks at the slice for itself, too, and another CPU may queue a task between the two looks: seen in 2 of 16 runs.
-const RULED_BY_AGE: [&str; 13] = [
+const RULED_BY_AGE: [&str; 14] = [
     "new_task",
     "balanced_task",
     "woken_task",
@@ -84,6 +84,7 @@ const RULED_BY_AGE: [&str; 13] = [
     "protection_lapsed_at_wakeup",
     "protection_lapsed_elsewhere",
     "foreign_context",
+    "guess_slice_at_wakeup",
     "guess_slice_just_ended",
     "guess_protection_lapsed",
     "guess_woken_task_is_next",

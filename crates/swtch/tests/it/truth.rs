@@ -1,10 +1,6 @@
 //! Does each switch get its true reason? The workloads are built so that reasons and counts follow
 //! from their construction; the kernel's counters check the counts, and `swtch-bench` judges.
 //!
-//! One case has two true reasons: while one task is being woken, the running one is found to have
-//! used up its slice. The function that asks for the reschedule says "slice", the occasion is a
-//! wakeup. Without the hook only the occasion can be seen, so that either reason is accepted there.
-//!
 //! Kernels before 6.17 lack the hook that says who asked for the CPU. They are tested by nesting
 //! two recorders over the same run, one with the hook and one without. The rows of the second are
 //! judged by those of the first.
@@ -413,7 +409,7 @@ impl TraceComparison {
             return;
         }
         self.involuntary += 1;
-        let is_right = truth == said || is_wakeup_too(exact) && said == Reason::Wakeup;
+        let is_right = truth == said;
         self.involuntary_right += u64::from(is_right);
         self.untold += u64::from(!is_right && said == Reason::Unknown);
         // Only reasons that need the hook are inferred; the kernel itself marks a throttled task,
@@ -422,11 +418,6 @@ impl TraceComparison {
         let is_certain = inferred.rule.certainty == Certainty::Certain;
         self.wrongly_certain += u64::from(is_certain && (needs_hook || truth != said));
     }
-}
-
-/// True if the slice was found to be used up while another task was being woken.
-fn is_wakeup_too(exact: &Switch) -> bool {
-    ["slice_end_at_wakeup", "protection_lapsed_at_wakeup"].contains(&exact.rule.name)
 }
 
 impl fmt::Display for TraceComparison {

@@ -229,6 +229,7 @@ fn idle_host() -> HostLoad {
         cpu_pressure_after_ns: Some(7_000),
         steal_before_ns: Some(7_000),
         steal_after_ns: Some(7_000),
+        ..HostLoad::default()
     }
 }
 
