@@ -267,7 +267,7 @@ class TraceServer:
         told = answer_of_program(["explain", path], limit_s=self._limits.seconds)
         with Trace([path]) as opened:
             evidence = _evidence(opened, [name])
-        keys = ("summary", "findings", "without_findings", "bill_total", "bill_notes")
+        keys = ("summary", "lost", "findings", "without_findings", "bill_total", "bill_notes")
         answer = {key: told[key] for key in keys if told[key] is not None}
         return _json({**answer, "evidence": evidence})
 

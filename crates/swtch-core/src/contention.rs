@@ -153,6 +153,9 @@ pub enum Coverage {
     /// The runs of the recorded tasks, and those of other tasks that ended while a recorded task
     /// waited on that CPU.
     RecordedTasks,
+    /// The runs of the recorded tasks only, as perf events without root tell them: who else had a CPU,
+    /// or whether it was idle, is not known.
+    OwnTasks,
 }
 
 /// A run on a CPU; `task` is `None` where the user of the CPU is not known.
@@ -550,6 +553,9 @@ impl CpuHistory {
 impl Hole<'_> {
     /// Whether the rows around the hole allow no other reading than an idle CPU.
     fn is_idle(self, wait: Stretch, coverage: Coverage, waiter: TaskKey) -> bool {
+        if coverage == Coverage::OwnTasks {
+            return false;
+        }
         let successor = self.before.map(|run| run.next);
         if wait.ends_in_run {
             // A task that left this CPU during the wait has a row, so a hole that begins with the

@@ -44,6 +44,8 @@ pub struct Tally {
     pub open_waits: u64,
     /// Time from their switch-out until it ended.
     pub open: Nanos,
+    /// Of [`Self::open`], the time in which their tasks could run and had no CPU, as far as it is known.
+    pub open_runq: Nanos,
 }
 
 impl Tally {
@@ -76,6 +78,7 @@ impl Tally {
     pub fn add_open(&mut self, open: &Open) {
         self.open_waits += 1;
         self.open += open.lasted;
+        self.open_runq += open.runq.unwrap_or(Nanos::ZERO);
     }
 
     /// Adds what the kernel counted of a group of switches.
@@ -114,6 +117,7 @@ impl Tally {
         self.unsplit += other.unsplit;
         self.open_waits += other.open_waits;
         self.open += other.open;
+        self.open_runq += other.open_runq;
     }
 
     /// Subtracts a group that is a part of this one.
@@ -132,6 +136,18 @@ impl Tally {
         self.unsplit -= part.unsplit;
         self.open_waits -= part.open_waits;
         self.open = self.open.saturating_sub(part.open);
+        self.open_runq = self.open_runq.saturating_sub(part.open_runq);
+    }
+
+    /// Time in which tasks could run and had no CPU, that of open waits included.
+    pub fn without_cpu(&self) -> Nanos {
+        self.runq + self.open_runq
+    }
+
+    /// Time in which tasks were blocked, as far as it is known: waits that ended, and what is open and not
+    /// known to be a wait for a CPU.
+    pub fn blocked_in_all(&self) -> Nanos {
+        self.blocked + self.open.saturating_sub(self.open_runq)
     }
 
     /// Whether nothing was counted.

@@ -29,7 +29,7 @@ use swtch_plot::Picture;
 use swtch_plot::write_pictures;
 use swtch_report::export::{ExportEncoding, Packing, Sink};
 use swtch_report::html::{self, shown, table};
-use swtch_report::report::{ExplainPageParts, Filter, FindingText, parts};
+use swtch_report::report::{BESIDES, ExplainPageParts, Filter, FindingText, parts};
 
 use crate::Loaded;
 
@@ -157,12 +157,20 @@ fn contents(parts: &ExplainPageParts) -> Markup {
 }
 
 fn verdict(parts: &ExplainPageParts) -> Markup {
+    let is_cause = |finding: &FindingText| finding.number.is_some();
+    let (causes, besides) = parts
+        .findings
+        .split_at(parts.findings.iter().filter(|one| is_cause(one)).count());
     html! {
         section #verdict {
             h2 { "Verdict" }
             @for line in &parts.summary { p { (shown(line)) } }
-            @if parts.findings.is_empty() { p { (shown(&parts.without_findings)) } }
-            @else { ol { @for finding in &parts.findings { li { (told(finding)) } } } }
+            @if let Some(nothing) = &parts.without_findings { p { (shown(nothing)) } }
+            @if !causes.is_empty() { ol { @for finding in causes { li { (told(finding)) } } } }
+            @if !besides.is_empty() {
+                p { (BESIDES) }
+                ul { @for finding in besides { li { (told(finding)) } } }
+            }
         }
     }
 }

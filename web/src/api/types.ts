@@ -269,9 +269,10 @@ const reportShape = {
 export const report = record(reportShape);
 export type Report = Decoded<typeof report>;
 
-/** A cause that stands out. */
+/** A cause, or what only happens often: that has no number. */
 export const finding = record({
   name: string,
+  number: optional(number),
   reason: optional(string),
   seen: string,
   places: list(string),

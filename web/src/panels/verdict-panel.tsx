@@ -24,13 +24,25 @@ export function VerdictPanel() {
 
 function Causes({ explained }: { readonly explained: Explained }) {
   const { findings, without_findings: nothing } = explained;
-  if (findings.length === 0) return <p>{escaped(nothing ?? "Nothing stands out.")}</p>;
+  const causes = findings.filter((one) => one.number !== null);
+  const besides = findings.filter((one) => one.number === null);
   return (
-    <ol class="causes">
-      {findings.map((finding) => (
-        <Cause key={finding.seen} finding={finding} />
-      ))}
-    </ol>
+    <>
+      {nothing !== null && <p>{escaped(nothing)}</p>}
+      <ol class="causes">
+        {causes.map((finding) => (
+          <Cause key={finding.seen} finding={finding} />
+        ))}
+      </ol>
+      {besides.length > 0 && (
+        <p>What else it leaves the CPU for, by which no time is known to be lost:</p>
+      )}
+      <ul class="causes">
+        {besides.map((finding) => (
+          <Cause key={finding.seen} finding={finding} />
+        ))}
+      </ul>
+    </>
   );
 }
 

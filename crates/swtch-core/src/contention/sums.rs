@@ -208,6 +208,24 @@ impl ContentionSums {
         }
     }
 
+    /// After [`Self::finish`]: takes the runs that were open when the trace ended, as rows that end then,
+    /// and divides the waits that were open, which are no part of the sums.
+    pub fn split_open(
+        &mut self,
+        runs: &[Switch],
+        waits: &[Switch],
+        each: &mut impl FnMut(Holder, Nanos),
+    ) {
+        let mut sink = |wait: Contended<'_>| wait.for_each_part(&mut *each);
+        for run in runs {
+            self.contention.push_run(run, &mut sink);
+        }
+        for wait in waits {
+            self.contention.split_wait(wait, &mut sink);
+        }
+        self.contention.finish(&mut sink);
+    }
+
     /// The sums, complete after [`Self::finish`].
     pub const fn totals(&self) -> &HolderTotals {
         &self.totals

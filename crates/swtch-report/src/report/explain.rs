@@ -15,6 +15,7 @@
 //! verdict                 what stands out, with its numbers, and what could be changed
 //! ```
 
+use std::cmp::Reverse;
 use std::io::Write;
 use std::path::Path;
 
@@ -22,7 +23,7 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, CgroupId, Contention, Reason, Timestamp};
+use swtch_core::{Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Timestamp};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -45,7 +46,9 @@ use super::reason::ByReason;
 use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
-use super::verdict::{self, Details, Finding, LongestWait, RecordedMachine, VerdictInput};
+use super::verdict::{
+    self, Details, Finding, FindingKind, LongestWait, RecordedMachine, VerdictInput,
+};
 use super::wait::Objects;
 use super::waker::Wakers;
 use super::worth::{Billed, Saving, SwitchPricing};
@@ -55,8 +58,14 @@ use swtch_core::Tally;
 /// Rows of each table of the page.
 const ROWS: usize = 8;
 
+/// Heading of what happens often, or for long, without losing time.
+pub const BESIDES: &str = "What else it leaves the CPU for, by which no time is known to be lost:";
+
 /// Heading of the table of threads that made no switch.
 const BLOCKED_ALL_THE_TIME: &str = "threads that were blocked all the time";
+
+/// From this share of one CPU on, which the interval of the price must reach, what switching takes is a cause.
+const DEAR_PCT: f64 = 3.0;
 
 /// Most stacks that the page shows.
 const STACKS: usize = 3;
@@ -88,7 +97,12 @@ pub struct Explanation {
     summary: Summary,
     summary_lines: Vec<String>,
     switches: u64,
+    /// Where the time of programs went.
+    pub lost: LostTime,
+    /// The numbered causes first.
     findings: Vec<Finding>,
+    /// How many of them are numbered: time was lost by them, or switching itself takes as much.
+    numbered: usize,
     /// For each finding, the longest wait for its reason.
     longest: Vec<Option<LongestWait>>,
     /// The text for a page without findings.
@@ -196,13 +210,15 @@ pub struct ExplainPageParts {
     pub summary: Vec<String>,
     /// What stands out, the dearest first.
     pub findings: Vec<FindingText>,
-    /// The text for a page on which nothing stands out.
-    pub without_findings: String,
+    /// What is said where there is no numbered cause.
+    pub without_findings: Option<String>,
 }
 
 /// One finding as sentences, for a page.
 #[derive(Clone, Debug)]
 pub struct FindingText {
+    /// Its number among the causes; `None` for what only happens often.
+    pub number: Option<usize>,
     /// What was seen, with its numbers.
     pub seen: String,
     /// Where it comes from: threads, calls, functions and wakers.
@@ -237,7 +253,7 @@ pub fn parts(
         balance: filtered.head().balance(),
         summary: explained.summary_lines.clone(),
         findings: explained.told(),
-        without_findings: explained.without_findings.clone(),
+        without_findings: explained.first_sentence(),
         tables: explained.into_tables(),
     })
 }
@@ -256,14 +272,31 @@ impl<'p> ExplainPage<'p> {
         let rows = filtered.scan_from_start_with(columns, &mut first, vec![second, third])?;
         drop(first);
         page.finish(&names);
-        for open in filtered.opens()? {
-            if let Some(reason) = reason_of_open(&open) {
-                page.reasons.add_open(reason, &open);
-                page.processes.add_open(&open, &names);
-                page.threads.add_open(&open, &names);
+        page.add_open(filtered, &names)?;
+        Ok((page, rows))
+    }
+
+    /// Adds what no row tells: the waits and runs that were open at the end.
+    fn add_open(&mut self, filtered: &FilteredTrace<'_>, names: &Names) -> Result<()> {
+        let opens = filtered.opens()?;
+        for open in &opens {
+            if let Some(reason) = reason_of_open(open) {
+                self.reasons.add_open(reason, open);
+                self.processes.add_open(open, names);
+                self.threads.add_open(open, names);
             }
         }
-        Ok((page, rows))
+        let selection = filtered.selection();
+        if selection.to() < Timestamp::from_ns(u64::MAX) {
+            return Ok(());
+        }
+        let runs = filtered.open_runs()?;
+        let is_taken = |run: &&Open| selection.takes_task(names.index(run.task));
+        for open in opens.iter().chain(runs.iter().filter(is_taken)) {
+            self.details.add_open(open, names.index(open.task), names);
+        }
+        self.preemptors.add_open(&runs, &opens, names);
+        Ok(())
     }
 
     fn new(names: &Names, contention: Contention, worth: Option<SwitchPricing<'p>>) -> Self {
@@ -276,7 +309,7 @@ impl<'p> ExplainPage<'p> {
             objects: Objects::new(names),
             wakers: Wakers::new(names),
             places: StackCounts::default(),
-            details: Details::default(),
+            details: Details::new(names),
             worth,
         }
     }
@@ -300,6 +333,7 @@ impl<'p> ExplainPage<'p> {
                 reasons.add(row, counted);
                 threads.add(row, task, counted, names);
                 calls.add(row, task, counted, names);
+                details.see(row, task);
                 if counted.switch {
                     details.add_switch(row, task, names);
                 }
@@ -352,11 +386,7 @@ impl<'p> ExplainPage<'p> {
         prices: Option<&Prices<'_>>,
     ) -> Result<Explanation> {
         let head = filtered.head();
-        let needs_paths = self.reasons.of(Reason::Throttle).tally.waits > 0;
-        let cgroups = match needs_paths {
-            true => filtered.cgroups()?,
-            false => FxHashMap::default(),
-        };
+        let cgroups = filtered.cgroups()?;
         let symbols = match head.meta.stacks {
             Some(_) => Some(filtered.symbols()?),
             None => None,
@@ -365,6 +395,7 @@ impl<'p> ExplainPage<'p> {
         let machine = RecordedMachine {
             cpus: head.meta.cpus_of_the_recorded(),
             quotas: &head.meta.quotas,
+            wall: head.duration(),
         };
         let selection = filtered.selection();
         let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
@@ -385,6 +416,8 @@ impl<'p> ExplainPage<'p> {
         });
         if let Some(why) = why_nothing(head, rows) {
             explained.without_findings = why;
+            // Of threads that made no switch nothing was measured.
+            explained.lost = LostTime::default();
         }
         Ok(explained)
     }
@@ -414,6 +447,10 @@ impl<'p> ExplainPage<'p> {
             cgroups,
             cpus: machine.cpus,
             quotas: machine.quotas,
+            wall: machine.wall,
+            lost: self
+                .details
+                .lost_time(verdict::time_at_locks(&self.objects)),
         };
         let words = KeyNames {
             names,
@@ -428,6 +465,7 @@ impl<'p> ExplainPage<'p> {
         let findings = verdict::findings(&picture);
         let worth = self.worth.as_ref().zip(bill);
         let billed = worth.map(|(worth, bill)| worth.conclude(bill, &findings, names, symbols));
+        let (findings, billed, numbered) = in_order(findings, billed);
         let by_switches = |tally: &Tally| tally.switches;
         let screen = Screen::new(
             programs.ranked(&self.processes, by_switches),
@@ -450,12 +488,61 @@ impl<'p> ExplainPage<'p> {
                 .map(|finding| self.details.longest(finding.reason?))
                 .collect(),
             findings,
+            numbered,
+            lost: picture.lost,
             without_findings: verdict::nothing_stands_out(),
             lasting: None,
             billed,
             screen,
         }
     }
+}
+
+fn lost_json(lost: &LostTime) -> Value {
+    json!({
+        "ran_ns": lost.ran.as_ns(),
+        "no_cpu_ns": lost.no_cpu.as_ns(),
+        "no_cpu_at_end_ns": lost.no_cpu_at_end.as_ns(),
+        "in_work_ns": lost.blocked(AwaitedThing::Work).as_ns(),
+        "for_own_ns": lost.blocked(AwaitedThing::Own).as_ns(),
+        "for_others_ns": lost.blocked(AwaitedThing::Others).as_ns(),
+        "until_a_time_ns": lost.blocked(AwaitedThing::Clock).as_ns(),
+        "untold_ns": lost.blocked(AwaitedThing::Untold).as_ns(),
+    })
+}
+
+/// Findings whose switches alone take more of a CPU than other causes lose come before these, and such that
+/// take [`DEAR_PCT`] of a CPU come before those that only happen often. Returns how many are numbered.
+fn in_order(
+    findings: Vec<Finding>,
+    mut billed: Option<Billed>,
+) -> (Vec<Finding>, Option<Billed>, usize) {
+    let savings = billed
+        .as_mut()
+        .map_or_else(Vec::new, |billed| std::mem::take(&mut billed.savings));
+    let savings = savings.into_iter().map(Some).chain(std::iter::repeat(None));
+    let mut told: Vec<_> = findings
+        .into_iter()
+        .zip(savings.map(Option::flatten))
+        .map(|(finding, saving)| {
+            let taken = saving
+                .as_ref()
+                .map_or(Nanos::ZERO, |one| one.at_least(DEAR_PCT));
+            let weight = finding.time.max(taken);
+            let is_numbered = finding.kind == FindingKind::Lost || taken > Nanos::ZERO;
+            (is_numbered, weight, finding, saving)
+        })
+        .collect();
+    told.sort_by_key(|(is_numbered, weight, ..)| (!is_numbered, Reverse(*weight)));
+    let numbered = told.iter().filter(|one| one.0).count();
+    let (findings, savings) = told
+        .into_iter()
+        .map(|(_, _, finding, saving)| (finding, saving))
+        .unzip();
+    if let Some(billed) = &mut billed {
+        billed.savings = savings;
+    }
+    (findings, billed, numbered)
 }
 
 /// Why there is no switch to judge; `None` if there is one.
@@ -564,6 +651,7 @@ impl Explanation {
     pub fn told(&self) -> Vec<FindingText> {
         let findings = self.findings.iter().enumerate();
         let told = findings.map(|(place, finding)| FindingText {
+            number: self.number(place),
             seen: finding.seen.clone(),
             places: finding.places.clone(),
             worth: self.saving(place).map(Saving::to_words),
@@ -575,11 +663,18 @@ impl Explanation {
     fn verdict_text(&self) -> String {
         let mut lines = vec![String::new(), "verdict".to_owned()];
         lines.extend(self.summary_lines.iter().cloned());
-        if self.findings.is_empty() {
-            lines.push(text::escaped(&self.without_findings).into_owned());
+        if let Some(first) = self.first_sentence() {
+            lines.push(text::escaped(&first).into_owned());
         }
         for (place, finding) in self.findings.iter().enumerate() {
-            lines.push(format!("\n{}. {}", place + 1, text::escaped(&finding.seen)));
+            if place == self.numbered {
+                lines.push(format!("\n{}", BESIDES));
+            }
+            let mark = match place < self.numbered {
+                true => format!("{}.", place + 1),
+                false => "- ".to_owned(),
+            };
+            lines.push(format!("\n{mark} {}", text::escaped(&finding.seen)));
             let places = finding.places.iter();
             lines.extend(places.map(|line| format!("   {}", text::escaped(line))));
             if let Some(saving) = self.saving(place) {
@@ -590,6 +685,20 @@ impl Explanation {
             }
         }
         lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The number of the finding at this place among the causes; `None` for what only happens often.
+    fn number(&self, place: usize) -> Option<usize> {
+        (place < self.numbered).then_some(place + 1)
+    }
+
+    /// What is said before the causes: that there is none, or that no time is lost.
+    pub fn first_sentence(&self) -> Option<String> {
+        match self.numbered {
+            0 if self.lost.whole() == Nanos::ZERO => Some(self.without_findings.clone()),
+            0 => Some(verdict::nothing_is_lost(&self.lost)),
+            _ => None,
+        }
     }
 
     /// What all switches together cost; `None` without prices, or if it is too little to mention.
@@ -610,7 +719,13 @@ impl Explanation {
         let findings: Vec<_> = findings
             .map(|(place, one)| {
                 let longest = self.longest[place].map(|longest| longest.to_json(start));
-                one.to_json(self.switches, self.saving(place), json!(longest))
+                one.to_json(
+                    self.number(place),
+                    self.switches,
+                    &self.lost,
+                    self.saving(place),
+                    json!(longest),
+                )
             })
             .collect();
         let billed = self.billed.as_ref();
@@ -634,8 +749,9 @@ impl Explanation {
             "bill_notes": billed.map(|billed| &billed.sheet.notes),
             "prices": billed.map(|billed| &billed.prices),
             "summary": self.summary.to_json(),
+            "lost": lost_json(&self.lost),
             "findings": findings,
-            "without_findings": self.findings.is_empty().then_some(&self.without_findings),
+            "without_findings": self.first_sentence(),
         })
     }
 }

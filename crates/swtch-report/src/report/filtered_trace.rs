@@ -7,7 +7,9 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
-use swtch_store::{Columns, Completeness, Meta, PieceReader, RecordingState, Trace};
+use swtch_store::{
+    Columns, Completeness, Meta, PieceReader, RecordingBackend, RecordingState, Trace,
+};
 
 use super::filter::{CountedParts, Filter, GivenUp, Selection};
 use super::group::reason_of_open;
@@ -242,6 +244,14 @@ impl<'t> FilteredTrace<'t> {
         Ok(opens)
     }
 
+    /// The runs that were open when the trace ended, of whatever tasks; none for a span that ends before.
+    pub fn open_runs(&self) -> Result<Vec<Open>> {
+        let mut opens = self.trace.opens().context("reading the open runs")?;
+        let is_to_the_end = self.selection.to() == Timestamp::from_ns(u64::MAX);
+        opens.retain(|open| is_to_the_end && open.reason.is_none() && !open.task.is_idle());
+        Ok(opens)
+    }
+
     /// Paths of the cgroups, by id.
     pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
         let rows = self.trace.cgroups().context("reading the cgroups")?;
@@ -284,13 +294,15 @@ fn of_rows(each: RowVisitor<'_>) -> impl FnMut(CountedRows<'_>) {
 }
 
 /// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
-/// everything is in scope. Of a recording that did not end as it was asked to, this is not known.
+/// everything is in scope. Of a recording that did not end as it was asked to, this is not known. Perf
+/// events tell of the recorded processes only, and so it is not known when a CPU was idle.
 pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     let is_all =
         meta.state == RecordingState::Finished && meta.counts.filtered == 0 && is_all_in_scope;
-    match is_all {
-        true => Coverage::EveryTask,
-        false => Coverage::RecordedTasks,
+    match (is_all, meta.backend) {
+        (_, RecordingBackend::Perf) => Coverage::OwnTasks,
+        (true, RecordingBackend::Ebpf) => Coverage::EveryTask,
+        (false, RecordingBackend::Ebpf) => Coverage::RecordedTasks,
     }
 }
 

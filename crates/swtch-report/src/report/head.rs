@@ -103,9 +103,22 @@ impl TraceHead {
         told_length(&self.meta).unwrap_or(self.duration)
     }
 
+    /// If nothing is missing but switches that the kernel did not report, all of tasks that were not
+    /// recorded: how many, and what is said of them elsewhere.
+    pub fn untraced_of_others(&self) -> Option<(u64, String)> {
+        let counts = &self.meta.counts;
+        let words = untraced_in_words(counts.untraced, counts.untraced_in_scope)?;
+        let is_all = counts.untraced_in_scope == Some(0) && self.is_complete_of(0);
+        is_all.then_some((counts.untraced, words))
+    }
+
     /// Whether every switch of the recorded tasks is in a row: known only of a recording that has ended as it
     /// was asked to.
     pub fn is_complete(&self) -> bool {
+        self.is_complete_of(self.meta.counts.untraced)
+    }
+
+    fn is_complete_of(&self, untraced: u64) -> bool {
         let counts = &self.meta.counts;
         let is_told = self.meta.state == RecordingState::Finished && self.incomplete.is_none();
         let is_balanced = counts.switches_seen == sum([counts.stored, counts.filtered].into_iter());
@@ -113,7 +126,7 @@ impl TraceHead {
             && is_balanced
             && self.lost() == 0
             && counts.storage_refused == 0
-            && counts.untraced == 0
+            && untraced == 0
             && counts.uncaught == 0
             && self.meta.tree.is_none_or(|tree| tree.missed == 0)
             && self.meta.imported.is_none()

@@ -80,7 +80,7 @@ pub use diff::{
     compare, time_words,
 };
 pub use empty::{is_failure, why_empty};
-pub use explain::{ExplainPageParts, Extent, FindingText, explain, parts};
+pub use explain::{BESIDES, ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{Asker, EmptySpan, Filter, GivenUp, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use flame::{FlameNaming, FlameNode, FrameKind};

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use swtch_core::{Pid, TaskEvent, TaskKey, Tid, Timestamp};
+use swtch_core::{CgroupId, Class, Pid, TaskEvent, TaskKey, Tid, Timestamp};
 use swtch_output::sheet::Cell;
 use swtch_output::text;
 use swtch_store::CommandRow;
@@ -26,13 +26,18 @@ pub struct Thread {
     pub earlier: Vec<String>,
     /// Whether it is in the scope of the capture.
     pub in_scope: bool,
+    /// Whether it was a real-time or deadline task when it was seen last.
+    pub is_real_time: bool,
+    /// Its cgroup then.
+    pub cgroup: Option<CgroupId>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Process id; `None` for idle and for tasks without a name.
     pub pid: Option<Pid>,
-    /// Last name of its leader, or of the first thread that was seen.
+    /// Last name of its leader. Where none of its switches was seen: the program of its command line, or
+    /// the name of the first thread that was seen.
     pub comm: String,
     /// The names it had before, oldest first.
     pub earlier: Vec<String>,
@@ -44,6 +49,8 @@ pub struct Process {
     pub parent: Option<Pid>,
     /// When it was first seen. Its id may have belonged to another process before.
     since: Timestamp,
+    /// Whether its leader was seen, whose name is the process's.
+    has_leader: bool,
 }
 
 /// All threads and processes of a trace.
@@ -105,7 +112,7 @@ impl Names {
                 .filter(before)
                 .max_by_key(|place| names.processes[**place].since);
             if let Some(place) = latest.copied() {
-                names.processes[place].command = Some(row.command.clone());
+                names.processes[place].take_command(&row.command);
             }
         }
         names
@@ -218,6 +225,8 @@ impl Names {
             comm,
             earlier: comms,
             in_scope: story.iter().any(|event| event.in_scope),
+            is_real_time: matches!(last.class, Class::RealTime | Class::Deadline),
+            cgroup: Some(last.cgroup),
         });
     }
 }
@@ -230,6 +239,8 @@ impl Thread {
             comm: comm.to_owned(),
             earlier: Vec::new(),
             in_scope,
+            is_real_time: false,
+            cgroup: None,
         }
     }
 
@@ -260,15 +271,25 @@ impl Process {
             is_kernel: false,
             parent: None,
             since: Timestamp::default(),
+            has_leader: false,
         }
     }
 
     /// The leader's name is the process's; until it is seen, the first thread's.
     fn take_name(&mut self, last: &TaskEvent, comm: &str, earlier: &[String]) {
         let is_leader = last.pid.get() == last.tid.get();
+        self.has_leader |= is_leader;
         if is_leader || self.comm.is_empty() {
             comm.clone_into(&mut self.comm);
             self.earlier = earlier.to_vec();
+        }
+    }
+
+    /// A process whose first thread only waits, as Java's does, is not called by another thread's name.
+    fn take_command(&mut self, command: &str) {
+        self.command = Some(command.to_owned());
+        if let Some(program) = program_of(command).filter(|_| !self.has_leader) {
+            program.clone_into(&mut self.comm);
         }
     }
 
@@ -287,6 +308,15 @@ impl Process {
             None => self.comm.clone(),
         }
     }
+}
+
+/// The program of a command line, as long as the kernel's names are: 15 bytes (`TASK_COMM_LEN`). A title that
+/// a process has set itself (`postgres: checkpointer`) begins with it, too.
+fn program_of(command: &str) -> Option<&str> {
+    let first = command.split_whitespace().next()?;
+    let name = first.rsplit('/').next()?.trim_end_matches(':');
+    let end = (0..=name.len().min(15)).rfind(|end| name.is_char_boundary(*end))?;
+    (end > 0).then(|| &name[..end])
 }
 
 /// A command line without the directory of its program: `/usr/bin/python3 -m http.server` is
@@ -333,6 +363,54 @@ fn narrow(index: usize) -> u32 {
 
 fn widen(index: u32) -> usize {
     usize::try_from(index).expect("an index that was narrowed from usize")
+}
+
+/// A number for the family of each thread, by its place in [`Names`]: whose threads are a program's own when
+/// the question is who took the CPU from it. In a recording of some processes, these and their descendants
+/// are one family, and every other process is one of its own, whatever its name. In one of the whole machine,
+/// processes that a process has forked and that do the same (they have its name, as the backends of a server)
+/// are its family.
+pub fn families(names: &Names) -> Vec<usize> {
+    let processes = names.processes();
+    let mut is_recorded = vec![false; processes.len()];
+    for thread in &names.threads {
+        is_recorded[thread.process] |= thread.in_scope && thread.tid.is_some();
+    }
+    let recorded = || (0..processes.len()).filter(|place| is_recorded[*place]);
+    let is_of_the_machine = recorded().any(|place| processes[place].is_kernel);
+    let first = recorded().next();
+    let by_pid: BTreeMap<Pid, usize> = (0..processes.len())
+        .filter_map(|place| Some((processes[place].pid?, place)))
+        .collect();
+    let family = |place: usize| match (is_recorded[place], is_of_the_machine) {
+        (true, false) => first.unwrap_or(place),
+        (true, true) => eldest_of_its_name(processes, &by_pid, place),
+        (false, _) => place,
+    };
+    let families: Vec<_> = (0..processes.len()).map(family).collect();
+    names
+        .threads
+        .iter()
+        .map(|thread| families[thread.process])
+        .collect()
+}
+
+/// The process from which this one is forked, as long as both have one name.
+fn eldest_of_its_name(processes: &[Process], by_pid: &BTreeMap<Pid, usize>, place: usize) -> usize {
+    let mut eldest = place;
+    // Process ids are reused, so that parents may go round in a ring.
+    for _ in 0..processes.len() {
+        let parent = processes[eldest].parent.and_then(|pid| by_pid.get(&pid));
+        match parent {
+            Some(parent)
+                if processes[*parent].comm == processes[place].comm && *parent != place =>
+            {
+                eldest = *parent;
+            }
+            _ => break,
+        }
+    }
+    eldest
 }
 
 #[cfg(test)]
@@ -451,5 +529,74 @@ mod tests {
         assert_eq!(names.index(TaskKey::new(77)), Names::nameless());
         assert_eq!(names.thread(names.index(TaskKey::IDLE)).comm, "(idle)");
         assert!(!names.thread(names.index(TaskKey::IDLE)).in_scope);
+    }
+
+    fn forked(key: u32, pid: u32, parent: u32, comm: &str, in_scope: bool) -> TaskEvent {
+        TaskEvent {
+            parent_pid: Pid::new(parent),
+            in_scope,
+            ..seen(key, pid, pid, comm)
+        }
+    }
+
+    /// The hog with an equal name is a stranger; the recorded processes are one family.
+    #[test]
+    fn a_stranger_of_the_same_name_is_no_family() {
+        let names = Names::new(&[
+            forked(1, 10, 1, "hog", true),
+            forked(2, 11, 10, "sh", true),
+            forked(3, 20, 1, "hog", false),
+        ]);
+        let families = families(&names);
+        let of = |key| families[names.index(TaskKey::new(key))];
+        assert_eq!(of(1), of(2));
+        assert_ne!(of(1), of(3));
+    }
+
+    #[test]
+    fn in_a_recording_of_the_machine_forked_processes_of_one_name_are_a_family() {
+        let kernel = TaskEvent {
+            is_kthread: true,
+            ..forked(9, 2, 0, "kthreadd", true)
+        };
+        let names = Names::new(&[
+            kernel,
+            forked(1, 10, 1, "postgres", true),
+            forked(2, 11, 10, "postgres", true),
+            forked(3, 12, 11, "postgres", true),
+            forked(4, 20, 1, "postgres", true),
+            forked(5, 13, 10, "sh", true),
+        ]);
+        let families = families(&names);
+        let of = |key| families[names.index(TaskKey::new(key))];
+        assert_eq!([of(1), of(2)], [of(3); 2]);
+        assert!(of(4) != of(1) && of(5) != of(1));
+    }
+
+    /// Java's first thread waits for the others all the time.
+    #[test]
+    fn a_process_whose_leader_is_not_seen_has_the_name_of_its_program() {
+        let command = |pid, command: &str| CommandRow {
+            ts: Timestamp::from_ns(1),
+            pid: Pid::new(pid),
+            command: command.to_owned(),
+        };
+        let names = Names::with_commands(
+            &[
+                seen(1, 10, 11, "ForkJoinPool-1-"),
+                seen(2, 20, 20, "leader"),
+            ],
+            &[
+                command(10, "/usr/lib/jvm/bin/java -jar x.jar"),
+                command(20, "./other"),
+            ],
+        );
+        let comm = |key| {
+            names
+                .process_of(names.index(TaskKey::new(key)))
+                .comm
+                .clone()
+        };
+        assert_eq!((comm(1), comm(2)), ("java".to_owned(), "leader".to_owned()));
     }
 }

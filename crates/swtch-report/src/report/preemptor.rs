@@ -7,16 +7,15 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Category, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Reason, Switch,
-    TaskKey,
+    Category, Certainty, CgroupId, Contention, ContentionSums, Evidence, GroupSplit, HeldWaits,
+    Holder, Level, Nanos, Open, Reason, Rule, Switch, TaskKey, Timestamp, UserSide, Wait, Wakeup,
 };
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
 use super::filter::CountedParts;
-use super::names::Names;
-use super::programs::program_numbers;
+use super::names::{Names, families};
 use super::waker::MOST_IN_TABLE;
 use super::{report_sheet, words};
 
@@ -107,6 +106,16 @@ pub struct HolderCounts {
 pub struct Preemptors {
     sums: ContentionSums,
     preemptions: Preemptions,
+    /// Who had the CPU in the waits that were open at the end, which are no part of the report.
+    open: OpenHolders,
+}
+
+/// Time by the holder of the CPU.
+#[derive(Clone, Debug, Default)]
+struct OpenHolders {
+    /// That of each task, by its index; empty if there was none.
+    tasks: Vec<Nanos>,
+    others: FxHashMap<Holder, Nanos>,
 }
 
 /// Which tasks took the CPU from which, by index.
@@ -170,13 +179,14 @@ impl Preemptors {
     pub fn new(contention: Contention, names: &Names) -> Self {
         let tasks = names.thread_count();
         Self {
-            sums: ContentionSums::new(contention, &program_numbers(names)),
+            sums: ContentionSums::new(contention, &families(names)),
             preemptions: Preemptions {
                 all: 0,
                 took: vec![0; tasks],
                 nominated: vec![0; tasks],
                 pairs: PreemptionPairs::new(tasks),
             },
+            open: OpenHolders::default(),
         }
     }
 
@@ -192,6 +202,36 @@ impl Preemptors {
     /// Takes the waits that could not be summed up before the end of the trace.
     pub fn finish(&mut self, names: &Names) {
         self.sums.finish(&|key| names.index(key));
+    }
+
+    /// After [`Self::finish`]: takes the runs that were open at the end, and divides these waits.
+    pub fn add_open(&mut self, runs: &[Open], waits: &[Open], names: &Names) {
+        let (runs, waits) = (as_rows(runs), as_rows(waits));
+        let open = &mut self.open;
+        open.tasks.resize(names.thread_count(), Nanos::ZERO);
+        self.sums
+            .split_open(&runs, &waits, &mut |holder, time| match holder {
+                Holder::Task(task) => open.tasks[names.index(task)] += time,
+                // An idle CPU would have taken it: who ran was not seen.
+                Holder::Idle => *open.others.entry(Holder::Unaccounted).or_default() += time,
+                other => *open.others.entry(other).or_default() += time,
+            });
+    }
+
+    /// How long each task had the CPU while others could run, in open waits too: tasks that had none are
+    /// left out.
+    pub fn held_by_tasks(&self) -> impl Iterator<Item = (usize, Nanos)> {
+        let tasks = self.sums.totals().tasks().iter().enumerate();
+        let open = |index| self.open.tasks.get(index).copied().unwrap_or_default();
+        tasks
+            .map(move |(index, held)| (index, held.time + open(index)))
+            .filter(|(_, time)| *time > Nanos::ZERO)
+    }
+
+    /// How long this holder, which is no task, had the CPU, in open waits too.
+    pub fn held_by(&self, holder: Holder) -> Nanos {
+        let open = self.open.others.get(&holder).copied().unwrap_or_default();
+        self.other(holder).time + open
     }
 
     /// Run-queue time of all waits.
@@ -287,6 +327,45 @@ impl Preemptors {
     }
 }
 
+/// What was open at the end, as rows that end then. What is not known on which CPU is left out.
+fn as_rows(open: &[Open]) -> Vec<Switch> {
+    let row = |open: &Open| {
+        let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
+        Some(Switch {
+            ts: end,
+            cpu: open.cpu?,
+            task: open.task,
+            ran: Some(match open.reason {
+                Some(_) => Nanos::ZERO,
+                None => open.lasted,
+            }),
+            irq: Nanos::ZERO,
+            stolen: Nanos::ZERO,
+            rule: &NO_RULE,
+            evidence: Evidence::RUNNABLE,
+            next_task: None,
+            user_task: None,
+            level: Level::Os,
+            user: UserSide::default(),
+            cgroup: CgroupId::default(),
+            wait: Wait {
+                reason: open.reason,
+                off: open.reason.map(|_| open.lasted),
+                runq: open.runq,
+                wakeup: Wakeup {
+                    cpu: open.cpu,
+                    ..Wakeup::default()
+                },
+                ..Wait::default()
+            },
+        })
+    };
+    open.iter().filter_map(row).collect()
+}
+
+/// What is open has not ended, so no rule has judged it.
+static NO_RULE: Rule = Rule::foreign("", Reason::Unknown, Certainty::Inferred);
+
 impl Preemptions {
     fn add(&mut self, row: &Switch, task: usize, names: &Names) {
         if row.rule.reason.category() != Category::Preemption {
@@ -366,13 +445,45 @@ total                                      1                     1  220 ns    10
 
     #[test]
     fn time_is_told_apart_by_own_process_and_others() {
-        let preemptors = fed(&names(), &drawn());
+        let hog = TaskEvent {
+            in_scope: false,
+            ..seen(3, 30, 30, "hog")
+        };
+        let names = Names::new(&[seen(1, 10, 10, "server"), seen(2, 10, 11, "worker"), hog]);
+        let preemptors = fed(&names, &drawn());
         let split = preemptors.split(Reason::Wakeup);
         let ns = [split.own, split.others, split.rest].map(Nanos::as_ns);
         assert_eq!(ns, [20, 180, 20]);
-        let names = names();
         let [server, hog] = [1, 3].map(|key| names.index(TaskKey::new(key)));
         assert_eq!(preemptors.pairs(Reason::Wakeup), [(hog, server, 1)]);
+    }
+
+    /// A thread that could run and had no CPU from 330 on, to the end at 1000: `hog` ran from 400 on.
+    #[test]
+    fn who_had_the_cpu_in_waits_to_the_end_is_told_apart_from_the_report() {
+        let names = names();
+        let mut preemptors = fed(&names, &drawn());
+        let open = |task, reason, since, runq: Option<u64>| Open {
+            task: TaskKey::new(task),
+            reason,
+            since: Timestamp::from_ns(since),
+            lasted: Nanos::from_ns(1000 - since),
+            runq: runq.map(Nanos::from_ns),
+            cpu: Some(swtch_core::CpuId::new(0)),
+        };
+        let before = preemptors.sheet(&names).to_table(20);
+        preemptors.add_open(
+            &[open(3, None, 400, None)],
+            &[open(1, Some(Reason::Wakeup), 330, Some(670))],
+            &names,
+        );
+        assert_eq!(preemptors.sheet(&names).to_table(20), before);
+        let hog = names.index(TaskKey::new(3));
+        let held: Vec<_> = preemptors.held_by_tasks().collect();
+        let of_hog = held.iter().find(|(index, _)| *index == hog).unwrap().1;
+        assert_eq!(of_hog.as_ns(), 180 + 600);
+        // Nothing was seen to run from 330 to 400.
+        assert_eq!(preemptors.held_by(Holder::Unaccounted).as_ns(), 70);
     }
 
     /// The run of a task outside the scope is part of others' waits. Its own waits are not counted.

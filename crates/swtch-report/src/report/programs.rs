@@ -13,7 +13,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
 use swtch_output::text;
 
 use super::group::{GroupKey, Groups};
@@ -59,6 +58,7 @@ impl Programs {
     /// Assigns each process of a trace to a program.
     pub fn new(names: &Names) -> Self {
         let processes = names.processes();
+        let strangers = namesakes(names);
         let mut commands: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for process in processes {
             let label = own_title(process).unwrap_or_else(|| process.title(WIDEST));
@@ -74,6 +74,10 @@ impl Programs {
                 2..=MOST_COMMANDS => process.title(WIDEST),
                 _ => process.comm.clone(),
             });
+            let label = match strangers.contains(&of.len()) {
+                true => format!("another {}", process.comm),
+                false => label,
+            };
             let place = *places.entry(label.clone()).or_insert_with(|| {
                 labels.push(label);
                 labels.len() - 1
@@ -116,20 +120,22 @@ impl Programs {
     }
 }
 
-/// A number for the program of each thread, by its place in [`Names`], when the question is who
-/// took the CPU from it. Threads of one process have the same number, and so do threads of
-/// processes with the same name, as the compilers of one build are.
-///
-/// [`Programs`] divide further, by what processes do: PostgreSQL's checkpointer is another program
-/// than its backends there. Here it is the same, because a backend cannot move away from it.
-pub fn program_numbers(names: &Names) -> Vec<usize> {
-    let mut numbers = FxHashMap::default();
-    let mut number_of = |index| {
-        let next = numbers.len();
-        let comm = names.process_of(index).comm.as_str();
-        *numbers.entry(comm).or_insert(next)
-    };
-    (0..names.thread_count()).map(&mut number_of).collect()
+/// Processes that were not recorded and have the name of one that was: nothing but the name is the same.
+fn namesakes(names: &Names) -> BTreeSet<usize> {
+    let processes = names.processes();
+    let threads = (0..names.thread_count()).map(|index| names.thread(index));
+    let recorded: BTreeSet<usize> = threads
+        .filter(|thread| thread.in_scope && thread.tid.is_some())
+        .map(|thread| thread.process)
+        .collect();
+    let of_recorded: BTreeSet<&str> = recorded
+        .iter()
+        .map(|place| processes[*place].comm.as_str())
+        .collect();
+    (0..processes.len())
+        .filter(|place| !recorded.contains(place) && processes[*place].pid.is_some())
+        .filter(|place| of_recorded.contains(processes[*place].comm.as_str()))
+        .collect()
 }
 
 /// Kernel threads of one kind in brackets, as ps has them: `[kworker]` for `kworker/0:1-events`.
@@ -219,6 +225,19 @@ mod tests {
         let lines: Vec<_> = (0..9).map(|file| format!("cc1 -o {file}.o")).collect();
         let compilers: Vec<_> = lines.iter().map(|line| ("cc1", line.as_str())).collect();
         assert_eq!(labels(&compilers), ["cc1"; 9]);
+    }
+
+    /// A busy loop is recorded, and another one is not.
+    #[test]
+    fn a_stranger_of_the_same_name_is_told_apart() {
+        let stranger = swtch_core::TaskEvent {
+            in_scope: false,
+            ..seen(2, 20, 20, "hog")
+        };
+        let names = Names::new(&[seen(1, 10, 10, "hog"), stranger]);
+        let programs = Programs::new(&names);
+        let label = |key| programs.label(names.thread(names.index(TaskKey::new(key))).process);
+        assert_eq!([label(1), label(2)], ["hog", "another hog"]);
     }
 
     #[test]

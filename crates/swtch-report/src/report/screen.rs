@@ -3,29 +3,39 @@
 //!
 //! ```text
 //! what was recorded, how many switches, and whether all are there      3 lines
-//! which programs switched, and why                                     2 short tables
+//! how well the CPUs were used                                          2 lines
 //! verdict                                                              as many causes as fit
+//! which programs switched, and why                                     2 short tables
 //! where all the rest is                                                2 lines
 //! ```
+//!
+//! It has 24 lines where that is enough for two causes with all that is said of them, and never more than 40.
 
 use std::path::Path;
 
-use swtch_core::{Nanos, Reason};
+use swtch_core::{AwaitedThing, Nanos, Reason};
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
-use super::explain::{Explanation, FindingText};
+use super::explain::{BESIDES, Explanation, FindingText};
 use super::group::or_missing;
 use super::head::{ReportedSwitches, TraceHead, host_words};
 use super::programs::ProgramCounts;
 use super::tally::{self, OfTally};
-use super::verdict::in_words;
+use super::verdict::{in_words, share};
 use super::{report_sheet, words};
 use swtch_core::Tally;
 
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
+
+/// Lines of a small terminal. Tables are left out, and then shortened, for its sake.
+const FEW_LINES: usize = 24;
+
+/// Findings without a number that are told where there are causes, and where there is none.
+const BESIDES_CAUSES: usize = 1;
+const BESIDES_NONE: usize = 3;
 
 /// Most columns of the command that was recorded, which may be megabytes long.
 const LONGEST_COMMAND: usize = 200;
@@ -44,6 +54,12 @@ const PLACES: usize = 4;
 
 /// Most such lines for each further cause.
 const PLACES_OF_FURTHER: usize = 2;
+
+/// And for what has no number.
+const PLACES_BESIDES: usize = 1;
+
+/// Lines of a table that is shown beside long causes, its heads included.
+const MOST_BESIDE_CAUSES: usize = 6;
 
 /// Rows below this share are not on the screen.
 const LEAST_PCT: f64 = 1.0;
@@ -155,6 +171,9 @@ pub fn lines(
     let end = ending(trace, width);
     let room = LINES.saturating_sub(lines.len() + end.len());
     lines.extend(verdict(explained, room, width));
+    let room = LINES.saturating_sub(lines.len() + end.len());
+    let few = FEW_LINES.saturating_sub(lines.len() + end.len());
+    lines.extend(tables(explained, head.duration(), few, room, width));
     lines.extend(end);
     lines
 }
@@ -165,7 +184,6 @@ fn beginning(
     rows: ReportedSwitches,
     width: usize,
 ) -> Vec<String> {
-    let screen = &explained.screen;
     let length = head.duration();
     let what = format!(
         "{}, for {length}, on {}",
@@ -175,28 +193,105 @@ fn beginning(
     let rate = per_second(rows.counted, length);
     let rate = rate.map_or_else(String::new, |rate| format!(", {} a second", grouped(rate)));
     let switches = counted(rows.counted, "context switch");
-    let complete = match head.is_complete() {
-        true => "; complete: no switch was lost",
-        false => "",
+    let of_others = head.untraced_of_others();
+    let complete = match (head.is_complete(), &of_others) {
+        (true, _) => "; complete: no switch was lost".to_owned(),
+        (false, Some((untraced, _))) => format!(
+            "; none of them was lost ({} of other tasks not traced)",
+            grouped(*untraced)
+        ),
+        (false, None) => String::new(),
     };
     let mut lines = hung("", &what, width);
     lines.extend(hung("", &format!("{switches}{rate}{complete}."), width));
-    for warning in head.warnings(rows) {
-        lines.extend(hung("note: ", &warning, width));
+    if let Some(used) = utilisation(explained, head) {
+        lines.extend(hung("", &used, width));
+    }
+    let is_said = |warning: &String| {
+        of_others
+            .as_ref()
+            .is_some_and(|(_, words)| words == warning)
+    };
+    for warning in head.warnings(rows).iter().filter(|one| !is_said(one)) {
+        lines.extend(hung("note: ", warning, width));
     }
     for wait in explained.lasting() {
         lines.extend(hung("blocked: ", &escaped(wait), width));
     }
-    for (sheet, most) in [
-        (screen.programs(length), PROGRAMS),
-        (screen.reasons(length, width), REASONS),
-    ] {
-        if !sheet.rows.is_empty() {
+    lines
+}
+
+/// `On average 1.4 of its threads ran, 11.3 wanted a CPU and had none; …`: how well CPUs were used.
+fn utilisation(explained: &Explanation, head: &TraceHead) -> Option<String> {
+    let lost = &explained.lost;
+    let wall = head.duration().as_ns();
+    if wall == 0 || lost.whole() == Nanos::ZERO {
+        return None;
+    }
+    let mean = |time: Nanos| in_hundredths(time.as_ns(), wall);
+    let mut words = format!(
+        "On average {} of its threads ran, {} wanted a CPU and had none, {} were blocked in the middle of work",
+        mean(lost.ran),
+        mean(lost.no_cpu),
+        mean(lost.blocked(AwaitedThing::Work)),
+    );
+    let cpus = u64::from(head.meta.host.cpus);
+    if let Some(busy) = head
+        .meta
+        .load
+        .busy_ns()
+        .filter(|_| cpus > 0 && head.filter.is_none())
+    {
+        let all = wall.saturating_mul(cpus);
+        let share_of = |time: u64| share(time.min(all), all);
+        words += &format!(
+            "; the {} were {} busy, {} with it",
+            counted(cpus, "CPU"),
+            share_of(busy),
+            share_of(lost.ran.as_ns().min(busy)),
+        );
+    }
+    Some(format!("{words}."))
+}
+
+/// A number with two digits behind the point.
+fn in_hundredths(part: u64, whole: u64) -> String {
+    let hundredths = (u128::from(part) * 100 + u128::from(whole) / 2) / u128::from(whole.max(1));
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
+
+/// The tables, as far as there is room: on a small terminal the first rows of why threads left, and that of
+/// programs where there are several.
+fn tables(
+    explained: &Explanation,
+    length: Nanos,
+    few: usize,
+    room: usize,
+    width: usize,
+) -> Vec<String> {
+    let screen = &explained.screen;
+    let mut lines = Vec::new();
+    let programs = screen.programs(length);
+    let is_one = programs.rows.len() < 2;
+    let reasons = screen.reasons(length, width);
+    let mut wanted = vec![(reasons, REASONS)];
+    if !is_one {
+        wanted.push((programs, PROGRAMS));
+    }
+    for (place, (sheet, most)) in wanted.into_iter().enumerate() {
+        // Also counts a blank line, the heads and their rule.
+        let limit = match place {
+            0 => few.max(room.min(MOST_BESIDE_CAUSES)),
+            _ => few.max(room.min(lines.len() + MOST_BESIDE_CAUSES)),
+        };
+        let free = limit.saturating_sub(lines.len() + 3);
+        let is_shown =
+            |row: &&Vec<Cell>| !matches!(row[2], Cell::Percent(share) if share < LEAST_PCT);
+        let shown = sheet.rows.iter().take_while(is_shown).count();
+        let most = shown.clamp(1, most).min(free);
+        if most > 0 && !sheet.rows.is_empty() {
             lines.push(String::new());
-            let is_shown =
-                |row: &&Vec<Cell>| !matches!(row[2], Cell::Percent(share) if share < LEAST_PCT);
-            let shown = sheet.rows.iter().take_while(is_shown).count();
-            lines.extend(sheet.fitted(shown.clamp(1, most), width));
+            lines.extend(sheet.fitted(most, width));
         }
     }
     lines
@@ -206,21 +301,23 @@ fn beginning(
 /// also say where they come from and what can be changed.
 fn verdict(explained: &Explanation, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
+    let numbered = told.iter().filter(|one| one.number.is_some()).count();
     let mut lines = vec![String::new(), "verdict".to_owned()];
-    if told.is_empty() {
-        lines.extend(hung("", &explained.without_findings, width));
+    if let Some(first) = explained.first_sentence() {
+        lines.extend(hung("", &first, width));
     }
     let cost = explained.cost();
     let cost = cost.map(|cost| format!("What switching itself costs: {cost}."));
     let last = cost.map_or_else(Vec::new, |cost| hung("", &cost, width));
-    let mut short: Vec<_> = told
-        .iter()
-        .enumerate()
-        .map(|(place, one)| sentence(place, one, width))
-        .collect();
-    let mut cut_off = false;
-    for (place, one) in told.iter().enumerate() {
-        let whole = cause(place, one, width);
+    let (causes, besides) = told.split_at(numbered);
+    let besides_shown = match numbered {
+        0 => BESIDES_NONE,
+        _ => BESIDES_CAUSES,
+    };
+    let mut short: Vec<_> = causes.iter().map(|one| sentence(one, width)).collect();
+    let mut left_out = besides.len().saturating_sub(besides_shown);
+    for (place, one) in causes.iter().enumerate() {
+        let whole = cause(one, width);
         let rest: usize = short[place + 1..].iter().map(Vec::len).sum();
         // Also counts a blank line, and the line that says where the rest is.
         let needed = lines.len() + whole.len() + rest + last.len() + 3;
@@ -231,34 +328,54 @@ fn verdict(explained: &Explanation, room: usize, width: usize) -> Vec<String> {
             lines.extend(whole);
             continue;
         }
-        cut_off = true;
         if lines.len() + short[place].len() + last.len() + 2 > room {
+            left_out += causes.len() - place;
             break;
         }
         lines.append(&mut short[place]);
     }
-    if cut_off {
-        let causes = counted(u64::try_from(told.len()).unwrap_or(u64::MAX), "cause");
-        let all = format!("(all {causes}, and what can be changed about each: --full, see below)");
+    let mut is_first = true;
+    for one in besides.iter().take(besides_shown) {
+        let more = cause(one, width);
+        if lines.len() + more.len() + last.len() + 4 > room {
+            left_out += 1;
+            continue;
+        }
+        if is_first {
+            lines.push(String::new());
+            lines.extend(hung("", BESIDES, width));
+        }
+        is_first = false;
+        lines.extend(more);
+    }
+    if left_out > 0 {
+        let all = format!("({left_out} more in --full, see below)");
         lines.extend(hung("", &all, width));
     }
     lines.extend(last);
     lines
 }
 
-fn sentence(place: usize, one: &FindingText, width: usize) -> Vec<String> {
-    hung(&format!("{}. ", place + 1), &one.seen, width)
+fn sentence(one: &FindingText, width: usize) -> Vec<String> {
+    let mark = match one.number {
+        Some(number) => format!("{number}. "),
+        None => "- ".to_owned(),
+    };
+    hung(&mark, &one.seen, width)
 }
 
-fn cause(place: usize, one: &FindingText, width: usize) -> Vec<String> {
-    let mut lines = sentence(place, one, width);
-    let most = if place == 0 {
-        PLACES
-    } else {
-        PLACES_OF_FURTHER
+fn cause(one: &FindingText, width: usize) -> Vec<String> {
+    let mut lines = sentence(one, width);
+    let most = match one.number {
+        Some(1) => PLACES,
+        Some(_) => PLACES_OF_FURTHER,
+        None => PLACES_BESIDES,
     };
     for line in one.places.iter().take(most) {
-        lines.push(cut(&format!("   {}", escaped(line)), width));
+        lines.extend(hung("   ", &escaped(line), width));
+    }
+    if one.number.is_none() {
+        return lines;
     }
     if let Some(worth) = &one.worth {
         lines.extend(hung("   costs: ", worth, width));

@@ -1,30 +1,34 @@
-//! What a person should know first, in plain words: the causes that stand out, where they come
-//! from, which tasks took the CPU, and what could be changed.
+//! What a person should know first, in plain words: where the time of threads was lost, to whom, and what
+//! could be changed.
 //!
-//! Each rule looks at counts and says nothing unless they stand out: 10 % of the switches, 10 % of
-//! the blocked time, or 5 % of the time in which tasks ran or wanted to run. A reason that stands
-//! out and has no rule of its own gets a plain sentence, so that the main reason is never left out.
-//! Advice follows from a number that is shown with it, never from the name of a reason alone. No
-//! rule knows what the program is *for*: a switch that stands out may be the right one.
+//! The measure is lost time ([`LostTime`]): a cause is numbered if threads that could have worked lost at
+//! least 3 % of their time to it, and causes stand in the order of that time. How often a program
+//! switches is another question. It is answered after that, without numbers: by reasons that make 10 % of the
+//! switches or of the blocked time; unless switching itself takes as much of the CPU ([`super::worth`]), or
+//! nobody lost time. A reason that stands out and has no rule of its own gets a plain sentence. Advice
+//! follows from a number that is shown with it, never from the name of a reason alone.
 //!
-//! - [`preempted`]: tasks that lost their CPU, or gave it away, and could have run on.
+//! - [`no_cpu`]: tasks that could run, and had no CPU.
+//! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
 //! - [`blocked`]: tasks that blocked for anything else.
-//! - [`queued`]: run-queue time in which no task had the CPU.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod blocked;
 mod locks;
+mod no_cpu;
 mod preempted;
-mod queued;
 mod who;
+
+pub use locks::time_at_locks;
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, Category, CgroupId, Class, Distribution, Nanos, Reason, Rule, Switch, TaskKey, Timestamp,
+    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open,
+    Reason, Rule, Switch, TaskKey, Timestamp, WakerKind,
 };
 use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
@@ -32,7 +36,7 @@ use swtch_store::QuotaFacts;
 
 use super::ends::WaitEnds;
 use super::group::Groups;
-use super::names::Names;
+use super::names::{Names, Thread, families};
 use super::preemptor::Preemptors;
 use super::programs::Programs;
 use super::reason::ByReason;
@@ -49,11 +53,15 @@ const OFTEN_PCT: f64 = 10.0;
 /// Fewer switches than this are not "often", whatever their share.
 const FEWEST_SWITCHES: u64 = 100;
 
-/// From this share of run time and run-queue time on, a cause stands out by time.
-const COSTLY_PCT: f64 = 5.0;
+/// From this share of the time in which there was work on, a cause is numbered.
+const LOST_PCT: f64 = 3.0;
 
 /// From this share of all blocked time on, a reason stands out by blocked time.
 const LONG_PCT: f64 = 10.0;
+
+/// A program that hardly has any work may lose much of that little: from this share of the recording on it is
+/// noticed.
+const NOTICED_PCT: f64 = 1.0;
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
@@ -99,6 +107,10 @@ pub struct VerdictInput<'a> {
     pub cpus: u32,
     /// Quotas of CPU time of these cgroups and of those above them, where the recording tells them.
     pub quotas: &'a [QuotaFacts],
+    /// Where the time of programs went.
+    pub lost: LostTime,
+    /// Length of the recording.
+    pub wall: Nanos,
 }
 
 /// The machine on which a trace was recorded.
@@ -106,6 +118,8 @@ pub struct VerdictInput<'a> {
 pub struct RecordedMachine<'a> {
     /// Number of its CPUs.
     pub cpus: u32,
+    /// How long it was recorded.
+    pub wall: Nanos,
     /// As in [`VerdictInput`].
     pub quotas: &'a [QuotaFacts],
 }
@@ -131,10 +145,26 @@ pub struct Details {
     woken_by: Vec<Vec<u64>>,
     /// The longest waits of programs, by reason.
     longest: Vec<Option<LongestWait>>,
+    /// Where the time of programs went, before it is known which objects are locks.
+    time: LostTime,
+    /// A number for the family of each task, by index.
+    families: Vec<usize>,
+    /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
+    seen: Vec<SeenTask>,
+    /// How long programs ran on each CPU.
+    ran_on: Vec<Nanos>,
 }
 
-impl Default for Details {
-    fn default() -> Self {
+/// What rows tell of a task, whether its switches count or not.
+#[derive(Clone, Copy, Debug, Default)]
+struct SeenTask {
+    is_real_time: bool,
+    cgroup: Option<CgroupId>,
+}
+
+impl Details {
+    /// For a trace with these tasks.
+    pub fn new(names: &Names) -> Self {
         Self {
             rules: Vec::new(),
             recent_rules: vec![0; Reason::ALL.len()],
@@ -144,11 +174,22 @@ impl Default for Details {
             ends: vec![WaitEnds::default(); Reason::ALL.len()],
             woken_by: vec![Vec::new(); Reason::ALL.len()],
             longest: vec![None; Reason::ALL.len()],
+            time: LostTime::default(),
+            families: families(names),
+            seen: (0..names.thread_count())
+                .map(|task| SeenTask::of(names.thread(task)))
+                .collect(),
+            ran_on: Vec::new(),
         }
     }
-}
 
-impl Details {
+    /// Adds any row of the task with this index, also one that does not count.
+    pub fn see(&mut self, row: &Switch, task: usize) {
+        let seen = &mut self.seen[task];
+        seen.is_real_time |= matches!(row.evidence.class, Class::RealTime | Class::Deadline);
+        seen.cgroup = Some(row.cgroup);
+    }
+
     /// Adds a switch that counts, of the task with this index.
     pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
         let place = self.place_of(row.rule);
@@ -158,11 +199,22 @@ impl Details {
         }
         if names.process_of(task).is_kernel {
             self.kernel[row.rule.reason.index()].add_switch(row);
+            return;
         }
+        self.time.add_run(row);
+        let cpu = usize::from(row.cpu.get());
+        if cpu >= self.ran_on.len() {
+            self.ran_on.resize(cpu + 1, Nanos::ZERO);
+        }
+        self.ran_on[cpu] += row.ran.unwrap_or(Nanos::ZERO);
     }
 
     /// Adds a wait that counts, of the task with this index.
     pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
+        let is_kernel = names.process_of(task).is_kernel;
+        if !is_kernel {
+            self.time.add_wait(row, self.ender(row, task, names));
+        }
         let Some(reason) = row.wait.reason else {
             return;
         };
@@ -174,7 +226,7 @@ impl Details {
                 *self.throttled.entry(row.cgroup).or_default() += runq;
             }
         }
-        if names.process_of(task).is_kernel {
+        if is_kernel {
             self.kernel[reason.index()].add_wait(row);
             return;
         }
@@ -190,6 +242,42 @@ impl Details {
             }
             _ => self.ends[reason.index()].add(row, names),
         }
+    }
+
+    /// Adds a run or a wait that no row tells, of the task with this index.
+    pub fn add_open(&mut self, open: &Open, task: usize, names: &Names) {
+        match (names.process_of(task).is_kernel, open.reason) {
+            (true, Some(reason)) => self.kernel[reason.index()].add_open(open),
+            (true, None) => {}
+            (false, _) => self.time.add_open(open),
+        }
+    }
+
+    /// The number of CPUs on which programs ran for more than a moment.
+    fn cpus_used(&self) -> u64 {
+        let all: Nanos = self.ran_on.iter().copied().sum();
+        let is_used =
+            |ran: &&Nanos| percent(ran.as_ns(), all.as_ns()).is_some_and(|share| share >= LOST_PCT);
+        let used = self.ran_on.iter().filter(is_used).count();
+        u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    /// What ended the wait before a row's run.
+    fn ender(&self, row: &Switch, task: usize, names: &Names) -> Ender {
+        match Waker::of(row, names) {
+            Some(Waker::Task(waker)) if self.families[waker] == self.families[task] => Ender::Own,
+            Some(Waker::Task(_)) => Ender::Other,
+            Some(Waker::Other(WakerKind::Timer)) => Ender::Timer,
+            Some(Waker::Other(_)) => Ender::Interrupt,
+            None => Ender::Unseen,
+        }
+    }
+
+    /// Where the time of programs went; `at_locks` is the blocked time at objects that are locks.
+    pub fn lost_time(&self, at_locks: Nanos) -> LostTime {
+        let mut time = self.time;
+        time.was_for_a_lock(at_locks);
+        time
     }
 
     /// Counts what can be told only after the last row.
@@ -261,6 +349,16 @@ impl Details {
     }
 }
 
+impl SeenTask {
+    /// What is known of a task without a row.
+    fn of(thread: &Thread) -> Self {
+        Self {
+            is_real_time: thread.is_real_time,
+            cgroup: thread.cgroup,
+        }
+    }
+}
+
 /// Whose limit of CPU time a task had used up. Only fair tasks have a cgroup's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CpuLimit {
@@ -297,18 +395,38 @@ pub enum Subject {
     Time,
 }
 
+/// Why a finding is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Threads lost time to it that they could have worked.
+    Lost,
+    /// It happens often, or for long, and nothing says that it costs time.
+    Frequent,
+}
+
+impl FindingKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Frequent => "frequent",
+        }
+    }
+}
+
 /// One cause that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// A stable name, such as `wakeup_preemption`.
+    /// A stable name, such as `oversubscribed`.
     pub name: &'static str,
+    /// Why it is told.
+    pub kind: FindingKind,
     /// The reason that it is about.
     pub reason: Option<Reason>,
     /// The switches that it is about.
     pub subject: Subject,
     /// Number of switches that it explains.
     pub switches: u64,
-    /// Time in which tasks did not run because of it.
+    /// Time that threads lost by it; 0 unless [`FindingKind::Lost`].
     pub time: Nanos,
     /// What was seen, with its numbers.
     pub seen: String,
@@ -320,13 +438,23 @@ pub struct Finding {
 
 impl Finding {
     /// The finding as a JSON object, with the saving, and the longest wait for its reason.
-    pub fn to_json(&self, all: u64, saving: Option<&Saving>, longest: Value) -> Value {
+    pub fn to_json(
+        &self,
+        number: Option<usize>,
+        all: u64,
+        lost: &LostTime,
+        saving: Option<&Saving>,
+        longest: Value,
+    ) -> Value {
         json!({
             "name": self.name,
+            "number": number,
+            "kind": self.kind.as_str(),
             "reason": self.reason.map(Reason::as_str),
             "switches": self.switches,
             "share_pct": percent(self.switches, all),
             "time_ns": self.time.as_ns(),
+            "time_share_pct": percent(self.time.as_ns(), lost.at_work().as_ns()),
             "seen": self.seen,
             "places": self.places,
             "advice": self.advice,
@@ -356,19 +484,19 @@ impl LongestWait {
     }
 }
 
-/// The findings about all causes that stand out, the weightiest first.
+/// The findings about all causes that stand out: those by which time was lost, the dearest first, and then
+/// those that happen often.
 pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
     let rules = [
+        VerdictInput::no_cpu,
         VerdictInput::throttle,
         VerdictInput::deadline_budget,
         VerdictInput::real_time_limit,
-        VerdictInput::slice,
-        VerdictInput::wakeup,
-        VerdictInput::class,
         VerdictInput::migrate,
         VerdictInput::yields,
         VerdictInput::one_lock,
         VerdictInput::parked,
+        VerdictInput::tokens,
         VerdictInput::pipe,
         VerdictInput::net,
         VerdictInput::ipc,
@@ -382,7 +510,6 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::kernel_threads,
         VerdictInput::interrupts,
         VerdictInput::steal,
-        VerdictInput::idle,
         VerdictInput::unknown,
     ];
     let total = input.reasons.total();
@@ -403,14 +530,10 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
             .iter()
             .filter_map(|reason| input.plain(**reason, &total)),
     );
-    // The weight is the share of switches plus the share of time, since a cause may matter by
-    // either.
-    let weight = |finding: &Finding| {
-        let demand = total.ran + total.runq + finding.time;
-        let switches = parts_per_million(finding.switches, total.switches);
-        switches + parts_per_million(finding.time.as_ns(), demand.as_ns())
-    };
-    findings.sort_by_key(|finding| Reverse(weight(finding)));
+    findings.sort_by_key(|finding| {
+        let is_lost = finding.kind == FindingKind::Lost;
+        (!is_lost, Reverse(finding.time), Reverse(finding.switches))
+    });
     findings
 }
 
@@ -418,8 +541,42 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
 pub fn nothing_stands_out() -> String {
     format!(
         "Nothing stands out: no reason makes {OFTEN_PCT} % of the switches or {LONG_PCT} % of the \
-         blocked time, and none costs {COSTLY_PCT} % of the time in which threads ran or wanted to run."
+         blocked time."
     )
+}
+
+/// The first sentence where no thread lost time: what they did instead.
+pub fn nothing_is_lost(lost: &LostTime) -> String {
+    let at_work = lost.at_work().as_ns();
+    let part = |time: Nanos| format!("{time} ({})", share(time.as_ns(), at_work));
+    let mut words = format!(
+        "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in \
+         the middle of work for {}.",
+        lost.ran,
+        part(lost.no_cpu),
+        part(lost.blocked(AwaitedThing::Work)),
+    );
+    if let Some(waited) = waited_otherwise(lost) {
+        words += &format!(" They waited {waited}.");
+    }
+    words
+}
+
+/// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for.
+pub fn waited_otherwise(lost: &LostTime) -> Option<String> {
+    let parts = [
+        (AwaitedThing::Others, "for others (work, or an answer)"),
+        (AwaitedThing::Own, "for each other"),
+        (AwaitedThing::Clock, "until a time they chose"),
+        (AwaitedThing::Untold, "for what is not told"),
+    ];
+    let mut parts = parts.map(|(awaited, words)| (lost.blocked(awaited), words));
+    parts.sort_by_key(|part| Reverse(part.0));
+    let told = parts.iter().filter(|(time, _)| *time >= LEAST_TIME);
+    let told: Vec<_> = told
+        .map(|(time, words)| format!("{time} {words}"))
+        .collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 impl VerdictInput<'_> {
@@ -439,6 +596,7 @@ impl VerdictInput<'_> {
             advice.map(|_| "record with --stacks: the stacks show where they wait".to_owned());
         Some(Finding {
             name: "unknown",
+            kind: FindingKind::Frequent,
             reason: Some(Reason::Unknown),
             subject: Subject::Reason(Reason::Unknown),
             switches: tally.switches,
@@ -471,6 +629,7 @@ impl VerdictInput<'_> {
         });
         Some(Finding {
             name: "kernel_threads",
+            kind: FindingKind::Frequent,
             reason: None,
             subject: Subject::Time,
             switches: sum.switches,
@@ -498,22 +657,20 @@ impl VerdictInput<'_> {
         let one = self.reasons.of(reason);
         let tally = self.of_programs(reason);
         let is_preempted = reason.category() == Category::Preemption;
-        let time = if is_preempted {
-            tally.runq
-        } else {
-            Nanos::ZERO
-        };
-        let is_long = !is_preempted && self.is_long(tally.blocked);
-        if !is_often(tally.switches, total) && !is_costly(time, total) && !is_long {
+        if !is_often(tally.switches, total) && (is_preempted || !self.is_long(tally.blocked)) {
             return None;
         }
-        let places = self.places_and_wakers(reason);
+        let places = match is_preempted {
+            true => self.preemption_places(reason),
+            false => self.places_and_wakers(reason),
+        };
         Some(Finding {
             name: "reason",
+            kind: FindingKind::Frequent,
             reason: Some(reason),
             subject: Subject::Reason(reason),
             switches: tally.switches,
-            time,
+            time: Nanos::ZERO,
             seen: format!(
                 "{}: {}, {} each (median).",
                 capitalised(in_words(reason)),
@@ -523,6 +680,25 @@ impl VerdictInput<'_> {
             places,
             advice: untold(reason).map(str::to_owned),
         })
+    }
+
+    /// How a cause is told by which so much time was lost, with the time that counts: not at all if neither
+    /// the time nor the number of switches stands out.
+    fn weighed(&self, time: Nanos, switches: u64, total: &Tally) -> Option<(FindingKind, Nanos)> {
+        let is_much = |least: f64, whole: Nanos| {
+            percent(time.as_ns(), whole.as_ns()).is_none_or(|share| share >= least)
+        };
+        let is_lost = is_much(LOST_PCT, self.lost.at_work()) && is_much(NOTICED_PCT, self.wall);
+        if time >= LEAST_TIME && is_lost {
+            return Some((FindingKind::Lost, time));
+        }
+        is_often(switches, total).then_some((FindingKind::Frequent, Nanos::ZERO))
+    }
+
+    /// `1.20 s: 34.0 % of the time in which there was work`
+    fn lost_words(&self, time: Nanos) -> String {
+        let share = share(time.as_ns(), self.lost.at_work().as_ns());
+        format!("{time}: {share} of the time in which its threads had work")
     }
 
     /// Whether this is a large part of the time that programs were blocked.
@@ -585,18 +761,9 @@ fn capitalised(words: &str) -> String {
     first.chain(letters).collect()
 }
 
-fn stands_out(switches: u64, time: Nanos, total: &Tally) -> bool {
-    is_often(switches, total) || is_costly(time, total)
-}
-
 fn is_often(switches: u64, total: &Tally) -> bool {
     let share = percent(switches, total.switches);
     switches >= FEWEST_SWITCHES && share.is_some_and(|share| share >= OFTEN_PCT)
-}
-
-fn is_costly(time: Nanos, total: &Tally) -> bool {
-    let share = percent(time.as_ns(), (total.ran + total.runq).as_ns());
-    time >= LEAST_TIME && share.is_some_and(|share| share >= COSTLY_PCT)
 }
 
 pub fn share(part: u64, whole: u64) -> String {
@@ -606,8 +773,4 @@ pub fn share(part: u64, whole: u64) -> String {
 fn typical(lengths: &Distribution) -> String {
     let median = lengths.percentile(50.0);
     median.map_or_else(|| "unknown length".to_owned(), |median| median.to_string())
-}
-
-fn parts_per_million(part: u64, whole: u64) -> u128 {
-    u128::from(part) * 1_000_000 / u128::from(whole.max(1))
 }

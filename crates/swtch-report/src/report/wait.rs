@@ -5,7 +5,7 @@
 //! process, too: the two ends of a pipe in two processes are two rows with the same inode number.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, StackKind, Switch, WaitObject};
+use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, StackKind, Switch, Timestamp, WaitObject};
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
@@ -14,8 +14,7 @@ use super::ends::WaitEnds;
 use super::filter::CountedParts;
 use super::group::or_missing;
 use super::last::LastByTask;
-use super::names::{Names, Process};
-use super::programs::program_numbers;
+use super::names::{Names, Process, families};
 use super::stack::{Symbols, functions_in_line};
 use super::waker::{MOST_IN_TABLE, Waker, is_blocking};
 use super::{report_sheet, words};
@@ -74,6 +73,10 @@ const MOST_OBJECTS: usize = 512;
 
 /// Most functions that are named of a waker's stack.
 const FUNCTIONS_NAMED: usize = 3;
+
+/// Wakeups by one task that are no further apart belong to one call that wakes many: waking a thread takes
+/// some µs.
+const TOGETHER: Nanos = Nanos::from_ns(50_000);
 
 /// How many of the last different wakers are kept.
 const WAKERS_KEPT: usize = 3;
@@ -137,6 +140,10 @@ pub struct ObjectWaits {
     /// Of these, waits ended by a task of the same program that had itself waited for an object of
     /// this kind.
     pub woken_by_peer: u64,
+    /// Of these, waits that the same task ended together with another one, as at a barrier.
+    pub woken_together: u64,
+    /// The last wakeup by a task: who it was, and when.
+    last_wakeup: Option<(usize, Timestamp)>,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
     /// What ended these waits, and in which functions they began and ended; the tasks that ended them
@@ -166,6 +173,21 @@ pub struct Objects {
     nameless: u64,
 }
 
+impl ObjectWaits {
+    /// Whether the last wakeup by a task was by this one, too, and in the same go.
+    fn is_together(&self, waker: usize, woken: Timestamp) -> bool {
+        self.last_wakeup.is_some_and(|(last, before)| {
+            let apart = woken.since(before).or_else(|| before.since(woken));
+            last == waker && apart.is_some_and(|apart| apart <= TOGETHER)
+        })
+    }
+}
+
+/// When the task of a row was woken to its run.
+fn moment_of_wakeup(row: &Switch) -> Option<Timestamp> {
+    Some(row.ts.before(row.ran?).before(row.wait.runq?))
+}
+
 impl Objects {
     /// For a trace with these tasks.
     pub fn new(names: &Names) -> Self {
@@ -175,7 +197,7 @@ impl Objects {
             waiters: FxHashSet::default(),
             last_waited: vec![None; names.thread_count()],
             waited_kinds: vec![0; names.thread_count()],
-            programs: program_numbers(names),
+            programs: families(names),
             last: LastByTask::new(names),
             woken_by: Vec::new(),
             switches: 0,
@@ -295,6 +317,10 @@ impl Objects {
         };
         if let Waker::Task(waker) = waker {
             waited.woken_by_task += 1;
+            if let Some(woken) = moment_of_wakeup(row) {
+                waited.woken_together += u64::from(waited.is_together(waker, woken));
+                waited.last_wakeup = Some((waker, woken));
+            }
             let is_waiter =
                 self.last_waited[waker] == Some(place) || self.waiters.contains(&(place, waker));
             waited.woken_by_waiter += u64::from(is_waiter);

@@ -202,6 +202,8 @@ pub struct Saving {
     measured_pct: f64,
     /// Switches that have no price.
     unpriced: u64,
+    /// Length of the recording.
+    wall: Nanos,
 }
 
 impl Saving {
@@ -221,7 +223,16 @@ impl Saving {
             indirect_high_pct: indirect.and_then(|high| percent(high, wall)),
             measured_pct: amount.measured_pct()?,
             unpriced: amount.unpriced,
+            wall,
         })
+    }
+
+    /// CPU time that the switches took, at the lower end of its interval; 0 below this share of one CPU.
+    pub fn at_least(&self, least_pct: f64) -> Nanos {
+        match self.direct_low_pct >= least_pct {
+            true => Nanos::from_rounded(self.wall.as_ns() as f64 * self.direct_low_pct / 100.0),
+            false => Nanos::ZERO,
+        }
     }
 
     /// The saving in words: `the futex at 0xf00 of server/10: 12,345 switches a second, which take

@@ -40,8 +40,10 @@ fn root_a_trace_is_explained_again_on_one_screen_of_any_width() {
     assert!(answer.lines().count() <= LINES, "{answer}");
     assert!(widest(&answer) <= 100, "{answer}");
     // Some kernels hide switches of some threads from tracing: then that is said instead.
-    let whole = match recording.read().counts().untraced {
-        0 => "complete: no switch was lost",
+    let counts = recording.read().counts();
+    let whole = match (counts.untraced, counts.untraced_in_scope) {
+        (0, _) => "complete: no switch was lost",
+        (_, Some(0)) => "none of them was lost (",
         _ => " that it did not report to tracing",
     };
     let answer_in_line = answer.replace("\n      ", " ");

@@ -3,9 +3,10 @@
 use swtch_core::{Nanos, Reason};
 
 use super::super::group::RowSyscall;
+use super::locks::TIMED_OUT;
 use super::who::WaitEnder;
 use super::{
-    Finding, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_costly, is_often, percent, typical,
+    Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent, typical,
 };
 use swtch_core::Tally;
 
@@ -93,6 +94,7 @@ impl VerdictInput<'_> {
         };
         Some(Finding {
             name: kind.name(reason),
+            kind: FindingKind::Frequent,
             reason: Some(reason),
             subject: Subject::Reason(reason),
             switches: tally.switches,
@@ -112,9 +114,7 @@ impl VerdictInput<'_> {
             main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
         let whom = match main.map(|main| &main.0) {
             Some(WaitEnder::Timer) => {
-                return "most of these waits ended by their own time limit: a longer one, or none, makes fewer \
-                        switches"
-                    .to_owned();
+                return TIMED_OUT.to_owned();
             }
             Some(WaitEnder::Task(label)) => label,
             Some(WaitEnder::Interrupt) => "whoever sends over the network",
@@ -156,6 +156,7 @@ impl VerdictInput<'_> {
         };
         Some(Finding {
             name,
+            kind: FindingKind::Frequent,
             reason: Some(Reason::Sleep),
             subject: Subject::Reason(Reason::Sleep),
             switches: tally.switches,
@@ -250,7 +251,8 @@ impl VerdictInput<'_> {
         let what = "Waiting for child processes";
         let tally = self.of_programs(Reason::Child);
         let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
-        is_much.then(|| self.waited("children", Reason::Child, what, Nanos::ZERO, advice, total))
+        let kind = (FindingKind::Frequent, Nanos::ZERO);
+        is_much.then(|| self.waited("children", Reason::Child, what, kind, advice, total))
     }
 
     pub(super) fn exit(&self, total: &Tally) -> Option<Finding> {
@@ -260,6 +262,7 @@ impl VerdictInput<'_> {
         }
         Some(Finding {
             name: "short_lives",
+            kind: FindingKind::Frequent,
             reason: Some(Reason::Exit),
             subject: Subject::Reason(Reason::Exit),
             switches: tally.switches,
@@ -274,7 +277,7 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// Waits for I/O or memory: a program can seldom use this time, so all of it counts.
+    /// Waits in the middle of work, all of which is lost.
     fn blocked(
         &self,
         name: &'static str,
@@ -284,10 +287,8 @@ impl VerdictInput<'_> {
         total: &Tally,
     ) -> Option<Finding> {
         let tally = self.of_programs(reason);
-        let is_much = is_often(tally.switches, total)
-            || is_costly(tally.blocked, total)
-            || self.is_long(tally.blocked);
-        is_much.then(|| self.waited(name, reason, what, tally.blocked, advice, total))
+        let weight = self.weighed(tally.blocked_in_all(), tally.switches, total)?;
+        Some(self.waited(name, reason, what, weight, advice, total))
     }
 
     fn waited(
@@ -295,22 +296,26 @@ impl VerdictInput<'_> {
         name: &'static str,
         reason: Reason,
         what: &str,
-        time: Nanos,
+        (kind, time): (FindingKind, Nanos),
         advice: &str,
         total: &Tally,
     ) -> Finding {
         let one = self.reasons.of(reason);
         let tally = self.of_programs(reason);
+        let blocked = match kind {
+            FindingKind::Lost => self.lost_words(time),
+            FindingKind::Frequent => format!("{} in all", tally.blocked),
+        };
         Finding {
             name,
+            kind,
             reason: Some(reason),
             subject: Subject::Reason(reason),
             switches: tally.switches,
             time,
             seen: format!(
-                "{what}: {}, {} in all, {} each (median).",
+                "{what}: {}, {blocked}; {} each (median).",
                 self.switches(&tally, total),
-                tally.blocked,
                 typical(&one.lengths.off),
             ),
             places: self.places(reason),

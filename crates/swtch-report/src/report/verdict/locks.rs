@@ -14,18 +14,22 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{Nanos, Reason};
+use swtch_core::{Nanos, Reason, WakerKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
 use super::super::ends::WaitEnds;
-use super::super::wait::{Object, ObjectKind, ObjectWaits};
+use super::super::wait::{Object, ObjectKind, ObjectWaits, Objects};
 use super::super::waker::Waker;
-use super::{Finding, MOST_PCT, Subject, VerdictInput, is_often, share};
+use super::{Finding, FindingKind, MOST_PCT, Subject, VerdictInput, is_often, share};
 use swtch_core::Tally;
 
 /// A share of waits on one lock that makes it worth naming.
 const WORD_PCT: f64 = 25.0;
+
+/// From this share of wakeups together with others on, an object is a barrier. Of three threads at one, two
+/// are woken together, and the first of them has nobody before.
+const BARRIER_PCT: f64 = 40.0;
 
 /// Most bytes between two adjacent words of one lock: the two conditions and mutexes of Python's
 /// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
@@ -34,6 +38,9 @@ const MOST_APART: u64 = 192;
 /// How Java (`HotSpot`) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
 /// begins a collection and ends it.
 const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
+
+/// Advice for waits that ended by their own limit.
+pub(super) const TIMED_OUT: &str = "most of these waits ended by their own time limit: a longer one, or none, makes fewer switches";
 
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
@@ -52,7 +59,27 @@ struct Sum {
     woken_by_task: u64,
     woken_by_waiter: u64,
     woken_by_peer: u64,
+    woken_together: u64,
     ends: WaitEnds,
+}
+
+/// Whether an object at which so many threads wait is a lock: most of them are woken by others that wait
+/// there, too.
+fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
+    let by_waiter = percent(woken_by_waiter, woken_by_task);
+    waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
+}
+
+/// Blocked time at objects that are locks, of any kind: at a semaphore, a pipe of tokens or a futex word.
+pub fn time_at_locks(objects: &Objects) -> Nanos {
+    let ranked = objects.ranked();
+    let is_lock_of = |waited: &&ObjectWaits| {
+        let mut sum = Sum::default();
+        sum.add(waited);
+        sum.is_lock()
+    };
+    let waited = ranked.iter().map(|(_, waited)| waited);
+    waited.filter(is_lock_of).map(|waited| waited.blocked).sum()
 }
 
 impl Sum {
@@ -63,13 +90,27 @@ impl Sum {
         self.woken_by_task += waited.woken_by_task;
         self.woken_by_waiter += waited.woken_by_waiter;
         self.woken_by_peer += waited.woken_by_peer;
+        self.woken_together += waited.woken_together;
         self.ends.merge(&waited.ends);
     }
 
     /// Whether the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
-        let by_waiter = percent(self.woken_by_waiter, self.woken_by_task);
-        self.waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
+        !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
+    }
+
+    /// Whether most of these waits ended by their own limit, so that nobody has let go of anything.
+    fn is_timed_out(&self) -> bool {
+        let all: u64 = self.ends.wakers.values().sum();
+        let timer = self.ends.wakers.get(&Waker::Other(WakerKind::Timer));
+        percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// Whether those who wait are mostly woken together, by one of them that came last. A pool without work is
+    /// woken together, too, but by others.
+    fn is_barrier(&self) -> bool {
+        let together = percent(self.woken_together, self.woken_by_task);
+        self.is_lock() && self.waiters > 2 && together.is_some_and(|share| share >= BARRIER_PCT)
     }
 }
 
@@ -88,7 +129,18 @@ impl VerdictInput<'_> {
             }
             (_, false) => "Futex words side by side, as those of one lock and its conditions",
         };
-        let advice = match (sum.is_lock(), words.len() > 1 && self.is_python(first.process)) {
+        let is_python = words.len() > 1 && self.is_python(first.process);
+        let is_barrier = sum.is_barrier() && !is_python;
+        let what = if is_barrier {
+            "Threads wait for the last of them, as at a barrier: futex word"
+        } else {
+            what
+        };
+        let advice = match (sum.is_lock(), is_python) {
+            _ if sum.is_timed_out() => TIMED_OUT.to_owned(),
+            _ if is_barrier => "the slowest decides: give all the same amount of work, start no more of them than \
+                                there are CPUs (OMP_NUM_THREADS), or let them meet less often"
+                .to_owned(),
             (true, true) => {
                 "only one thread of a Python process runs Python code at a time: use processes instead of \
                  threads (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL"
@@ -103,11 +155,22 @@ impl VerdictInput<'_> {
             (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
                 .to_owned(),
         };
+        let lost = if sum.is_lock() {
+            sum.blocked
+        } else {
+            Nanos::ZERO
+        };
+        let (kind, time) = self
+            .weighed(lost, sum.switches, total)
+            .unwrap_or((FindingKind::Frequent, Nanos::ZERO));
         Some(self.blamed_on_collector(Finding {
             name: match sum.is_lock() {
+                _ if sum.is_timed_out() => "futex_timeout",
+                _ if is_barrier => "futex_barrier",
                 true => "futex_contention",
                 false => "futex_hand_over",
             },
+            kind,
             reason: Some(Reason::Futex),
             subject: match words.len() {
                 1 => Subject::Object(*first),
@@ -115,11 +178,7 @@ impl VerdictInput<'_> {
             },
             switches: sum.switches,
             // A worker without work loses nothing by being blocked; one that waits for a lock does.
-            time: if sum.is_lock() {
-                sum.blocked
-            } else {
-                Nanos::ZERO
-            },
+            time,
             seen: format!(
                 "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, blocked {} in all.",
                 first.key,
@@ -132,6 +191,48 @@ impl VerdictInput<'_> {
             places: self.course(&sum.ends),
             advice: Some(advice),
         }))
+    }
+
+    /// Threads that wait at a file and are woken by others that wait there, too: whoever has what comes out of
+    /// it may work.
+    pub(super) fn tokens(&self, total: &Tally) -> Option<Finding> {
+        let objects = self.objects.ranked();
+        let is_file = |object: &Object| matches!(object.kind, ObjectKind::File(_));
+        let mut sum = Sum::default();
+        let mut main: Option<(&Object, Nanos)> = None;
+        for (object, waited) in objects.iter().filter(|(object, _)| is_file(object)) {
+            let mut one = Sum::default();
+            one.add(waited);
+            if !one.is_lock() {
+                continue;
+            }
+            if main.is_none_or(|(_, blocked)| blocked < one.blocked) {
+                main = Some((object, one.blocked));
+            }
+            sum.add(waited);
+        }
+        let (object, _) = main?;
+        let (kind, time) = self.weighed(sum.blocked, sum.switches, total)?;
+        Some(Finding {
+            name: "token_contention",
+            kind,
+            reason: None,
+            subject: Subject::Object(*object),
+            switches: sum.switches,
+            time,
+            seen: format!(
+                "Threads wait for each other at a {}, as for a token that only one can have: {} by {}, {}.",
+                object.kind.as_str(),
+                counted(sum.switches, "switch"),
+                counted(sum.waiters, "thread"),
+                self.lost_words(sum.blocked),
+            ),
+            places: self.course(&sum.ends),
+            advice: Some(
+                "whoever has it keeps it while the others wait: hold it shorter, or let there be more of them"
+                    .to_owned(),
+            ),
+        })
     }
 
     /// Threads that each wait at a futex word of their own.
@@ -169,6 +270,7 @@ impl VerdictInput<'_> {
         let (name, seen, advice) = self.parked_words(&sum, &counted(words, "futex word"), &count);
         Some(self.blamed_on_collector(Finding {
             name,
+            kind: FindingKind::Frequent,
             reason: Some(Reason::Futex),
             // The saving is for all futex waits, so it is given for one of the two findings only.
             subject: match main {
@@ -186,6 +288,13 @@ impl VerdictInput<'_> {
     /// Name, observation and advice for futex waits of which none is that of the main lock. Whether
     /// the threads queue for something or wait for work is told by who wakes them.
     fn parked_words(&self, sum: &Sum, where_: &str, count: &str) -> (&'static str, String, String) {
+        if sum.is_timed_out() {
+            let seen = format!(
+                "Threads wait until a time they chose, at {where_}: {count}, blocked {} in all.",
+                sum.blocked
+            );
+            return ("futex_timeout", seen, TIMED_OUT.to_owned());
+        }
         let is_queue =
             percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
         match is_queue {
@@ -193,8 +302,8 @@ impl VerdictInput<'_> {
                 "futex_queue",
                 format!(
                     "Threads wait for each other, at {where_}: {count}, blocked {} in all. {} of these wakeups \
-                     came from threads that wait so too: a lock that queues its waiters (a Java monitor, a lock \
-                     of Go, Rust or PostgreSQL), or threads that hand work to each other.",
+                     came from threads that wait so too: for a lock that queues its waiters (a Java monitor, a \
+                     lock of Go, Rust or PostgreSQL), or for work that they hand to each other.",
                     sum.blocked,
                     share(sum.woken_by_peer, sum.woken_by_task),
                 ),

@@ -1,16 +1,12 @@
-//! Findings about tasks that lost their CPU, or gave it away, and could have run on.
+//! Findings about limits of CPU time, about moves to other CPUs, and about tasks that gave the CPU away.
 
 use std::cmp::Reverse;
 
 use swtch_core::{CgroupId, Nanos, Reason};
-use swtch_output::text::{counted, grouped};
+use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
-use super::who::{PreemptedTask, PreemptionPair};
-use super::{
-    CpuLimit, Finding, MOST_PCT, NAMED, OFTEN_PCT, Subject, VerdictInput, percent, share,
-    stands_out, typical,
-};
+use super::{CpuLimit, Finding, NAMED, Subject, VerdictInput, is_often, typical};
 use swtch_core::Tally;
 
 impl VerdictInput<'_> {
@@ -60,9 +56,7 @@ impl VerdictInput<'_> {
     /// The finding about tasks that had used up the CPU time that they may use, without advice.
     fn limited(&self, limit: CpuLimit, name: &'static str, total: &Tally) -> Option<Finding> {
         let tally = &self.details.limits[limit.index()];
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
+        let (kind, time) = self.weighed(tally.runq, tally.switches, total)?;
         let (what, until) = match limit {
             CpuLimit::Quota => ("CPU quota used up", "until the next period"),
             CpuLimit::Budget => (
@@ -78,17 +72,18 @@ impl VerdictInput<'_> {
         let is_all = tally.switches == self.reasons.of(Reason::Throttle).tally.switches;
         Some(Finding {
             name,
+            kind,
             reason: Some(Reason::Throttle),
             subject: match is_all {
                 true => Subject::Reason(Reason::Throttle),
                 false => Subject::Time,
             },
             switches: tally.switches,
-            time: tally.runq,
+            time,
             seen: format!(
-                "{what}: {}, and {} of waiting {until}.",
+                "{what}: {}; waited {until} for {}.",
                 self.switches(tally, total),
-                tally.runq
+                self.lost_words(tally.runq)
             ),
             places: match is_all {
                 true => self.places(Reason::Throttle),
@@ -128,137 +123,9 @@ impl VerdictInput<'_> {
         worst.filter(|quota| quota.throttled_ns > 0)
     }
 
-    pub(super) fn slice(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Slice).tally;
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
-        Some(Finding {
-            name: "slice_preemption",
-            reason: Some(Reason::Slice),
-            subject: Subject::Reason(Reason::Slice),
-            switches: tally.switches,
-            time: tally.runq,
-            seen: format!(
-                "Time slice used up while others waited: {}, and {} of waiting for a CPU after them.",
-                self.switches(tally, total),
-                tally.runq
-            ),
-            places: self.preemption_places(Reason::Slice),
-            advice: self.advice_on_crowding(),
-        })
-    }
-
-    /// Advice for tasks that wait until others have used up their slices.
-    fn advice_on_crowding(&self) -> Option<String> {
-        let split = self.preemptors.split(Reason::Slice);
-        let all = (split.own + split.others + split.rest).as_ns();
-        if is_most(split.own, all) {
-            return Some(format!(
-                "the program's own threads and processes had the CPU for {} of that time: run no \
-                 more busy ones than the {} it has (the size of a pool, make -j), or give batch \
-                 work a longer slice (sched_runtime of sched_setattr, Linux 6.12 and later)",
-                share(split.own.as_ns(), all),
-                counted(u64::from(self.cpus), "CPU"),
-            ));
-        }
-        if is_most(split.others, all) {
-            return Some(format!(
-                "other programs had the CPU for {} of that time: keep them on other CPUs \
-                 (taskset, cpuset) or lower their weight (nice, cpu.weight)",
-                share(split.others.as_ns(), all),
-            ));
-        }
-        None
-    }
-
-    pub(super) fn wakeup(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Wakeup).tally;
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
-        Some(Finding {
-            name: "wakeup_preemption",
-            reason: Some(Reason::Wakeup),
-            subject: Subject::Reason(Reason::Wakeup),
-            switches: tally.switches,
-            time: tally.runq,
-            seen: format!(
-                "Preempted by tasks that were just woken: {}, and {} of waiting for a CPU after them.",
-                self.switches(tally, total),
-                tally.runq
-            ),
-            places: self.preemption_places(Reason::Wakeup),
-            advice: Some(self.advice_on_wakeups()),
-        })
-    }
-
-    /// Advice for running tasks that lose the CPU to woken ones.
-    fn advice_on_wakeups(&self) -> String {
-        let taken = self.taken(Reason::Wakeup);
-        let all: u64 = taken.iter().map(|one| one.times).sum();
-        let main = taken.first();
-        let main = main.filter(|one| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT));
-        let Some(main) = main else {
-            return "wake threads less often (hand over several messages at once), or give those that are \
-                    woken the policy SCHED_BATCH (chrt --batch), which does not preempt when it wakes"
-                .to_owned();
-        };
-        let taker = &main.taker;
-        if main.is_kernel {
-            return of_the_kernel(taker);
-        }
-        let pinned = match main.from {
-            PreemptedTask::Thread | PreemptedTask::Process => "",
-            PreemptedTask::Other(_) => "pin the two to different CPUs (taskset), ",
-        };
-        format!(
-            "wake {} less often (hand over several messages at once), {pinned}or give {taker} the policy \
-             SCHED_BATCH (chrt --batch), which does not preempt when it wakes",
-            main.who(),
-        )
-    }
-
-    pub(super) fn class(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Class).tally;
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
-        let taken = self.taken(Reason::Class);
-        let all: u64 = taken.iter().map(|one| one.times).sum();
-        let is_main =
-            |one: &&PreemptionPair| percent(one.times, all).is_some_and(|pct| pct >= OFTEN_PCT);
-        let advice = taken.first().filter(is_main).map(|main| {
-            let taker = &main.taker;
-            if main.is_kernel {
-                return of_the_kernel(taker);
-            }
-            format!(
-                "{taker} runs in a higher class (real time or deadline): if it need not, make it an \
-                 ordinary task; else keep its CPU apart (taskset, cpuset)"
-            )
-        });
-        Some(Finding {
-            name: "class_preemption",
-            reason: Some(Reason::Class),
-            subject: Subject::Reason(Reason::Class),
-            switches: tally.switches,
-            time: tally.runq,
-            seen: format!(
-                "Preempted by tasks of a higher class: {}, and {} of waiting for a CPU after them.",
-                self.switches(tally, total),
-                tally.runq
-            ),
-            places: self.preemption_places(Reason::Class),
-            advice,
-        })
-    }
-
     pub(super) fn migrate(&self, total: &Tally) -> Option<Finding> {
-        let tally = &self.reasons.of(Reason::Migrate).tally;
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
+        let tally = self.of_programs(Reason::Migrate);
+        let (kind, time) = self.weighed(tally.blocked, tally.switches, total)?;
         let own = self.details.count_of("affinity_change");
         let advice = (own > 0).then(|| {
             format!(
@@ -268,36 +135,48 @@ impl VerdictInput<'_> {
         });
         Some(Finding {
             name: "migration",
+            kind,
             reason: Some(Reason::Migrate),
             subject: Subject::Reason(Reason::Migrate),
             switches: tally.switches,
-            time: tally.runq,
+            time,
             seen: format!(
-                "Moved to another CPU by force: {}, and {} of waiting for a CPU after them.",
-                self.switches(tally, total),
-                tally.runq
+                "Moved to another CPU by force: {}, blocked {} in all until they were there.",
+                self.switches(&tally, total),
+                tally.blocked
             ),
             places: self.places(Reason::Migrate),
             advice,
         })
     }
 
+    /// Time that threads which yield often waited for a CPU after that: they have given it away, which is a
+    /// cause of its own. Who does so once in a while waits as others do.
+    pub(super) fn yielded(&self, total: &Tally) -> Nanos {
+        let tally = &self.reasons.of(Reason::Yield).tally;
+        match is_often(tally.switches, total) {
+            true => tally.runq,
+            false => Nanos::ZERO,
+        }
+    }
+
     pub(super) fn yields(&self, total: &Tally) -> Option<Finding> {
         let one = self.reasons.of(Reason::Yield);
         let tally = &one.tally;
-        if !stands_out(tally.switches, tally.runq, total) {
-            return None;
-        }
+        let yielded = self.yielded(total);
+        let (kind, time) = self.weighed(yielded, tally.switches, total)?;
         let run = typical(&one.lengths.run);
         Some(Finding {
             name: "yield",
+            kind,
             reason: Some(Reason::Yield),
             subject: Subject::Reason(Reason::Yield),
             switches: tally.switches,
-            time: tally.runq,
+            time,
             seen: format!(
-                "sched_yield: {}, after runs of {run} (median).",
+                "sched_yield: {}, after runs of {run} (median); until they had a CPU again it took {}.",
                 self.switches(tally, total),
+                self.lost_words(yielded),
             ),
             places: self.places(Reason::Yield),
             advice: Some(
@@ -309,26 +188,8 @@ impl VerdictInput<'_> {
     }
 
     /// Which tasks took the CPU from which, and [`Self::places`].
-    fn preemption_places(&self, reason: Reason) -> Vec<String> {
+    pub(super) fn preemption_places(&self, reason: Reason) -> Vec<String> {
         let taken = self.took_the_cpu(reason);
         taken.into_iter().chain(self.places(reason)).collect()
     }
-}
-
-/// Advice for a kernel thread that takes the CPU, whose policy is not for users to set.
-fn of_the_kernel(taker: &str) -> String {
-    match taker.starts_with("[migration") {
-        true => format!(
-            "{taker} moves threads between CPUs: set which CPUs a thread may use once, at its start (taskset, \
-             cpuset), and start fewer programs"
-        ),
-        false => format!(
-            "{taker} is the kernel itself at work for programs and devices: fewer requests (disk, network, \
-             memory) wake it less often"
-        ),
-    }
-}
-
-fn is_most(part: Nanos, whole_ns: u64) -> bool {
-    percent(part.as_ns(), whole_ns).is_some_and(|share| share >= MOST_PCT)
 }

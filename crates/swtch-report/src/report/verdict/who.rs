@@ -54,8 +54,6 @@ impl fmt::Display for WaitEnder {
 /// Which tasks took the CPU from which, by their labels, and how often.
 pub struct PreemptionPair {
     pub taker: String,
-    /// Whether `taker` is a kernel thread, for which a user cannot set a policy.
-    pub is_kernel: bool,
     pub from: PreemptedTask,
     pub times: u64,
 }
@@ -292,24 +290,18 @@ impl VerdictInput<'_> {
             true => self.names.label(index),
             false => self.programs.label(process(index)).to_owned(),
         };
-        let mut sums: BTreeMap<(String, bool, PreemptedTask), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(String, PreemptedTask), u64> = BTreeMap::new();
         for (taker, from, times) in pairs {
             let robbed = match (label(taker), label(from)) {
                 _ if !is_within_one && process(taker) == process(from) => PreemptedTask::Thread,
                 (taker, from) if taker == from => PreemptedTask::Process,
                 (_, from) => PreemptedTask::Other(from),
             };
-            let is_kernel = self.names.process_of(taker).is_kernel;
-            *sums.entry((label(taker), is_kernel, robbed)).or_default() += times;
+            *sums.entry((label(taker), robbed)).or_default() += times;
         }
         let mut taken: Vec<_> = sums
             .into_iter()
-            .map(|((taker, is_kernel, from), times)| PreemptionPair {
-                taker,
-                is_kernel,
-                from,
-                times,
-            })
+            .map(|((taker, from), times)| PreemptionPair { taker, from, times })
             .collect();
         taken.sort_by_key(|one| Reverse(one.times));
         taken

@@ -72,25 +72,6 @@ fn a_lock_is_not_blamed_on_the_wakers_of_others() {
     assert_eq!(places("futex_idle"), "woken by: pool/24 100.0 %");
 }
 
-/// A kernel thread that takes the CPU has no policy that a user could set.
-#[test]
-fn nobody_is_told_to_set_the_policy_of_a_kernel_thread() {
-    let mut kernel = seen(1, 2, 2, "kworker/0:1");
-    kernel.is_kthread = true;
-    let mut drawing = DrawnMachine::of(&[kernel, seen(2, 10, 10, "mu")]);
-    for _ in 0..300 {
-        let wait = after(row(2, Reason::Wakeup), Reason::Wakeup, 0, 5 * MS);
-        drawing.run(wait, 10_000, 1);
-    }
-    let findings = drawing.findings();
-    let advice = findings[0].advice.as_deref().unwrap();
-    assert_eq!(findings[0].name, "wakeup_preemption");
-    assert!(
-        advice.starts_with("[kworker] is the kernel itself"),
-        "{advice}"
-    );
-}
-
 /// Two conditions and a mutex, 48 bytes apart, at which all threads of a Python process wait.
 #[test]
 fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
@@ -103,8 +84,10 @@ fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
             let word = 0xa0000 + apart * u64::from(turn % 3);
             drawing.run(on(woken_by(wait, next), word), 1_000, next);
         }
-        let first = drawing.findings().remove(0);
-        (first.name, first.switches, first.seen)
+        let findings = drawing.findings();
+        let lock = findings.iter().find(|one| one.name == "futex_contention");
+        let lock = lock.expect("all of its waiters wake each other").clone();
+        (lock.name, lock.switches, lock.seen)
     };
     let (name, switches, seen) = told("python3", 48);
     assert_eq!((name, switches), ("futex_contention", 600));
@@ -166,10 +149,11 @@ fn processes_of_one_program_are_its_own() {
         let taken = after(row(task, Reason::Slice), Reason::Slice, 0, 3 * MS);
         drawing.run(taken, 3 * MS, next);
     }
-    let advice = drawing.findings().remove(0).advice.unwrap();
-    assert!(
-        advice.starts_with("the program's own threads and processes"),
-        "{advice}"
+    let first = drawing.findings().remove(0);
+    assert_eq!(first.name, "oversubscribed");
+    assert_eq!(
+        first.places[0],
+        "had the CPU: its own threads 100.0 % (21.0 ms)"
     );
 }
 
@@ -285,7 +269,7 @@ fn preemptions_are_summed_by_program() {
     let findings = drawing.findings();
     let wakeup = findings
         .iter()
-        .find(|finding| finding.name == "wakeup_preemption")
+        .find(|finding| finding.reason == Some(Reason::Wakeup))
         .unwrap();
     assert_eq!(
         wakeup.places[1],
@@ -403,8 +387,112 @@ fn wide_names_keep_the_columns_in_line() {
     let lines = screen(&drawing, 100);
     let ends: Vec<_> = lines
         .iter()
-        .filter(|line| line.contains("50.0"))
-        .take(2)
+        .filter(|line| line.starts_with("サーバー") || line.starts_with("b "))
         .collect();
-    assert_eq!(text::width(ends[0]), text::width(ends[1]), "{lines:#?}");
+    let [first, second] = ends[..] else {
+        panic!("{lines:#?}")
+    };
+    assert_eq!(text::width(first), text::width(second), "{lines:#?}");
+}
+
+/// Four threads meet at one word: the last of them wakes the three others, each time another one.
+#[test]
+fn a_barrier_is_told_from_a_lock() {
+    let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "w")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for round in 0..200_u32 {
+        let last = 1 + round % 4;
+        for other in (1..=4).filter(|key| *key != last) {
+            let wait = after(row(other, Reason::Futex), Reason::Futex, 40_000, 3_000);
+            drawing.run(on(woken_by(wait, last), 0xf00), 1_000, last);
+        }
+    }
+    let barrier = drawing.findings().remove(0);
+    assert_eq!(
+        (barrier.name, barrier.kind),
+        ("futex_barrier", FindingKind::Lost)
+    );
+    assert!(
+        barrier
+            .seen
+            .starts_with("Threads wait for the last of them"),
+        "{}",
+        barrier.seen
+    );
+    assert!(!barrier.advice.unwrap().contains("split"));
+}
+
+/// A pool without work is woken together, too, by a thread that does not wait there.
+#[test]
+fn a_pool_that_is_woken_together_is_no_barrier() {
+    let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "w")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for _ in 0..200 {
+        for idle in 2..=4 {
+            let wait = after(row(idle, Reason::Futex), Reason::Futex, 40_000, 0);
+            drawing.run(on(woken_by(wait, 1), 0xf00), 1_000, 1);
+        }
+    }
+    let pool = drawing.findings().remove(0);
+    assert_eq!(
+        (pool.name, pool.kind),
+        ("futex_hand_over", FindingKind::Frequent)
+    );
+}
+
+/// `pthread_cond_timedwait` of 2 ms that nobody signals: no lock, and nothing to hand over.
+#[test]
+fn a_wait_that_ends_by_its_own_limit_is_for_nobody() {
+    let mut drawing = DrawnMachine::new();
+    for turn in 0..200 {
+        let task = 1 + turn % 2;
+        let mut wait = after(row(task, Reason::Futex), Reason::Futex, 2 * MS, 0);
+        wait = woken_by(wait, 2);
+        wait.wait.wakeup.kind = Some(WakerKind::Timer);
+        drawing.run(on(wait, 0xf00), 1_000, 0);
+    }
+    let explained = drawing.explained();
+    let timed = &explained.findings[0];
+    assert_eq!(
+        (timed.name, timed.kind),
+        ("futex_timeout", FindingKind::Frequent)
+    );
+    assert!(
+        timed
+            .advice
+            .as_deref()
+            .unwrap()
+            .contains("their own time limit")
+    );
+    let first = explained.first_sentence().unwrap();
+    assert!(
+        first.starts_with("Hardly any time is lost: its threads ran for 200 µs"),
+        "{first}"
+    );
+    assert!(first.contains("400 ms until a time they chose"), "{first}");
+}
+
+/// Three threads read one token from a pipe in turn, work, and write it back.
+#[test]
+fn a_pipe_at_which_readers_wake_each_other_holds_a_token() {
+    let events: Vec<_> = (1..=3).map(|key| seen(key, 10, 9 + key, "w")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    for turn in 0..300_u32 {
+        let (task, before) = (1 + turn % 3, 1 + (turn + 2) % 3);
+        let mut wait = after(row(task, Reason::Pipe), Reason::Pipe, 2 * MS, 0);
+        wait.evidence.wait_object = swtch_core::WaitObject::Fifo;
+        drawing.run(on(woken_by(wait, before), 77), 1_000, 0);
+    }
+    let explained = drawing.explained();
+    let token = &explained.findings[0];
+    assert_eq!(
+        (token.name, token.kind),
+        ("token_contention", FindingKind::Lost)
+    );
+    assert!(
+        token.seen.contains("at a fifo, as for a token"),
+        "{}",
+        token.seen
+    );
+    assert_eq!(explained.lost.blocked(AwaitedThing::Work), token.time);
 }

@@ -1,0 +1,275 @@
+//! Findings about time in which tasks could run and had no CPU, after whatever wait, and to the end of the
+//! recording: who had the CPU meanwhile.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use swtch_core::{Category, CgroupId, Holder, Nanos, Reason};
+use swtch_output::text::counted;
+
+use super::{Finding, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
+use swtch_core::Tally;
+
+/// A holder with a smaller share of the time is not named.
+const NAMED_PCT: f64 = 5.0;
+
+/// Who had the CPU while tasks of the recorded programs could run.
+#[derive(Debug, Default)]
+struct Holders {
+    /// Tasks of the program that waited.
+    own: Nanos,
+    /// Other programs, by label.
+    others: BTreeMap<String, OtherHolder>,
+    /// Tasks of all programs.
+    all: Nanos,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OtherHolder {
+    time: Nanos,
+    /// Of [`Self::time`], as a real-time or deadline task.
+    real_time: Nanos,
+    /// The cgroup of the task that had the CPU for longest, and for how long.
+    main: (Nanos, Option<CgroupId>),
+}
+
+impl Holders {
+    fn is_mostly(&self, time: Nanos) -> bool {
+        percent(time.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// Other programs, those that had the CPU longest first.
+    fn ranked(&self) -> Vec<(&String, &OtherHolder)> {
+        let mut ranked: Vec<_> = self.others.iter().collect();
+        ranked.sort_by_key(|(_, other)| Reverse(other.time));
+        ranked
+    }
+}
+
+impl VerdictInput<'_> {
+    /// Tasks that could run and had no CPU, because tasks had it.
+    pub(super) fn no_cpu(&self, total: &Tally) -> Option<Finding> {
+        let elsewhere = [
+            Holder::Throttle,
+            Holder::Steal,
+            Holder::Interrupts,
+            Holder::Idle,
+        ];
+        let elsewhere: Nanos = elsewhere
+            .iter()
+            .map(|holder| self.preemptors.held_by(*holder))
+            .sum();
+        let time = self
+            .lost
+            .no_cpu
+            .saturating_sub(elsewhere + self.yielded(total));
+        let (kind, time) = self.weighed(time, 0, total)?;
+        let holders = self.holders();
+        let ranked = holders.ranked();
+        let real_time: Nanos = ranked.iter().map(|(_, other)| other.real_time).sum();
+        let strangers: Nanos = ranked.iter().map(|(_, other)| other.time).sum();
+        let first = ranked.first().map(|(label, _)| label.as_str());
+        let ran = self.lost.ran;
+        let times = match ran.as_ns() {
+            0 => String::new(),
+            ran => {
+                let tenths = u128::from(time.as_ns()) * 10 / u128::from(ran);
+                format!(
+                    ", {}.{} times as long as they ran",
+                    tenths / 10,
+                    tenths % 10
+                )
+            }
+        };
+        let waited = format!(
+            "threads that could run waited for a CPU for {}{times}",
+            self.lost_words(time)
+        );
+        let (name, what, advice) = if holders.is_mostly(real_time) {
+            (
+                "real_time",
+                "A real-time task has the CPU",
+                Some(format!(
+                    "keep {} and this program on different CPUs (taskset, cpuset); if it need not be real time, make \
+                     it an ordinary task",
+                    first.unwrap_or("it")
+                )),
+            )
+        } else if holders.is_mostly(strangers) {
+            (
+                "neighbour",
+                "Other programs have the CPU",
+                first.map(|first| {
+                    format!(
+                        "give this program CPUs of its own (taskset, cpuset), or a greater share of them than {first} \
+                         has (cpu.weight, nice)"
+                    )
+                }),
+            )
+        } else if holders.is_mostly(holders.own) {
+            let cpus = self
+                .details
+                .cpus_used()
+                .clamp(1, u64::from(self.cpus.max(1)));
+            (
+                "oversubscribed",
+                "More threads want to run than there are CPUs",
+                Some(format!(
+                    "run no more busy threads than the {} it uses (the size of a pool, -j, -threads, \
+                     OMP_NUM_THREADS), or let it use more CPUs",
+                    counted(cpus, "CPU"),
+                )),
+            )
+        } else {
+            ("no_cpu", "No CPU for threads that could run", None)
+        };
+        Some(Finding {
+            name,
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen: format!("{what}: {waited}."),
+            places: self.no_cpu_places(&holders),
+            advice,
+        })
+    }
+
+    /// Who had the CPU, who waited to the end, and which tasks took it most often.
+    fn no_cpu_places(&self, holders: &Holders) -> Vec<String> {
+        let time = holders.all;
+        let part = |label: &str, held: Nanos| {
+            format!("{label} {} ({held})", share(held.as_ns(), time.as_ns()))
+        };
+        let is_named =
+            |held: Nanos| percent(held.as_ns(), time.as_ns()).is_some_and(|pct| pct >= NAMED_PCT);
+        let mut named = Vec::new();
+        if is_named(holders.own) {
+            named.push((holders.own, part("its own threads", holders.own)));
+        }
+        let others = holders.ranked();
+        let others = others.iter().filter(|(_, other)| is_named(other.time));
+        named.extend(others.map(|(label, other)| {
+            let label = match self.cgroup_words(other) {
+                Some(cgroup) => format!("{label} (cgroup {cgroup})"),
+                None => (*label).clone(),
+            };
+            (other.time, part(&label, other.time))
+        }));
+        named.sort_by_key(|(held, _)| Reverse(*held));
+        let named: Vec<_> = named.into_iter().take(NAMED).map(|one| one.1).collect();
+        let mut places = Vec::new();
+        if !named.is_empty() {
+            places.push(format!("had the CPU: {}", named.join(", ")));
+        }
+        let at_end = self.lost.no_cpu_at_end;
+        if is_named(at_end) {
+            places.push(format!(
+                "to the end of the recording: {} had no CPU, {at_end} in all",
+                counted(self.lost.waiting_at_end, "thread"),
+            ));
+        }
+        let is_preemption = |reason: &&Reason| reason.category() == Category::Preemption;
+        let most = Reason::ALL
+            .iter()
+            .filter(is_preemption)
+            .max_by_key(|reason| self.reasons.of(**reason).tally.switches);
+        places.extend(most.and_then(|reason| self.took_the_cpu(*reason)));
+        places
+    }
+
+    /// Path of a cgroup that is not the main one of the recorded programs.
+    fn cgroup_words(&self, other: &OtherHolder) -> Option<&str> {
+        let path = self.cgroups.get(&other.main.1?)?;
+        (path != "/").then_some(path.as_str())
+    }
+
+    fn holders(&self) -> Holders {
+        let mut holders = Holders::default();
+        for (index, time) in self.preemptors.held_by_tasks() {
+            holders.all += time;
+            let thread = self.names.thread(index);
+            if thread.in_scope && !self.is_of_the_machine() {
+                holders.own += time;
+                continue;
+            }
+            let seen = self.details.seen[index];
+            let label = self.programs.label(thread.process).to_owned();
+            let other = holders.others.entry(label).or_default();
+            other.time += time;
+            if seen.is_real_time {
+                other.real_time += time;
+            }
+            if time > other.main.0 {
+                other.main = (time, seen.cgroup);
+            }
+        }
+        if self.is_of_the_machine() {
+            self.take_own_from(&mut holders);
+        }
+        holders
+    }
+
+    /// In a recording of the whole machine everybody is recorded, and so it is asked of each wait whether the
+    /// program of the task that waited had the CPU. The time is taken from all programs in proportion.
+    fn take_own_from(&self, holders: &mut Holders) {
+        let splits = Reason::ALL
+            .iter()
+            .map(|reason| self.preemptors.split(*reason));
+        let (own, others) = splits.fold((Nanos::ZERO, Nanos::ZERO), |(own, others), split| {
+            (own + split.own, others + split.others)
+        });
+        let all = u128::from((own + others).as_ns().max(1));
+        let of_own = |time: Nanos| {
+            let part = u128::from(time.as_ns()) * u128::from(own.as_ns()) / all;
+            Nanos::from_ns(u64::try_from(part).unwrap_or(u64::MAX))
+        };
+        for other in holders.others.values_mut() {
+            let part = of_own(other.time);
+            holders.own += part;
+            other.time = other.time.saturating_sub(part);
+            other.real_time = other.real_time.saturating_sub(of_own(other.real_time));
+        }
+    }
+
+    /// Whether the whole machine was recorded: threads of the kernel, too.
+    fn is_of_the_machine(&self) -> bool {
+        let kernel = self.details.kernel.iter();
+        kernel.into_iter().any(|tally| !tally.is_empty())
+    }
+
+    pub(super) fn interrupts(&self, total: &Tally) -> Option<Finding> {
+        let what = "Interrupts had the CPU while threads could run";
+        self.held("interrupts", Holder::Interrupts, what, None, total)
+    }
+
+    pub(super) fn steal(&self, total: &Tally) -> Option<Finding> {
+        let what = "The hypervisor ran other guests while threads could run";
+        let advice = "the host of this virtual machine is overcommitted: ask for dedicated CPUs, or use fewer";
+        self.held("steal", Holder::Steal, what, Some(advice), total)
+    }
+
+    /// A finding about time in which threads could run and no task had the CPU.
+    fn held(
+        &self,
+        name: &'static str,
+        holder: Holder,
+        what: &str,
+        advice: Option<&str>,
+        total: &Tally,
+    ) -> Option<Finding> {
+        let (kind, time) = self.weighed(self.preemptors.held_by(holder), 0, total)?;
+        Some(Finding {
+            name,
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen: format!("{what}: {}.", self.lost_words(time)),
+            places: Vec::new(),
+            advice: advice.map(str::to_owned),
+        })
+    }
+}
