@@ -162,9 +162,9 @@ def _is_judged_as_today(trace: TraceFiles) -> bool:
 
 
 def _judged_as_today(table: str, trace: TraceFiles, rows: str) -> str:
-    """Rows of an older trace with the reasons that the rules of today give (`rejudged`, `rules.rs`).
+    """Rows of an older trace with the reasons of today's rules (`rejudged`, `rules.rs`).
 
-    A row names its rule; a wait, and what was open at the end, began with the row before of its task.
+    A row names its rule; a wait, and what was open at the end, began with its task's row before.
     """
     rules = ", ".join(map(literal, REJUDGED))
     was_slice = f"rule IN ({rules}) AND reason = 'slice'"

@@ -134,6 +134,7 @@ fn suites(root: &Path, built: &Built, options: &Options) -> Vec<Suite> {
         suites.push(Suite::rustdoc(root));
         suites.push(Suite::reading_half(root));
     }
+    suites.push(Suite::causes(root, &options.rights));
     suites.push(Suite::examples_in_docs(root));
     for program in &built.programs {
         suites.extend(Suite::of_program(program, &options.rights));

@@ -130,12 +130,17 @@ impl LostTime {
         *self.blocked_mut(awaited) += open.lasted.saturating_sub(runq);
     }
 
-    /// So much of the time for own threads was for a lock, and so in the middle of work.
+    /// So much of the time for own threads was for a lock, and so in the middle of work. Who looks from time to
+    /// time whether it is free, as Python's threads do, has waited until a time it chose.
     pub fn was_for_a_lock(&mut self, time: Nanos) {
-        let own = self.blocked_mut(AwaitedThing::Own);
-        let moved = time.min(*own);
-        *own = own.saturating_sub(moved);
-        *self.blocked_mut(AwaitedThing::Work) += moved;
+        let mut left = time;
+        for awaited in [AwaitedThing::Own, AwaitedThing::Clock] {
+            let part = self.blocked_mut(awaited);
+            let moved = left.min(*part);
+            *part = part.saturating_sub(moved);
+            left = left.saturating_sub(moved);
+            *self.blocked_mut(AwaitedThing::Work) += moved;
+        }
     }
 
     /// How long threads were blocked for this.
@@ -210,8 +215,10 @@ mod tests {
     fn time_at_a_lock_is_taken_from_that_for_own_threads_and_no_more() {
         let mut time = LostTime::default();
         *time.blocked_mut(AwaitedThing::Own) = Nanos::from_ns(30);
+        *time.blocked_mut(AwaitedThing::Clock) = Nanos::from_ns(5);
+        *time.blocked_mut(AwaitedThing::Others) = Nanos::from_ns(9);
         time.was_for_a_lock(Nanos::from_ns(40));
-        assert_eq!(time.blocked(AwaitedThing::Work).as_ns(), 30);
-        assert_eq!(time.whole().as_ns(), 30);
+        assert_eq!(time.blocked(AwaitedThing::Work).as_ns(), 35);
+        assert_eq!(time.whole().as_ns(), 44);
     }
 }

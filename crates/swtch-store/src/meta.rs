@@ -50,6 +50,8 @@ pub struct Meta {
     pub kernel: KernelCounts,
     /// How loaded the machine was meanwhile.
     pub load: HostLoad,
+    /// Process id of the recorder, whose helpers are its children; `None` in traces of older programs.
+    pub recorder_pid: Option<u32>,
     /// The kernel's counts for the processes that were recorded; `None` for another scope, and in
     /// traces of older programs.
     pub tree: Option<TreeCounts>,
@@ -481,6 +483,7 @@ impl Default for Meta {
             counts: Counts::default(),
             kernel: KernelCounts::default(),
             load: HostLoad::default(),
+            recorder_pid: None,
             tree: None,
             guard: None,
             overhead: Overhead::default(),

@@ -121,6 +121,18 @@ impl Suite {
         suite
     }
 
+    /// Programs of which it is known where they lose time. Each has the machine for itself.
+    pub fn causes(root: &Path, rights: &Rights) -> Self {
+        let words = ["sudo", "-n", "-E", "tests/causes/run.py", "--quick"];
+        let words = match rights {
+            Rights::Sudo => &words[..],
+            Rights::Root | Rights::None(_) => &words[3..],
+        };
+        let mut suite = Self::script(root, "the corpus of causes", words);
+        suite.needs_machine = true;
+        suite
+    }
+
     /// The examples in the docs of the API.
     pub fn examples_in_docs(root: &Path) -> Self {
         let words = "cargo test --workspace --locked --doc --no-fail-fast";

@@ -96,6 +96,7 @@ pub fn at_start(target: &Target, started: Timestamp) -> Meta {
             ctxt_after: None,
         },
         load: load_at_start(),
+        recorder_pid: Some(std::process::id()),
         ..Meta::default()
     }
 }

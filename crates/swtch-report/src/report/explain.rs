@@ -23,7 +23,9 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Timestamp};
+use swtch_core::{
+    Arch, AwaitedThing, CgroupId, Contention, Holder, LostTime, Nanos, Open, Pid, Timestamp,
+};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -99,6 +101,8 @@ pub struct Explanation {
     switches: u64,
     /// Where the time of programs went.
     pub lost: LostTime,
+    /// Of the time without a CPU, that in which the CPU was idle still.
+    idle: Nanos,
     /// The numbered causes first.
     findings: Vec<Finding>,
     /// How many of them are numbered: time was lost by them, or switching itself takes as much.
@@ -396,6 +400,7 @@ impl<'p> ExplainPage<'p> {
             cpus: head.meta.cpus_of_the_recorded(),
             quotas: &head.meta.quotas,
             wall: head.duration(),
+            recorder: head.meta.recorder_pid.map(Pid::new),
         };
         let selection = filtered.selection();
         let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
@@ -448,6 +453,7 @@ impl<'p> ExplainPage<'p> {
             cpus: machine.cpus,
             quotas: machine.quotas,
             wall: machine.wall,
+            recorder: machine.recorder,
             lost: self
                 .details
                 .lost_time(verdict::time_at_locks(&self.objects)),
@@ -490,6 +496,7 @@ impl<'p> ExplainPage<'p> {
             findings,
             numbered,
             lost: picture.lost,
+            idle: self.preemptors.held_by(Holder::Idle),
             without_findings: verdict::nothing_stands_out(),
             lasting: None,
             billed,
@@ -672,7 +679,7 @@ impl Explanation {
             }
             let mark = match place < self.numbered {
                 true => format!("{}.", place + 1),
-                false => "- ".to_owned(),
+                false => "-".to_owned(),
             };
             lines.push(format!("\n{mark} {}", text::escaped(&finding.seen)));
             let places = finding.places.iter();
@@ -696,7 +703,7 @@ impl Explanation {
     pub fn first_sentence(&self) -> Option<String> {
         match self.numbered {
             0 if self.lost.whole() == Nanos::ZERO => Some(self.without_findings.clone()),
-            0 => Some(verdict::nothing_is_lost(&self.lost)),
+            0 => Some(verdict::nothing_is_lost(&self.lost, self.idle)),
             _ => None,
         }
     }

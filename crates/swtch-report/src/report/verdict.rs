@@ -27,7 +27,7 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open,
+    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open, Pid,
     Reason, Rule, Switch, TaskKey, Timestamp, WakerKind,
 };
 use swtch_output::sheet::percent;
@@ -61,7 +61,7 @@ const LONG_PCT: f64 = 10.0;
 
 /// A program that hardly has any work may lose much of that little: from this share of the recording on it is
 /// noticed.
-const NOTICED_PCT: f64 = 1.0;
+const NOTICED_PCT: f64 = 2.0;
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
@@ -111,6 +111,8 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// Length of the recording.
     pub wall: Nanos,
+    /// Process id of the recorder.
+    pub recorder: Option<Pid>,
 }
 
 /// The machine on which a trace was recorded.
@@ -120,6 +122,8 @@ pub struct RecordedMachine<'a> {
     pub cpus: u32,
     /// How long it was recorded.
     pub wall: Nanos,
+    /// Process id of the recorder.
+    pub recorder: Option<Pid>,
     /// As in [`VerdictInput`].
     pub quotas: &'a [QuotaFacts],
 }
@@ -508,6 +512,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::child,
         VerdictInput::exit,
         VerdictInput::kernel_threads,
+        VerdictInput::idle,
         VerdictInput::interrupts,
         VerdictInput::steal,
         VerdictInput::unknown,
@@ -545,17 +550,24 @@ pub fn nothing_stands_out() -> String {
     )
 }
 
-/// The first sentence where no thread lost time: what they did instead.
-pub fn nothing_is_lost(lost: &LostTime) -> String {
+/// The first sentence where no thread lost time: what they did instead. For the time `idle` a thread could run
+/// on a CPU that was idle still.
+pub fn nothing_is_lost(lost: &LostTime, idle: Nanos) -> String {
     let at_work = lost.at_work().as_ns();
     let part = |time: Nanos| format!("{time} ({})", share(time.as_ns(), at_work));
     let mut words = format!(
         "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in \
          the middle of work for {}.",
         lost.ran,
-        part(lost.no_cpu),
+        part(lost.no_cpu.saturating_sub(idle)),
         part(lost.blocked(AwaitedThing::Work)),
     );
+    if idle >= LEAST_TIME {
+        words += &format!(
+            " Until CPUs that were idle had woken up it took {}.",
+            part(idle)
+        );
+    }
     if let Some(waited) = waited_otherwise(lost) {
         words += &format!(" They waited {waited}.");
     }

@@ -40,7 +40,8 @@ fn root_a_trace_is_explained_again_on_one_screen_of_any_width() {
     assert!(answer.lines().count() <= LINES, "{answer}");
     assert!(widest(&answer) <= 100, "{answer}");
     // Some kernels hide switches of some threads from tracing: then that is said instead.
-    let counts = recording.read().counts();
+    let contents = recording.read();
+    let counts = contents.counts();
     let whole = match (counts.untraced, counts.untraced_in_scope) {
         (0, _) => "complete: no switch was lost",
         (_, Some(0)) => "none of them was lost (",

@@ -81,6 +81,7 @@ impl DrawnMachine {
         let machine = RecordedMachine {
             cpus: 2,
             wall: Nanos::ZERO,
+            recorder: Some(Pid::new(40)),
             quotas: &self.quotas,
         };
         page.conclude(names, Some(Arch::X86_64), &cgroups, machine, None, None)
@@ -101,6 +102,7 @@ impl DrawnMachine {
         let machine = RecordedMachine {
             cpus: 2,
             wall: Nanos::from_ns(wall_ms * MS),
+            recorder: None,
             quotas: &[],
         };
         page.conclude(
@@ -234,6 +236,34 @@ fn a_wait_for_a_cpu_after_a_sleep_is_time_lost() {
         "{}",
         findings[0].seen
     );
+}
+
+/// The recorder had the CPU for as long as the hog, and is no cause.
+#[test]
+fn what_the_recorder_takes_is_told_apart() {
+    let stranger = |key, pid, comm: &str| TaskEvent {
+        in_scope: false,
+        ..seen(key, pid, pid, comm)
+    };
+    let mut drawing = DrawnMachine::of(&[
+        seen(1, 10, 10, "server"),
+        stranger(3, 30, "hog"),
+        stranger(4, 40, "swtch"),
+    ]);
+    drawing.run(row(1, Reason::Sleep), MS, 3);
+    for hog in [3, 4] {
+        drawing.run(row(hog, Reason::Slice), 4 * MS, 1);
+        let back = after(row(1, Reason::Sleep), Reason::Sleep, 2 * MS, 4 * MS);
+        drawing.run(back, MS, 3);
+    }
+    let first = drawing.findings().remove(0);
+    assert_eq!(first.time, Nanos::from_ns(4 * MS));
+    assert!(
+        first.places[0].starts_with("had the CPU: hog "),
+        "{:?}",
+        first.places
+    );
+    assert_eq!(first.places[1], "besides, the recorder had it for 4.00 ms");
 }
 
 /// A consumer takes the CPU at each message of the producer.

@@ -14,7 +14,7 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{Nanos, Reason, WakerKind};
+use swtch_core::{Nanos, Reason, WaitObject, WakerKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
@@ -26,6 +26,10 @@ use swtch_core::Tally;
 
 /// A share of waits on one lock that makes it worth naming.
 const WORD_PCT: f64 = 25.0;
+
+/// From this share of waits that a timer ended on, they were for a time. Python's threads look every 5 ms
+/// whether its global lock is free, and half of their waits end so.
+const TIMED_OUT_PCT: f64 = 80.0;
 
 /// From this share of wakeups together with others on, an object is a barrier. Of three threads at one, two
 /// are woken together, and the first of them has nobody before.
@@ -73,13 +77,24 @@ fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
 /// Blocked time at objects that are locks, of any kind: at a semaphore, a pipe of tokens or a futex word.
 pub fn time_at_locks(objects: &Objects) -> Nanos {
     let ranked = objects.ranked();
-    let is_lock_of = |waited: &&ObjectWaits| {
+    let is_lock_of = |waited: &ObjectWaits| {
         let mut sum = Sum::default();
         sum.add(waited);
         sum.is_lock()
     };
-    let waited = ranked.iter().map(|(_, waited)| waited);
-    waited.filter(is_lock_of).map(|waited| waited.blocked).sum()
+    let locks = ranked.iter().filter(|(object, waited)| {
+        (object.kind == ObjectKind::Futex || holds_tokens(object)) && is_lock_of(waited)
+    });
+    locks.map(|(_, waited)| waited.blocked).sum()
+}
+
+/// Whether what comes out of the object may be a token. Threads at a regular file wait for a disk, or for its
+/// lock.
+const fn holds_tokens(object: &Object) -> bool {
+    matches!(
+        object.kind,
+        ObjectKind::File(WaitObject::Fifo | WaitObject::Socket | WaitObject::EventFd)
+    )
 }
 
 impl Sum {
@@ -103,7 +118,7 @@ impl Sum {
     fn is_timed_out(&self) -> bool {
         let all: u64 = self.ends.wakers.values().sum();
         let timer = self.ends.wakers.get(&Waker::Other(WakerKind::Timer));
-        percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= MOST_PCT)
+        percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= TIMED_OUT_PCT)
     }
 
     /// Whether those who wait are mostly woken together, by one of them that came last. A pool without work is
@@ -197,10 +212,9 @@ impl VerdictInput<'_> {
     /// it may work.
     pub(super) fn tokens(&self, total: &Tally) -> Option<Finding> {
         let objects = self.objects.ranked();
-        let is_file = |object: &Object| matches!(object.kind, ObjectKind::File(_));
         let mut sum = Sum::default();
         let mut main: Option<(&Object, Nanos)> = None;
-        for (object, waited) in objects.iter().filter(|(object, _)| is_file(object)) {
+        for (object, waited) in objects.iter().filter(|(object, _)| holds_tokens(object)) {
             let mut one = Sum::default();
             one.add(waited);
             if !one.is_lock() {

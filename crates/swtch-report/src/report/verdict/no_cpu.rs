@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Category, CgroupId, Holder, Nanos, Reason};
+use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason};
 use swtch_output::text::counted;
 
 use super::{Finding, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
@@ -12,6 +12,10 @@ use swtch_core::Tally;
 
 /// A holder with a smaller share of the time is not named.
 const NAMED_PCT: f64 = 5.0;
+
+/// Waking an idle CPU takes its time at each wakeup, and who sleeps again and again does not mind: from this
+/// share of the recording on it is told.
+const IDLE_PCT: f64 = 10.0;
 
 /// Who had the CPU while tasks of the recorded programs could run.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ struct Holders {
     others: BTreeMap<String, OtherHolder>,
     /// Tasks of all programs.
     all: Nanos,
+    /// The recorder and its helpers.
+    recorder: Nanos,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,12 +65,10 @@ impl VerdictInput<'_> {
             .iter()
             .map(|holder| self.preemptors.held_by(*holder))
             .sum();
-        let time = self
-            .lost
-            .no_cpu
-            .saturating_sub(elsewhere + self.yielded(total));
-        let (kind, time) = self.weighed(time, 0, total)?;
         let holders = self.holders();
+        let elsewhere = elsewhere + self.yielded(total) + holders.recorder;
+        let time = self.lost.no_cpu.saturating_sub(elsewhere);
+        let (kind, time) = self.weighed(time, 0, total)?;
         let ranked = holders.ranked();
         let real_time: Nanos = ranked.iter().map(|(_, other)| other.real_time).sum();
         let strangers: Nanos = ranked.iter().map(|(_, other)| other.time).sum();
@@ -163,6 +167,12 @@ impl VerdictInput<'_> {
         if !named.is_empty() {
             places.push(format!("had the CPU: {}", named.join(", ")));
         }
+        if is_named(holders.recorder) {
+            places.push(format!(
+                "besides, the recorder had it for {}",
+                holders.recorder
+            ));
+        }
         let at_end = self.lost.no_cpu_at_end;
         if is_named(at_end) {
             places.push(format!(
@@ -188,6 +198,10 @@ impl VerdictInput<'_> {
     fn holders(&self) -> Holders {
         let mut holders = Holders::default();
         for (index, time) in self.preemptors.held_by_tasks() {
+            if self.is_recorder(index) {
+                holders.recorder += time;
+                continue;
+            }
             holders.all += time;
             let thread = self.names.thread(index);
             if thread.in_scope && !self.is_of_the_machine() {
@@ -209,6 +223,13 @@ impl VerdictInput<'_> {
             self.take_own_from(&mut holders);
         }
         holders
+    }
+
+    /// Whether the task is of the recorder: what it takes is no cause of the program's.
+    fn is_recorder(&self, index: usize) -> bool {
+        let process = self.names.process_of(index);
+        let is_it = |pid: Option<Pid>| pid.is_some() && pid == self.recorder;
+        is_it(process.pid) || is_it(process.parent) && !self.names.thread(index).in_scope
     }
 
     /// In a recording of the whole machine everybody is recorded, and so it is asked of each wait whether the
@@ -248,6 +269,16 @@ impl VerdictInput<'_> {
         let what = "The hypervisor ran other guests while threads could run";
         let advice = "the host of this virtual machine is overcommitted: ask for dedicated CPUs, or use fewer";
         self.held("steal", Holder::Steal, what, Some(advice), total)
+    }
+
+    /// Threads that were woken to an idle CPU, which had to be woken itself.
+    pub(super) fn idle(&self, total: &Tally) -> Option<Finding> {
+        let time = self.preemptors.held_by(Holder::Idle);
+        percent(time.as_ns(), self.wall.as_ns()).filter(|share| *share >= IDLE_PCT)?;
+        let what = "CPUs that were idle had to wake up before threads could run";
+        let advice = "forbid deep idle states (/dev/cpu_dma_latency; in a virtual machine, halt polling of its \
+                      host), or let client and server share a CPU (taskset)";
+        self.held("idle_wakeup", Holder::Idle, what, Some(advice), total)
     }
 
     /// A finding about time in which threads could run and no task had the CPU.
