@@ -500,6 +500,7 @@ ANSWERS: dict[str, Shape] = {
             "runq_ns_by_reason": {"*": "count"},
             "blocked_ns_by_reason": {"*": "count"},
         },
+        "fired": "text?",
         "lost": {
             "ran_ns": "count",
             "no_cpu_ns": "count",

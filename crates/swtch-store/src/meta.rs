@@ -400,6 +400,22 @@ pub struct RingFacts {
     pub untraced: u64,
     /// Why this dump was made, in words; `None` for the recording itself.
     pub dumped_because: Option<String>,
+    /// The switch that met the condition for which this dump was made; `None` for another cause, and in
+    /// dumps of older programs.
+    pub fired: Option<FiredSwitch>,
+}
+
+/// A switch that met a condition of a flight recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FiredSwitch {
+    /// The task, as the tables name it.
+    pub task: u32,
+    /// The moment of its switch-out, on the trace clock.
+    pub ts_ns: u64,
+    /// Whether the condition is about the wait that began there, which was open then. Else it is about the
+    /// run that ended there and the wait before it.
+    pub is_open: bool,
 }
 
 /// A cgroup that has a quota of CPU time, and how often that was used up while it was recorded.

@@ -28,8 +28,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{Capture, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, CgroupId, Nanos, Pid, TaskEvent, Timestamp, Trigger};
 use swtch_store::{
-    CommandRow, Counts, Error, Meta, QuotaFacts, RecordingState, RingFacts, Segments, StreamKind,
-    UserCounts, WaitTypeRow, Writer,
+    CommandRow, Counts, Error, FiredSwitch, Meta, QuotaFacts, RecordingState, RingFacts, Segments,
+    StreamKind, UserCounts, WaitTypeRow, Writer,
 };
 use swtch_wire::{LivingTasks, WIRE_VERSION};
 
@@ -399,6 +399,7 @@ impl FlightRing {
         totals.add_to(&mut meta);
         if let Some(ring) = &mut meta.ring {
             ring.dumped_because = Some(cause.in_dump_from(meta.start_ns));
+            ring.fired = cause.switch;
         }
         let trace = self.whole.directory();
         let (name, path) = under_free_name(|nth| {
@@ -447,11 +448,17 @@ pub struct DumpCause {
     what: String,
     /// When it happened, if it was a switch.
     at: Option<Timestamp>,
+    /// That switch.
+    switch: Option<FiredSwitch>,
 }
 
 impl DumpCause {
     const fn asked(what: String) -> Self {
-        Self { what, at: None }
+        Self {
+            what,
+            at: None,
+            switch: None,
+        }
     }
 
     fn of_firing(firing: &Firing) -> Self {
@@ -462,6 +469,7 @@ impl DumpCause {
         Self {
             what,
             at: Some(firing.at),
+            switch: Some(firing.switch),
         }
     }
 

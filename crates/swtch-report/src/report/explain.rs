@@ -37,6 +37,7 @@ use super::bill::is_complete;
 use super::empty::{why_empty, why_filtered};
 use super::filter::Filter;
 use super::filtered_trace::{CountedRows, FilteredTrace, PieceVisitor};
+use super::fired::FiredWait;
 use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
 use super::lasting::LastingThreads;
@@ -84,6 +85,8 @@ struct ExplainPage<'p> {
     places: StackCounts,
     details: Details,
     worth: Option<SwitchPricing<'p>>,
+    /// Of a flight recorder's dump: the switch for which it was made.
+    fired: Option<FiredWait>,
 }
 
 /// The page's tables and findings, made from the counts.
@@ -111,6 +114,8 @@ pub struct Explanation {
     longest: Vec<Option<LongestWait>>,
     /// The text for a page without findings.
     pub without_findings: String,
+    /// What happened at the switch for which a flight recorder made this dump.
+    pub fired: Option<String>,
     /// Threads that were blocked all the time; `None` if it is not known.
     lasting: Option<LastingAnswer>,
     billed: Option<Billed>,
@@ -271,6 +276,9 @@ impl<'p> ExplainPage<'p> {
         let has_stacks = filtered.head().meta.stacks.is_some();
         let worth = prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered)));
         let mut page = Self::new(&names, contention_of(filtered), worth);
+        let fired = filtered.head().meta.ring.as_ref();
+        let fired = fired.and_then(|ring| ring.fired);
+        page.fired = fired.map(|fired| FiredWait::new(fired, contention_of(filtered)));
         let [mut first, second, third] = page.visitors(&names);
         let columns = columns(has_stacks);
         let rows = filtered.scan_from_start_with(columns, &mut first, vec![second, third])?;
@@ -315,6 +323,7 @@ impl<'p> ExplainPage<'p> {
             places: StackCounts::default(),
             details: Details::new(names),
             worth,
+            fired: None,
         }
     }
 
@@ -331,6 +340,7 @@ impl<'p> ExplainPage<'p> {
             places,
             details,
             worth,
+            fired,
         } = self;
         let counts = move |rows: CountedRows<'_>| {
             for (row, task, counted) in rows.iter() {
@@ -370,6 +380,9 @@ impl<'p> ExplainPage<'p> {
             for (row, task, counted) in rows.iter() {
                 preemptors.add(row, task, counted, names);
             }
+            if let Some(fired) = fired {
+                rows.iter().for_each(|(row, ..)| fired.add(row));
+            }
         };
         [Box::new(counts), Box::new(waits), Box::new(holders)]
     }
@@ -380,6 +393,7 @@ impl<'p> ExplainPage<'p> {
         self.objects.finish();
         self.details.finish();
         self.worth.iter_mut().for_each(SwitchPricing::finish);
+        self.fired.iter_mut().for_each(FiredWait::finish);
         self.processes = self.threads.by_process(names);
     }
 
@@ -413,6 +427,11 @@ impl<'p> ExplainPage<'p> {
             symbols.as_ref(),
             bill,
         );
+        let start = Timestamp::from_ns(head.meta.start_ns);
+        explained.fired = self
+            .fired
+            .as_ref()
+            .and_then(|fired| fired.told(names, start));
         let lasting = LastingThreads::of(&head.meta, filtered.filter(), filtered.arch());
         explained.lasting = lasting.map(|lasting| LastingAnswer {
             // Without a switch they are all that is known, be they idle or not.
@@ -498,6 +517,7 @@ impl<'p> ExplainPage<'p> {
             lost: picture.lost,
             idle: self.preemptors.held_by(Holder::Idle),
             without_findings: verdict::nothing_stands_out(),
+            fired: None,
             lasting: None,
             billed,
             screen,
@@ -670,6 +690,11 @@ impl Explanation {
     fn verdict_text(&self) -> String {
         let mut lines = vec![String::new(), "verdict".to_owned()];
         lines.extend(self.summary_lines.iter().cloned());
+        lines.extend(
+            self.fired
+                .iter()
+                .map(|told| text::escaped(told).into_owned()),
+        );
         if let Some(first) = self.first_sentence() {
             lines.push(text::escaped(&first).into_owned());
         }
@@ -756,6 +781,7 @@ impl Explanation {
             "bill_notes": billed.map(|billed| &billed.sheet.notes),
             "prices": billed.map(|billed| &billed.prices),
             "summary": self.summary.to_json(),
+            "fired": self.fired,
             "lost": lost_json(&self.lost),
             "findings": findings,
             "without_findings": self.first_sentence(),

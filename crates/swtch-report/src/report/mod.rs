@@ -33,6 +33,7 @@ mod ends;
 mod explain;
 mod filter;
 mod filtered_trace;
+mod fired;
 mod flame;
 mod group;
 mod head;

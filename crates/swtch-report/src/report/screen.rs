@@ -303,6 +303,9 @@ fn verdict(explained: &Explanation, room: usize, width: usize) -> Vec<String> {
     let told = explained.told();
     let numbered = told.iter().filter(|one| one.number.is_some()).count();
     let mut lines = vec![String::new(), "verdict".to_owned()];
+    if let Some(fired) = &explained.fired {
+        lines.extend(hung("this dump: ", &escaped(fired), width));
+    }
     if let Some(first) = explained.first_sentence() {
         lines.extend(hung("", &first, width));
     }

@@ -12,6 +12,7 @@ use swtch_core::{
     Timeline, Timestamp, Trigger, TriggerMoment, TriggerThread,
 };
 use swtch_output::text::from_bytes;
+use swtch_store::FiredSwitch;
 use swtch_wire::{RawKind, decode_records, peek_switches};
 
 use open_waits::{OpenWaits, lasts};
@@ -57,6 +58,8 @@ pub struct Firing {
     pub at: Timestamp,
     /// Which condition, and of what, in words.
     pub what: String,
+    /// Of which switch.
+    pub switch: FiredSwitch,
     /// How often one held besides.
     pub more: u64,
 }
@@ -151,7 +154,12 @@ impl TriggerWatch {
             return;
         };
         let what = || format!("{trigger}: {}", in_words(&moment));
-        fire(&mut self.fired, event.ts, what);
+        let fired = FiredSwitch {
+            task: switch.task.get(),
+            ts_ns: event.ts.as_ns(),
+            is_open: false,
+        };
+        fire(&mut self.fired, event.ts, fired, what);
     }
 
     /// Looks at waits that last, when it is time to.
@@ -182,7 +190,12 @@ impl TriggerWatch {
             {
                 open_waits.is_told(task);
                 let what = || format!("{trigger}: {}, and still is", in_words(&moment));
-                fire(&mut self.fired, now, what);
+                let fired = FiredSwitch {
+                    task: task.get(),
+                    ts_ns: left.ts.as_ns(),
+                    is_open: true,
+                };
+                fire(&mut self.fired, now, fired, what);
             }
         }
     }
@@ -213,13 +226,19 @@ fn decoded(record: &[u8]) -> Option<SwitchEvent> {
 }
 
 /// Keeps the first firing, and counts the others.
-fn fire(fired: &mut Option<Firing>, at: Timestamp, what: impl FnOnce() -> String) {
+fn fire(
+    fired: &mut Option<Firing>,
+    at: Timestamp,
+    switch: FiredSwitch,
+    what: impl FnOnce() -> String,
+) {
     match fired {
         Some(firing) => firing.more += 1,
         None => {
             *fired = Some(Firing {
                 at,
                 what: what(),
+                switch,
                 more: 0,
             });
         }

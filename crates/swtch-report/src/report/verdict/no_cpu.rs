@@ -89,7 +89,17 @@ impl VerdictInput<'_> {
             "threads that could run waited for a CPU for {}{times}",
             self.lost_words(time)
         );
-        let (name, what, advice) = if holders.is_mostly(real_time) {
+        let (name, what, advice) = if self.is_of_the_machine() && !holders.is_mostly(real_time) {
+            (
+                "crowded_machine",
+                "Programs take the CPUs from each other",
+                Some(
+                    "run fewer busy ones at once, or give those that must not wait CPUs of their own (taskset, \
+                     cpuset) or a greater share (cpu.weight, nice)"
+                        .to_owned(),
+                ),
+            )
+        } else if holders.is_mostly(real_time) {
             (
                 "real_time",
                 "A real-time task has the CPU",
@@ -150,7 +160,11 @@ impl VerdictInput<'_> {
             |held: Nanos| percent(held.as_ns(), time.as_ns()).is_some_and(|pct| pct >= NAMED_PCT);
         let mut named = Vec::new();
         if is_named(holders.own) {
-            named.push((holders.own, part("its own threads", holders.own)));
+            let own = match self.is_of_the_machine() {
+                true => "other threads of the program that waited",
+                false => "its own threads",
+            };
+            named.push((holders.own, part(own, holders.own)));
         }
         let others = holders.ranked();
         let others = others.iter().filter(|(_, other)| is_named(other.time));
