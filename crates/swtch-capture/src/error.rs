@@ -187,7 +187,7 @@ impl Error {
     }
 
     /// What the user can do about it; `None` where there is no advice.
-    pub const fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NotPermitted(_) => Some(concat!(
                 "run it with sudo, or grant the rights once: sudo setcap ",
@@ -213,10 +213,16 @@ impl Error {
                 "name a directory of cgroup v2, or of the v1 hierarchy that has the cpu controller",
             ),
             Self::PidNamespace => Some(PID_NAMESPACE_REMEDY),
-            Self::PerfRefused(_) => Some(
-                "it is allowed for own processes up to kernel.perf_event_paranoid 2 (see sysctl \
-                 kernel.perf_event_paranoid): sudo sysctl kernel.perf_event_paranoid=2, or run it with sudo",
-            ),
+            Self::PerfRefused(_) => Some(match allows_own_processes() {
+                true => {
+                    "kernel.perf_event_paranoid allows it for processes of one's own, and this one is another \
+                     user's, or may not be traced: run it with sudo"
+                }
+                false => {
+                    "it is allowed for own processes up to kernel.perf_event_paranoid 2 (see sysctl \
+                     kernel.perf_event_paranoid): sudo sysctl kernel.perf_event_paranoid=2, or run it with sudo"
+                }
+            }),
             Self::OnlineCpus { .. } => {
                 Some("is sysfs mounted? mount -t sysfs sysfs /sys; in a container, let it see /sys")
             }
@@ -224,4 +230,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// Whether the kernel lets a user count events of processes of their own.
+fn allows_own_processes() -> bool {
+    let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let setting: Option<i32> = setting.ok().and_then(|words| words.trim().parse().ok());
+    setting.is_some_and(|paranoid| paranoid <= 2)
 }

@@ -11,7 +11,7 @@ const HEADER: &str = include_str!("bpf/record.h");
 
 /// The number of `bpf/record.h` up to the state of a CPU, without comments and spaces, in
 /// version `swtch_wire::WIRE_VERSION`.
-const NUMBER_OF_HEADER: u64 = 0x7bac_1a75_a574_3ce8;
+const NUMBER_OF_HEADER: u64 = 0x8acf_0479_bb15_3eae;
 
 /// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits.
 fn number_of(text: &str) -> u64 {

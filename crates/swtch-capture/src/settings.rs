@@ -26,7 +26,7 @@ pub struct Settings {
     /// Stacks of one task's switches can be asked for while a summary goes on.
     pub watches_stacks: bool,
     /// Find the threads that are blocked from the start of the capture to its end
-    /// ([`crate::Capture::lasting_waits`]).
+    /// ([`crate::Capture::lasting_tasks`]).
     pub lasting_waits: bool,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,

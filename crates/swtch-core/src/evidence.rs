@@ -58,6 +58,14 @@ words! {
         Timer = "timer": "the timer interrupt",
         Interrupt = "interrupt": "a device interrupt",
         SoftIrq = "softirq": "a soft interrupt (network, block completion, timers)",
+        Sender = "sender": "a task, by what it sent over a network of this machine: a soft interrupt inside its own system call, with no hard one before it (inferred)",
+    }
+}
+
+impl WakerKind {
+    /// Whether a task ended the wait, and not an interrupt on top of one.
+    pub const fn is_task(self) -> bool {
+        matches!(self, Self::Task | Self::Sender)
     }
 }
 

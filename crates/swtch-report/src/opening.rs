@@ -95,8 +95,18 @@ fn no_trace(path: &Path) -> Option<NoTrace> {
     })
 }
 
-/// The advice for a path that does not exist: its ending may be missing.
+/// The advice for a path that does not exist: its ending may be missing, or it may be what is to be recorded.
 fn missing_advice(path: &Path) -> String {
+    let word = path.to_str().filter(|word| !word.contains('/'));
+    if let Some(pid) = word.and_then(|word| word.parse::<u32>().ok()) {
+        return format!("to record the process with this id: swtch explain -p {pid}");
+    }
+    if word.is_some_and(is_a_command) {
+        return format!(
+            "to record the command: swtch explain -- {}",
+            shell_word(path)
+        );
+    }
     let mut whole = path.as_os_str().to_owned();
     whole.push(".swtch");
     let whole = Path::new(&whole);
@@ -104,6 +114,12 @@ fn missing_advice(path: &Path) -> String {
         true => format!("there is {}: give that", whole.display()),
         false => "swtch record and swtch explain say at their end where the trace is".to_owned(),
     }
+}
+
+/// Whether a program of this name is where the shell looks for it.
+fn is_a_command(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    !name.is_empty() && std::env::split_paths(&path).any(|place| place.join(name).is_file())
 }
 
 fn is_of_perf(path: &Path) -> bool {
@@ -115,6 +131,14 @@ fn is_of_perf(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_meant_to_be_recorded_is_told_how() {
+        let advice = |word: &str| missing_advice(Path::new(word));
+        assert!(advice("5").ends_with("swtch explain -p 5"));
+        assert!(advice("sh").ends_with("swtch explain -- sh"));
+        assert!(advice("./nope").starts_with("swtch record and swtch explain say"));
+    }
     use crate::report::drawn::head;
     use swtch_store::Writer;
 

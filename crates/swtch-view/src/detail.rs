@@ -200,7 +200,7 @@ fn of_wait(
         .and(pieces.queued_from_ns);
     let waker = wakeup
         .waker
-        .filter(|_| wakeup.kind == Some(WakerKind::Task));
+        .filter(|_| wakeup.kind.is_some_and(WakerKind::is_task));
     let waker_row = waker
         .zip(woken_ns)
         .and_then(|(waker, at)| loaded.levels.os.row_at(waker, at));

@@ -75,8 +75,8 @@ impl LockUsers {
         let waiter = self.waiters.entry(row.task).or_default();
         waiter.0 += 1;
         waiter.1 += blocked;
-        if let (Some(waker), Some(WakerKind::Task)) = (row.wait.wakeup.waker, row.wait.wakeup.kind)
-        {
+        let is_task = row.wait.wakeup.kind.is_some_and(WakerKind::is_task);
+        if let Some(waker) = row.wait.wakeup.waker.filter(|_| is_task) {
             *self.releasers.entry(waker).or_default() += 1;
         }
     }

@@ -13,10 +13,10 @@ use crate::layout::{SwitchRecord, TaskRecord, first};
 
 /// Version of the records of `bpf/record.h`. Whoever changes their layout or the meaning of a field
 /// adds one, and to [`READABLE_WIRES`] what is read no more.
-pub const WIRE_VERSION: u32 = 2;
+pub const WIRE_VERSION: u32 = 3;
 
-/// Versions that are decoded. Records of version 1 have the layout of version 2, and never the
-/// evidence of a lock of the kernel.
+/// Versions that are decoded. All have one layout: records of version 1 never have the evidence of a lock of
+/// the kernel, and those before version 3 never a sender as the waker.
 pub const READABLE_WIRES: RangeInclusive<u32> = 1..=WIRE_VERSION;
 
 /// The kinds of records of the eBPF programs.

@@ -45,7 +45,7 @@ WITH stretches AS (
         pid,
         cpu,
         wait_reason,
-        CASE WHEN waker_kind = 'task' THEN waker_comm END,
+        CASE WHEN waker_kind IN ('task', 'sender') THEN waker_comm END,
         FALSE
     FROM switches
     WHERE blocked_ns > 0
@@ -60,7 +60,7 @@ WITH stretches AS (
         pid,
         cpu,
         wait_reason,
-        CASE WHEN waker_kind = 'task' THEN waker_comm END,
+        CASE WHEN waker_kind IN ('task', 'sender') THEN waker_comm END,
         FALSE
     FROM switches
     WHERE runq_ns > 0

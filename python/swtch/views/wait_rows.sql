@@ -18,7 +18,7 @@
 -- cpu                 USMALLINT the CPU on which it ran afterwards
 -- wake_cpu            USMALLINT the CPU whose run queue it was put on when woken
 -- waker               UINTEGER  the task that made it runnable, or that was interrupted by what did; 0 is idle
--- waker_kind          VARCHAR   what made it runnable: none, task, timer, interrupt, softirq
+-- waker_kind          VARCHAR   what made it runnable: none, task, timer, interrupt, softirq, sender
 -- kernel_stack, user_stack                UINTEGER  where it waited (stacks.stack)
 -- waker_kernel_stack, waker_user_stack    UINTEGER  where its waker was (stacks.stack)
 SELECT

@@ -109,20 +109,6 @@ static __always_inline long tell_function(struct seq_file *seq, __u64 function)
 	return bpf_seq_write(seq, &row, sizeof(row));
 }
 
-static __always_inline __s32 call_of(struct task_struct *p)
-{
-	struct pt_regs *regs;
-
-	if (p->flags & (PF_KTHREAD | PF_IO_WORKER))
-		return NO_SYSCALL;
-	regs = (struct pt_regs *)bpf_task_pt_regs(p);
-#if defined(__TARGET_ARCH_x86)
-	return p->thread_info.status & TS_COMPAT ? NO_SYSCALL : (__s32)regs->orig_ax;
-#else
-	return regs->pstate & PSR_MODE32_BIT ? NO_SYSCALL : regs->syscallno;
-#endif
-}
-
 static __always_inline void tell_runnable(struct seq_file *seq, struct task_struct *p)
 {
 	struct lasting_runnable row = { .kind = LASTING_RUNNABLE, .cpu = cpu_of(p) };

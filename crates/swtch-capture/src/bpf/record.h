@@ -56,6 +56,7 @@ enum waker_kind {
 	WAKER_TIMER,
 	WAKER_INTERRUPT,
 	WAKER_SOFTIRQ,
+	WAKER_SENDER,
 };
 
 /* Bit 24 is of imports only. */
@@ -368,6 +369,10 @@ struct cpu_state {
 	__u32 interrupts;
 	__u64 irq_start;
 	__u64 irq_ns; /* of this run: each switch sets it to 0 */
+	/* When the last hard interrupt was left. Missed: a soft one that follows it is taken for a sender's. */
+	__u64 hard_left;
+	/* Whether the soft interrupt is in a task's own call. Each entry of a soft one says it anew. */
+	__u64 sends;
 
 	/*
 	 * Tasks in scope that are runnable here and do not run: counted by this CPU, and by others.

@@ -429,6 +429,6 @@ INTERRUPT(local_timer, IN_TICK, HOOK_TIMER_ENTRY, HOOK_TIMER_EXIT, note_tick(c),
 INTERRUPT(irq_handler, kind_of_irq(ctx), HOOK_IRQ_ENTRY, HOOK_IRQ_EXIT,
 	  if (kind_of_irq(ctx) == IN_TICK) note_tick(c),
 	  if (kind_of_irq(ctx) == IN_TICK) look_at_slice_after_tick(c))
-INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, , )
+INTERRUPT(softirq, IN_SOFTIRQ, HOOK_SOFTIRQ_ENTRY, HOOK_SOFTIRQ_EXIT, note_sender(c, ctx), )
 
 #endif

@@ -26,11 +26,11 @@ const LENGTH: Duration = Duration::from_millis(150);
 /// Waker kinds that can end a wait of this role. A timer may end any wait that has a time-out, and
 /// a sender or locker that is only preempted is not woken at all.
 fn possible_wakers(role: ThreadRole) -> &'static [WakerKind] {
-    use WakerKind::{Interrupt, SoftIrq, Task, Timer};
+    use WakerKind::{Interrupt, Sender, SoftIrq, Task, Timer};
     match role {
         ThreadRole::Locker | ThreadRole::Writer => &[Task],
         ThreadRole::Sleeper => &[Timer],
-        ThreadRole::Receiver => &[SoftIrq, Timer],
+        ThreadRole::Receiver => &[Sender, SoftIrq, Timer],
         ThreadRole::Reader => &[Interrupt, SoftIrq, Timer, Task],
         ThreadRole::Sender => &[],
     }

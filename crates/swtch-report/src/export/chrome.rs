@@ -189,7 +189,7 @@ impl ChromeWriter<'_> {
         else {
             return Ok(());
         };
-        let is_by_task = was_woken(row) && row.wait.wakeup.kind == Some(WakerKind::Task);
+        let is_by_task = was_woken(row) && row.wait.wakeup.kind.is_some_and(WakerKind::is_task);
         if !is_by_task || waker.is_idle() || start == row.ts {
             return Ok(());
         }

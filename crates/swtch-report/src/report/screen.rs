@@ -59,7 +59,7 @@ const PLACES_OF_FURTHER: usize = 2;
 const PLACES_BESIDES: usize = 1;
 
 /// Lines of a table that is shown beside long causes, its heads included.
-const MOST_BESIDE_CAUSES: usize = 6;
+const MOST_BESIDE_CAUSES: usize = 7;
 
 /// Rows below this share are not on the screen.
 const LEAST_PCT: f64 = 1.0;
@@ -279,12 +279,12 @@ fn tables(
         wanted.push((programs, PROGRAMS));
     }
     for (place, (sheet, most)) in wanted.into_iter().enumerate() {
-        // Also counts a blank line, the heads and their rule.
+        // Also counts a blank line, the heads and their rule, and how many rows are left out.
         let limit = match place {
             0 => few.max(room.min(MOST_BESIDE_CAUSES)),
             _ => few.max(room.min(lines.len() + MOST_BESIDE_CAUSES)),
         };
-        let free = limit.saturating_sub(lines.len() + 3);
+        let free = limit.saturating_sub(lines.len() + 4);
         let is_shown =
             |row: &&Vec<Cell>| !matches!(row[2], Cell::Percent(share) if share < LEAST_PCT);
         let shown = sheet.rows.iter().take_while(is_shown).count();

@@ -73,8 +73,8 @@ impl Waker {
     pub fn of(row: &Switch, names: &Names) -> Option<Self> {
         match (row.wait.wakeup.kind?, row.wait.wakeup.waker) {
             (WakerKind::None, _) => None,
-            (WakerKind::Task, Some(task)) => Some(Self::Task(names.index(task))),
-            (WakerKind::Task, None) => Some(Self::Task(Names::nameless())),
+            (kind, Some(task)) if kind.is_task() => Some(Self::Task(names.index(task))),
+            (kind, None) if kind.is_task() => Some(Self::Task(Names::nameless())),
             (kind, _) => Some(Self::Other(kind)),
         }
     }

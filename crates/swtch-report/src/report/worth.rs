@@ -25,6 +25,9 @@ use super::wait::{Object, ObjectKind};
 /// Savings below this share of one CPU are not mentioned.
 const LEAST_PCT: f64 = 0.5;
 
+/// A cost whose interval reaches further from its middle than this share of it is not mentioned.
+const MOST_ERROR: f64 = 0.5;
+
 /// Libraries whose functions wait on behalf of the program, and do not show why it waits.
 const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
 
@@ -213,13 +216,21 @@ impl Saving {
         if direct_pct < LEAST_PCT {
             return None;
         }
+        let [low_pct, high_pct] = [
+            percent(amount.direct.low_ns, wall)?,
+            percent(amount.direct.high_ns, wall)?,
+        ];
+        // `3.0 % ± 3.8 %` tells nobody anything.
+        if high_pct - low_pct > 2.0 * MOST_ERROR * direct_pct {
+            return None;
+        }
         let indirect = amount.indirect_high.map(|high| high.as_ns() as f64);
         Some(Self {
             what,
             switches_per_s: amount.switches as f64 * 1e9 / wall.as_ns() as f64,
             direct_pct,
-            direct_low_pct: percent(amount.direct.low_ns, wall)?,
-            direct_high_pct: percent(amount.direct.high_ns, wall)?,
+            direct_low_pct: low_pct,
+            direct_high_pct: high_pct,
             indirect_high_pct: indirect.and_then(|high| percent(high, wall)),
             measured_pct: amount.measured_pct()?,
             unpriced: amount.unpriced,
@@ -373,6 +384,17 @@ mod tests {
     }
 
     /// 198 came back after 1 µs on their CPU; the last two did not: 198 µs of 20 ms.
+    /// Measured in the middle of a build, a switch takes 1 µs ± 1 µs.
+    #[test]
+    fn a_price_that_says_nothing_is_not_mentioned() {
+        let mut list = prices();
+        for price in &mut list.prices {
+            let net = price.net_ns.as_mut().expect("each of these has one");
+            (net.low, net.high) = (0.0, 2.0 * net.point);
+        }
+        assert_eq!(saving(&list, &contended(), word(), 20), None);
+    }
+
     #[test]
     fn what_caches_lose_is_a_bound_beside_the_direct_cost() {
         let saving = saving(&prices_with_curve(), &contended(), word(), 20).unwrap();

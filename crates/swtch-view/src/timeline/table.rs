@@ -255,7 +255,8 @@ impl RowTableBuilder {
             words[4] = self.word(number, RowLength::Runq, row.wait.runq);
             off_why = reason_byte(row.wait.reason);
             let wakeup = &row.wait.wakeup;
-            if let (Some(waker), Some(WakerKind::Task)) = (wakeup.waker, wakeup.kind) {
+            let is_task = wakeup.kind.is_some_and(WakerKind::is_task);
+            if let Some(waker) = wakeup.waker.filter(|_| is_task) {
                 words[5] = waker.get();
             }
         }

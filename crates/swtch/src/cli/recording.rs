@@ -42,7 +42,7 @@ pub struct RecordArgs {
     pub duration: Option<Duration>,
     /// Record call stacks of waits of at least this length, and of the thread that ended them [default: 5us;
     /// 0: all of them; a wait's stacks cost 1 to 2 us].
-    #[arg(long, value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
+    #[arg(long, alias = "stack", value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
     /// Memory for records on their way to the disk, of all CPUs together: larger where records are lost

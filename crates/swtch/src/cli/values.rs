@@ -133,9 +133,18 @@ pub fn kept(words: &str) -> Result<KeptSize, String> {
 /// Parses a process id; 0 is refused, since it stands for idle.
 pub fn pid(words: &str) -> Result<Pid, String> {
     match words.parse() {
+        Err(_) if is_name(words) => Err(format!(
+            "`{words}` is no process id: pidof {words} tells those of a program"
+        )),
         Ok(0) | Err(_) => Err(format!("`{words}` is no process id")),
         Ok(number) => Ok(Pid::new(number)),
     }
+}
+
+/// Whether the word may be the name of a program.
+fn is_name(word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    word.starts_with(|c: char| c.is_ascii_alphabetic()) && word.chars().all(is_part)
 }
 
 #[cfg(test)]

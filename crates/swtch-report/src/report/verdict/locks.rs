@@ -83,7 +83,11 @@ pub fn time_at_locks(objects: &Objects) -> Nanos {
         sum.is_lock()
     };
     let locks = ranked.iter().filter(|(object, waited)| {
-        (object.kind == ObjectKind::Futex || holds_tokens(object)) && is_lock_of(waited)
+        let may_be = match object.kind {
+            ObjectKind::Futex => true,
+            ObjectKind::File(_) => holds_tokens(object) && waited.waiters > 2,
+        };
+        may_be && is_lock_of(waited)
     });
     locks.map(|(_, waited)| waited.blocked).sum()
 }
@@ -217,7 +221,8 @@ impl VerdictInput<'_> {
         for (object, waited) in objects.iter().filter(|(object, _)| holds_tokens(object)) {
             let mut one = Sum::default();
             one.add(waited);
-            if !one.is_lock() {
+            // Two that hand something to and fro have a conversation.
+            if !one.is_lock() || one.waiters < 3 {
                 continue;
             }
             if main.is_none_or(|(_, blocked)| blocked < one.blocked) {
@@ -235,8 +240,12 @@ impl VerdictInput<'_> {
             switches: sum.switches,
             time,
             seen: format!(
-                "Threads wait for each other at a {}, as for a token that only one can have: {} by {}, {}.",
-                object.kind.as_str(),
+                "Threads wait for each other at {}, as for a token that only one can have: {} by {}, {}.",
+                match object.kind {
+                    ObjectKind::File(WaitObject::Fifo) => "a pipe",
+                    ObjectKind::File(WaitObject::Socket) => "a socket",
+                    _ => "an eventfd",
+                },
                 counted(sum.switches, "switch"),
                 counted(sum.waiters, "thread"),
                 self.lost_words(sum.blocked),

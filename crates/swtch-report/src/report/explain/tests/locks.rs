@@ -490,7 +490,7 @@ fn a_pipe_at_which_readers_wake_each_other_holds_a_token() {
         ("token_contention", FindingKind::Lost)
     );
     assert!(
-        token.seen.contains("at a fifo, as for a token"),
+        token.seen.contains("at a pipe, as for a token"),
         "{}",
         token.seen
     );
