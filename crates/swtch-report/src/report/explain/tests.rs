@@ -238,6 +238,28 @@ fn a_wait_for_a_cpu_after_a_sleep_is_time_lost() {
     );
 }
 
+/// Perf events of one's own processes do not tell who had the CPU: then nobody is blamed.
+#[test]
+fn who_is_not_seen_is_not_blamed() {
+    let mut drawing = DrawnMachine::new();
+    drawing.run(row(1, Reason::Preempted), 10 * MS, 0);
+    drawing.run(row(2, Reason::Preempted), 2 * MS, 0);
+    let mut back = after(row(1, Reason::Sleep), Reason::Preempted, 0, 90 * MS);
+    back.ts = Timestamp::from_ns(0);
+    drawing.run(back, 5 * MS, 0);
+    let rows = &mut drawing.rows;
+    rows[2].ts = Timestamp::from_ns(rows[1].ts.as_ns() + 95 * MS);
+    // The run before names another one as next, which has no row.
+    rows[1].next_task = Some(TaskKey::new(99));
+    let first = drawing.findings().remove(0);
+    assert_eq!((first.name, first.advice), ("no_cpu", None));
+    assert!(
+        first.places[0].ends_with("of that is not told"),
+        "{:?}",
+        first.places
+    );
+}
+
 /// The recorder had the CPU for as long as the hog, and is no cause.
 #[test]
 fn what_the_recorder_takes_is_told_apart() {

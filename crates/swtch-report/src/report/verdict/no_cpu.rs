@@ -74,22 +74,24 @@ impl VerdictInput<'_> {
         let strangers: Nanos = ranked.iter().map(|(_, other)| other.time).sum();
         let first = ranked.first().map(|(label, _)| label.as_str());
         let ran = self.lost.ran;
-        let times = match ran.as_ns() {
-            0 => String::new(),
-            ran => {
-                let tenths = u128::from(time.as_ns()) * 10 / u128::from(ran);
-                format!(
-                    ", {}.{} times as long as they ran",
-                    tenths / 10,
-                    tenths % 10
-                )
-            }
+        let tenths = (u128::from(time.as_ns()) * 10).checked_div(u128::from(ran.as_ns()));
+        let times = match tenths {
+            None | Some(0..5) => String::new(),
+            Some(tenths) => format!(
+                ", {}.{} times as long as they ran",
+                tenths / 10,
+                tenths % 10
+            ),
         };
         let waited = format!(
             "threads that could run waited for a CPU for {}{times}",
             self.lost_words(time)
         );
-        let (name, what, advice) = if self.is_of_the_machine() && !holders.is_mostly(real_time) {
+        let is_told = percent(holders.all.as_ns(), time.as_ns());
+        let is_told = is_told.is_some_and(|share| share >= MOST_PCT);
+        let (name, what, advice) = if !is_told {
+            ("no_cpu", "No CPU for threads that could run", None)
+        } else if self.is_of_the_machine() && !holders.is_mostly(real_time) {
             (
                 "crowded_machine",
                 "Programs take the CPUs from each other",
@@ -180,6 +182,11 @@ impl VerdictInput<'_> {
         let mut places = Vec::new();
         if !named.is_empty() {
             places.push(format!("had the CPU: {}", named.join(", ")));
+        }
+        let untold = self.preemptors.held_by(Holder::Unaccounted);
+        let share_untold = percent(untold.as_ns(), (untold + time).as_ns());
+        if share_untold.is_some_and(|share| share >= NAMED_PCT) {
+            places.push(format!("who had the CPU for {untold} of that is not told"));
         }
         if is_named(holders.recorder) {
             places.push(format!(
