@@ -319,7 +319,11 @@ class Bench:
         numbered = [one for one in findings if one["number"] is not None]
         first = numbered[0]["name"] if numbered else NOTHING
         seen = numbered[0]["seen"] if numbered else told["without_findings"] or ""
-        verdict = "right" if first in row.right else "half" if first in row.half else "wrong"
+        right = row.right
+        if self.options.beside_hogs and NOTHING in right:
+            # Beside busy loops on every CPU somebody else has the CPU, and that is true.
+            right += ("neighbour",)
+        verdict = "right" if first in right else "half" if first in row.half else "wrong"
         differs = difference(told, printed) if row.is_counted else ""
         if not self.options.keep:
             shutil.rmtree(trace, ignore_errors=True)
