@@ -702,9 +702,9 @@ impl Explanation {
             if place == self.numbered {
                 lines.push(format!("\n{}", BESIDES));
             }
-            let mark = match place < self.numbered {
-                true => format!("{}.", place + 1),
-                false => "-".to_owned(),
+            let mark = match self.number(place) {
+                Some(number) => format!("{number}."),
+                None => "-".to_owned(),
             };
             lines.push(format!("\n{mark} {}", text::escaped(&finding.seen)));
             let places = finding.places.iter();

@@ -147,6 +147,21 @@ impl Names {
         &self.processes[place]
     }
 
+    /// Whether each process was recorded, by its place. Others are only named.
+    pub fn recorded(&self) -> Vec<bool> {
+        let mut recorded = vec![false; self.processes.len()];
+        for thread in &self.threads {
+            recorded[thread.process] |= thread.in_scope && thread.tid.is_some();
+        }
+        recorded
+    }
+
+    /// Whether the whole machine was recorded: threads of the kernel, too.
+    pub fn is_of_the_machine(&self) -> bool {
+        let mut recorded = self.recorded().into_iter().zip(&self.processes);
+        recorded.any(|(is_it, process)| is_it && process.is_kernel)
+    }
+
     /// All processes, in the order of their places.
     pub fn processes(&self) -> &[Process] {
         &self.processes
@@ -372,13 +387,9 @@ fn widen(index: u32) -> usize {
 /// are its family.
 pub fn families(names: &Names) -> Vec<usize> {
     let processes = names.processes();
-    let mut is_recorded = vec![false; processes.len()];
-    for thread in &names.threads {
-        is_recorded[thread.process] |= thread.in_scope && thread.tid.is_some();
-    }
-    let recorded = || (0..processes.len()).filter(|place| is_recorded[*place]);
-    let is_of_the_machine = recorded().any(|place| processes[place].is_kernel);
-    let first = recorded().next();
+    let is_recorded = names.recorded();
+    let is_of_the_machine = names.is_of_the_machine();
+    let first = is_recorded.iter().position(|is_it| *is_it);
     let by_pid: BTreeMap<Pid, usize> = (0..processes.len())
         .filter_map(|place| Some((processes[place].pid?, place)))
         .collect();

@@ -123,17 +123,13 @@ impl Programs {
 /// Processes that were not recorded and have the name of one that was: nothing but the name is the same.
 fn namesakes(names: &Names) -> BTreeSet<usize> {
     let processes = names.processes();
-    let threads = (0..names.thread_count()).map(|index| names.thread(index));
-    let recorded: BTreeSet<usize> = threads
-        .filter(|thread| thread.in_scope && thread.tid.is_some())
-        .map(|thread| thread.process)
-        .collect();
-    let of_recorded: BTreeSet<&str> = recorded
-        .iter()
-        .map(|place| processes[*place].comm.as_str())
+    let recorded = names.recorded();
+    let of_recorded: BTreeSet<&str> = (0..processes.len())
+        .filter(|place| recorded[*place])
+        .map(|place| processes[place].comm.as_str())
         .collect();
     (0..processes.len())
-        .filter(|place| !recorded.contains(place) && processes[*place].pid.is_some())
+        .filter(|place| !recorded[*place] && processes[*place].pid.is_some())
         .filter(|place| of_recorded.contains(processes[*place].comm.as_str()))
         .collect()
 }

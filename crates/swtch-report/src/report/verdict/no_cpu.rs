@@ -91,7 +91,7 @@ impl VerdictInput<'_> {
         let is_told = is_told.is_some_and(|share| share >= MOST_PCT);
         let (name, what, advice) = if !is_told {
             ("no_cpu", "No CPU for threads that could run", None)
-        } else if self.is_of_the_machine() && !holders.is_mostly(real_time) {
+        } else if self.names.is_of_the_machine() && !holders.is_mostly(real_time) {
             (
                 "crowded_machine",
                 "Programs take the CPUs from each other",
@@ -162,7 +162,7 @@ impl VerdictInput<'_> {
             |held: Nanos| percent(held.as_ns(), time.as_ns()).is_some_and(|pct| pct >= NAMED_PCT);
         let mut named = Vec::new();
         if is_named(holders.own) {
-            let own = match self.is_of_the_machine() {
+            let own = match self.names.is_of_the_machine() {
                 true => "other threads of the program that waited",
                 false => "its own threads",
             };
@@ -210,7 +210,7 @@ impl VerdictInput<'_> {
         places
     }
 
-    /// Path of a cgroup that is not the main one of the recorded programs.
+    /// Path of the holder's cgroup, if it is not the one in which all are that were put in no other.
     fn cgroup_words(&self, other: &OtherHolder) -> Option<&str> {
         let path = self.cgroups.get(&other.main.1?)?;
         (path != "/").then_some(path.as_str())
@@ -218,6 +218,7 @@ impl VerdictInput<'_> {
 
     fn holders(&self) -> Holders {
         let mut holders = Holders::default();
+        let is_of_the_machine = self.names.is_of_the_machine();
         for (index, time) in self.preemptors.held_by_tasks() {
             if self.is_recorder(index) {
                 holders.recorder += time;
@@ -225,7 +226,7 @@ impl VerdictInput<'_> {
             }
             holders.all += time;
             let thread = self.names.thread(index);
-            if thread.in_scope && !self.is_of_the_machine() {
+            if thread.in_scope && !is_of_the_machine {
                 holders.own += time;
                 continue;
             }
@@ -240,7 +241,7 @@ impl VerdictInput<'_> {
                 other.main = (time, seen.cgroup);
             }
         }
-        if self.is_of_the_machine() {
+        if is_of_the_machine {
             self.take_own_from(&mut holders);
         }
         holders
@@ -273,12 +274,6 @@ impl VerdictInput<'_> {
             other.time = other.time.saturating_sub(part);
             other.real_time = other.real_time.saturating_sub(of_own(other.real_time));
         }
-    }
-
-    /// Whether the whole machine was recorded: threads of the kernel, too.
-    fn is_of_the_machine(&self) -> bool {
-        let kernel = self.details.kernel.iter();
-        kernel.into_iter().any(|tally| !tally.is_empty())
     }
 
     pub(super) fn interrupts(&self, total: &Tally) -> Option<Finding> {
