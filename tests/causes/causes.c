@@ -386,7 +386,7 @@ static void inverts(int number)
 			pthread_mutex_lock(&lock);
 			work_us(1000);
 			pthread_mutex_unlock(&lock);
-			sleep_us(500);
+			sleep_us(200); /* so that it has the lock when the next one wakes up */
 		} else if (number == 1) {
 			sleep_us(3000);
 			work_us(15000);

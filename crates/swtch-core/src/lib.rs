@@ -17,6 +17,7 @@
 //! and imports meet here, so the rules exist once.
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod compare;
 pub mod contention;
 pub mod cost;
@@ -35,12 +36,14 @@ pub mod switch;
 pub mod syscall;
 pub mod tally;
 pub mod timeline;
+pub mod together;
 pub mod topology;
 pub mod trigger;
 pub mod units;
 pub mod user;
 pub mod wait;
 
+pub use chain::{Chains, EndedBy, Meanwhile, Spent};
 pub use contention::{
     Contended, Contention, ContentionSums, Coverage, GroupSplit, HeldWaits, Holder, HolderTotals,
 };
@@ -60,6 +63,7 @@ pub use switch::{Gap, Open, Switch, TaskAtEnd, TaskEvent, TaskEventKind};
 pub use syscall::{Arch, SyscallTable, Waits};
 pub use tally::{JudgedGroup, Tally};
 pub use timeline::Timeline;
+pub use together::RunsTogether;
 pub use topology::{CpuPlaces, CpuTopology, NumaNode};
 pub use trigger::{Trigger, TriggerMistake, TriggerMoment, TriggerThread};
 pub use units::{Nanos, Timestamp};

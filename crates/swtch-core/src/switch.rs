@@ -50,6 +50,28 @@ pub struct Switch {
     pub wait: Wait,
 }
 
+impl Switch {
+    /// A row of which nothing but its rule is known: the source of rows sets what it knows.
+    pub fn blank(rule: &'static Rule) -> Self {
+        Self {
+            ts: Timestamp::default(),
+            cpu: CpuId::default(),
+            task: TaskKey::IDLE,
+            ran: None,
+            irq: Nanos::ZERO,
+            stolen: Nanos::ZERO,
+            rule,
+            evidence: Evidence::RUNNABLE,
+            next_task: None,
+            user_task: None,
+            level: Level::Os,
+            user: UserSide::default(),
+            cgroup: CgroupId::default(),
+            wait: Wait::default(),
+        }
+    }
+}
+
 /// Evidence of a task's identity: seen first, forked, executed, renamed or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskEvent {

@@ -2,8 +2,8 @@
 
 use swtch_core::rules::all_rules;
 use swtch_core::{
-    CgroupId, Class, CpuId, Evidence, EvidenceBits, Level, Nanos, Pid, Reason, Switch, TaskEvent,
-    TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait, WakerKind, Wakeup,
+    CgroupId, Class, CpuId, Evidence, EvidenceBits, Nanos, Pid, Reason, Switch, TaskEvent,
+    TaskEventKind, TaskKey, Tid, Timestamp, Wait, WakerKind, Wakeup,
 };
 use swtch_store::{Counts, Meta, Overhead, RecordingState, Trace, TraceHost, Writer};
 use tempfile::TempDir;
@@ -42,19 +42,13 @@ pub fn row(task: u32, reason: Reason) -> Switch {
         cpu: CpuId::new(0),
         task: TaskKey::new(task),
         ran: Some(Nanos::from_ns(100_000)),
-        irq: Nanos::ZERO,
-        stolen: Nanos::ZERO,
-        rule: rule.expect("every reason has a rule"),
         evidence: Evidence {
             bits,
             ..Evidence::RUNNABLE
         },
         next_task: Some(TaskKey::IDLE),
-        user_task: None,
-        level: Level::Os,
-        user: UserSide::default(),
         cgroup: CgroupId::new(1),
-        wait: Wait::default(),
+        ..Switch::blank(rule.expect("every reason has a rule"))
     }
 }
 

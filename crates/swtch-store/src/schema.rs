@@ -14,10 +14,10 @@ use std::sync::{Arc, LazyLock};
 use arrow_array::types::{Int16Type, Int64Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
-use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
+use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::{
     Category, Certainty, CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack,
-    StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
+    StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp,
 };
 
 use crate::column::{self, ColumnType, Mismatch, Presence, TraceColumn};
@@ -178,7 +178,7 @@ pub static SWITCH: Table<Switch> = Table {
               the wait that came before that run (`off_*`, `runq_ns`, `wak*`). Rows of level user are \
               switches that a user-mode scheduler made on its thread `task`: ask for one `level`",
     columns: SWITCH_COLUMNS,
-    blank: blank_switch,
+    blank: || Switch::blank(verdict::unread()),
 };
 
 const SWITCH_COLUMNS: &[TraceColumn<Switch>] = &[
@@ -589,25 +589,6 @@ fn set_raw_comm(row: &mut TaskEvent, bytes: Option<&[u8]>) {
     }
 }
 
-fn blank_switch() -> Switch {
-    Switch {
-        ts: Timestamp::default(),
-        cpu: CpuId::default(),
-        task: TaskKey::IDLE,
-        ran: None,
-        irq: Nanos::ZERO,
-        stolen: Nanos::ZERO,
-        rule: verdict::unread(),
-        evidence: Evidence::RUNNABLE,
-        next_task: None,
-        user_task: None,
-        level: Level::Os,
-        user: UserSide::default(),
-        cgroup: CgroupId::default(),
-        wait: Wait::default(),
-    }
-}
-
 fn blank_task() -> TaskEvent {
     TaskEvent {
         ts: Timestamp::default(),
@@ -802,11 +783,11 @@ mod tests {
     /// Columns are only ever added at the end, so an older trace has the first ones.
     #[test]
     fn what_an_older_trace_lacks_is_not_known() {
-        let mut written = blank_switch();
+        let mut written = Switch::blank(verdict::unread());
         written.ran = Some(Nanos::from_ns(7));
         written.wait.off = Some(Nanos::from_ns(9));
         let older = batch_of(&[written]).project(&[0, 1, 2, 3]);
-        let mut read = vec![blank_switch()];
+        let mut read = vec![Switch::blank(verdict::unread())];
         let decoded = SWITCH.decode(&older.expect("it has four columns"), &mut read);
         assert!(decoded.is_ok());
         assert_eq!((read[0].ran, read[0].wait.off), (written.ran, None));
@@ -828,7 +809,7 @@ mod tests {
         let reasons = |key| column::dictionary(arrow_array::UInt8Array::from(vec![key]), &words);
         let decode = |key| {
             let batch = RecordBatch::try_from_iter([("reason", reasons(key))]);
-            let mut read = vec![blank_switch()];
+            let mut read = vec![Switch::blank(verdict::unread())];
             let decoded = SWITCH.decode(&batch.expect("one column"), &mut read);
             decoded.map(|()| read[0].rule.reason)
         };

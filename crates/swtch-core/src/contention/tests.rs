@@ -1,8 +1,6 @@
 use super::*;
-use crate::evidence::Evidence;
-use crate::ids::CgroupId;
 use crate::rules::rule_named;
-use crate::user::{Level, UserSide};
+use crate::user::Level;
 use crate::wait::{Wait, Wakeup};
 
 const T: u32 = 1;
@@ -16,16 +14,8 @@ pub(super) fn run(cpu: u16, task: u32, start: u64, end: u64, next: u32) -> Switc
         cpu: CpuId::new(cpu),
         task: TaskKey::new(task),
         ran: Some(Nanos::from_ns(end - start)),
-        irq: Nanos::ZERO,
-        stolen: Nanos::ZERO,
-        rule: rule_named("futex_call").expect("a rule of the table"),
-        evidence: Evidence::RUNNABLE,
         next_task: Some(TaskKey::new(next)),
-        user_task: None,
-        level: Level::Os,
-        user: UserSide::default(),
-        cgroup: CgroupId::new(1),
-        wait: Wait::default(),
+        ..Switch::blank(rule_named("futex_call").expect("a rule of the table"))
     }
 }
 

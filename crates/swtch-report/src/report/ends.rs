@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use swtch_core::Switch;
+use swtch_core::{EndedBy, Ender, Switch, WakerKind};
 
 use super::names::Names;
 use super::waker::Waker;
@@ -55,6 +55,24 @@ impl WaitEnds {
             *self.woken_from.entry(*stack).or_default() += count;
         }
     }
+}
+
+/// What ended the wait before a row's run, of the task with this index; `families` has a number for the program
+/// of each task.
+pub fn ended_by(row: &Switch, task: usize, families: &[usize], names: &Names) -> EndedBy {
+    let waker = Waker::of(row, names);
+    let ender = match waker {
+        Some(Waker::Task(waker)) if families[waker] == families[task] => Ender::Own,
+        Some(Waker::Task(_)) => Ender::Other,
+        Some(Waker::Other(WakerKind::Timer)) => Ender::Timer,
+        Some(Waker::Other(_)) => Ender::Interrupt,
+        None => Ender::Unseen,
+    };
+    let own = match waker {
+        Some(Waker::Task(waker)) if ender == Ender::Own => Some(waker),
+        _ => None,
+    };
+    EndedBy { ender, own }
 }
 
 /// Adds one to a count. Nearly all keys have one already, and are found faster than `entry` does.

@@ -50,7 +50,7 @@ use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
-    self, Details, Finding, FindingKind, LongestWait, RecordedMachine, VerdictInput,
+    self, Details, Finding, FindingKind, LongestWait, RecordedMachine, TimeAtLocks, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -106,6 +106,8 @@ pub struct Explanation {
     pub lost: LostTime,
     /// Of the time without a CPU, that in which the CPU was idle still.
     idle: Nanos,
+    /// What is said of a thread that ran nearly all the time.
+    busiest: Option<String>,
     /// The numbered causes first.
     findings: Vec<Finding>,
     /// How many of them are numbered: time was lost by them, or switching itself takes as much.
@@ -300,9 +302,11 @@ impl<'p> ExplainPage<'p> {
         }
         let selection = filtered.selection();
         if selection.to() < Timestamp::from_ns(u64::MAX) {
+            self.objects.finish_chains(&[], &[], names);
             return Ok(());
         }
         let runs = filtered.open_runs()?;
+        self.objects.finish_chains(&opens, &runs, names);
         let is_taken = |run: &&Open| selection.takes_task(names.index(run.task));
         for open in opens.iter().chain(runs.iter().filter(is_taken)) {
             self.details.add_open(open, names.index(open.task), names);
@@ -318,7 +322,7 @@ impl<'p> ExplainPage<'p> {
             threads: Groups::new(By::Thread, names),
             calls: Groups::new(By::Syscall, names),
             preemptors: Preemptors::new(contention, names),
-            objects: Objects::new(names),
+            objects: Objects::with_chains(names),
             wakers: Wakers::new(names),
             places: StackCounts::default(),
             details: Details::new(names),
@@ -456,6 +460,7 @@ impl<'p> ExplainPage<'p> {
         bill: Option<&BillContext<'_>>,
     ) -> Explanation {
         let programs = Programs::new(names);
+        let at_locks = TimeAtLocks::of(&self.objects);
         let picture = VerdictInput {
             reasons: &self.reasons,
             processes: &self.processes,
@@ -473,9 +478,8 @@ impl<'p> ExplainPage<'p> {
             quotas: machine.quotas,
             wall: machine.wall,
             recorder: machine.recorder,
-            lost: self
-                .details
-                .lost_time(verdict::time_at_locks(&self.objects)),
+            lost: self.details.lost_time(&at_locks),
+            at_locks,
         };
         let words = KeyNames {
             names,
@@ -516,6 +520,7 @@ impl<'p> ExplainPage<'p> {
             numbered,
             lost: picture.lost,
             idle: self.preemptors.held_by(Holder::Idle),
+            busiest: self.details.busiest(names, machine.wall),
             without_findings: verdict::nothing_stands_out(),
             fired: None,
             lasting: None,
@@ -728,7 +733,11 @@ impl Explanation {
     pub fn first_sentence(&self) -> Option<String> {
         match self.numbered {
             0 if self.lost.whole() == Nanos::ZERO => Some(self.without_findings.clone()),
-            0 => Some(verdict::nothing_is_lost(&self.lost, self.idle)),
+            0 => Some(verdict::nothing_is_lost(
+                &self.lost,
+                self.idle,
+                self.busiest.as_deref(),
+            )),
             _ => None,
         }
     }

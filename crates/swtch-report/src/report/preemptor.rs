@@ -7,8 +7,8 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Category, Certainty, CgroupId, Contention, ContentionSums, Evidence, GroupSplit, HeldWaits,
-    Holder, Level, Nanos, Open, Reason, Rule, Switch, TaskKey, Timestamp, UserSide, Wait, Wakeup,
+    Category, Certainty, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Open,
+    Reason, Rule, Switch, TaskKey, Timestamp, Wait, Wakeup,
 };
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
@@ -339,15 +339,6 @@ fn as_rows(open: &[Open]) -> Vec<Switch> {
                 Some(_) => Nanos::ZERO,
                 None => open.lasted,
             }),
-            irq: Nanos::ZERO,
-            stolen: Nanos::ZERO,
-            rule: &NO_RULE,
-            evidence: Evidence::RUNNABLE,
-            next_task: None,
-            user_task: None,
-            level: Level::Os,
-            user: UserSide::default(),
-            cgroup: CgroupId::default(),
             wait: Wait {
                 reason: open.reason,
                 off: open.reason.map(|_| open.lasted),
@@ -358,6 +349,7 @@ fn as_rows(open: &[Open]) -> Vec<Switch> {
                 },
                 ..Wait::default()
             },
+            ..Switch::blank(&NO_RULE)
         })
     };
     open.iter().filter_map(row).collect()

@@ -11,6 +11,7 @@
 //! - [`no_cpu`]: tasks that could run, and had no CPU.
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
+//! - [`serial`]: threads of which only one works at a time.
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
@@ -18,23 +19,24 @@ mod blocked;
 mod locks;
 mod no_cpu;
 mod preempted;
+mod serial;
 mod who;
 
-pub use locks::time_at_locks;
+pub use locks::TimeAtLocks;
 
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open, Pid,
-    Reason, Rule, Switch, TaskKey, Timestamp, WakerKind,
+    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, LostTime, Nanos, Open, Pid,
+    Reason, Rule, RunsTogether, Switch, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
-use super::ends::WaitEnds;
+use super::ends::{WaitEnds, ended_by};
 use super::group::Groups;
 use super::names::{Names, Thread, families};
 use super::preemptor::Preemptors;
@@ -71,6 +73,9 @@ const MOST_PCT: f64 = 50.0;
 
 /// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
+
+/// From this share of the recording on, a thread ran nearly all the time.
+const BUSY_PCT: f64 = 90.0;
 
 /// The rule for kernel threads that slept.
 const KERNEL_THREAD: &str = "kernel_thread";
@@ -109,6 +114,8 @@ pub struct VerdictInput<'a> {
     pub quotas: &'a [QuotaFacts],
     /// Where the time of programs went.
     pub lost: LostTime,
+    /// The part of it at locks, and what those did that had them.
+    pub at_locks: TimeAtLocks,
     /// Length of the recording.
     pub wall: Nanos,
     /// Process id of the recorder.
@@ -157,6 +164,8 @@ pub struct Details {
     seen: Vec<SeenTask>,
     /// How long programs ran on each CPU.
     ran_on: Vec<Nanos>,
+    /// The runs of each program, by the number of its family.
+    together: FxHashMap<usize, RunsTogether>,
 }
 
 /// What rows tell of a task, whether its switches count or not.
@@ -164,6 +173,8 @@ pub struct Details {
 struct SeenTask {
     is_real_time: bool,
     cgroup: Option<CgroupId>,
+    /// How long it ran, as far as that counts.
+    ran: Nanos,
 }
 
 impl Details {
@@ -184,6 +195,7 @@ impl Details {
                 .map(|task| SeenTask::of(names.thread(task)))
                 .collect(),
             ran_on: Vec::new(),
+            together: FxHashMap::default(),
         }
     }
 
@@ -206,6 +218,9 @@ impl Details {
             return;
         }
         self.time.add_run(row);
+        self.seen[task].ran += row.ran.unwrap_or(Nanos::ZERO);
+        let family = self.families[task];
+        self.together.entry(family).or_default().add(row);
         let cpu = usize::from(row.cpu.get());
         if cpu >= self.ran_on.len() {
             self.ran_on.resize(cpu + 1, Nanos::ZERO);
@@ -217,7 +232,8 @@ impl Details {
     pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
         let is_kernel = names.process_of(task).is_kernel;
         if !is_kernel {
-            self.time.add_wait(row, self.ender(row, task, names));
+            let ended = ended_by(row, task, &self.families, names);
+            self.time.add_wait(row, ended.ender);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -255,6 +271,27 @@ impl Details {
             (true, None) => {}
             (false, _) => self.time.add_open(open),
         }
+        if open.reason.is_none() {
+            self.seen[task].ran += open.lasted;
+            let family = self.families[task];
+            let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
+            let together = self.together.entry(family).or_default();
+            together.add_run(open.since, end);
+        }
+    }
+
+    /// What is said of a thread of these that ran nearly all the time; `None` if there is none.
+    pub fn busiest(&self, names: &Names, wall: Nanos) -> Option<String> {
+        let programs = 0..names.thread_count();
+        let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
+        let busiest = programs.max_by_key(|task| (self.seen[*task].ran, Reverse(*task)))?;
+        let ran = self.seen[busiest].ran;
+        percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
+        Some(format!(
+            "{} ran {} of the time: one CPU gives it no more.",
+            names.label(busiest),
+            share(ran.as_ns(), wall.as_ns())
+        ))
     }
 
     /// The number of CPUs on which programs ran for more than a moment.
@@ -266,21 +303,10 @@ impl Details {
         u64::try_from(used).unwrap_or(u64::MAX)
     }
 
-    /// What ended the wait before a row's run.
-    fn ender(&self, row: &Switch, task: usize, names: &Names) -> Ender {
-        match Waker::of(row, names) {
-            Some(Waker::Task(waker)) if self.families[waker] == self.families[task] => Ender::Own,
-            Some(Waker::Task(_)) => Ender::Other,
-            Some(Waker::Other(WakerKind::Timer)) => Ender::Timer,
-            Some(Waker::Other(_)) => Ender::Interrupt,
-            None => Ender::Unseen,
-        }
-    }
-
-    /// Where the time of programs went; `at_locks` is the blocked time at objects that are locks.
-    pub fn lost_time(&self, at_locks: Nanos) -> LostTime {
+    /// Where the time of programs went.
+    pub fn lost_time(&self, at_locks: &TimeAtLocks) -> LostTime {
         let mut time = self.time;
-        time.was_for_a_lock(at_locks);
+        time.was_for_a_lock(at_locks.lost());
         time
     }
 
@@ -359,6 +385,7 @@ impl SeenTask {
         Self {
             is_real_time: thread.is_real_time,
             cgroup: thread.cgroup,
+            ran: Nanos::ZERO,
         }
     }
 }
@@ -498,7 +525,9 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::real_time_limit,
         VerdictInput::migrate,
         VerdictInput::yields,
+        VerdictInput::priority_inversion,
         VerdictInput::one_lock,
+        VerdictInput::serialised,
         VerdictInput::parked,
         VerdictInput::tokens,
         VerdictInput::pipe,
@@ -551,8 +580,8 @@ pub fn nothing_stands_out() -> String {
 }
 
 /// The first sentence where no thread lost time: what they did instead. For the time `idle` a thread could run
-/// on a CPU that was idle still.
-pub fn nothing_is_lost(lost: &LostTime, idle: Nanos) -> String {
+/// on a CPU that was idle still; `busiest` is what is said of a thread that ran nearly all the time.
+pub fn nothing_is_lost(lost: &LostTime, idle: Nanos, busiest: Option<&str>) -> String {
     let at_work = lost.at_work().as_ns();
     let part = |time: Nanos| format!("{time} ({})", share(time.as_ns(), at_work));
     let mut words = format!(
@@ -570,6 +599,9 @@ pub fn nothing_is_lost(lost: &LostTime, idle: Nanos) -> String {
     }
     if let Some(waited) = waited_otherwise(lost) {
         words += &format!(" They waited {waited}.");
+    }
+    if let Some(busiest) = busiest {
+        words += &format!(" {busiest}");
     }
     words
 }

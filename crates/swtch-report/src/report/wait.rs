@@ -5,12 +5,15 @@
 //! process, too: the two ends of a pipe in two processes are two rows with the same inode number.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_core::{Evidence, EvidenceBits, Nanos, Reason, StackKind, Switch, Timestamp, WaitObject};
+use swtch_core::{
+    Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, StackKind, Switch, Timestamp,
+    WaitObject,
+};
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
-use super::ends::WaitEnds;
+use super::ends::{WaitEnds, ended_by};
 use super::filter::CountedParts;
 use super::group::or_missing;
 use super::last::LastByTask;
@@ -92,6 +95,22 @@ pub struct Object {
     pub key: u64,
 }
 
+impl Object {
+    /// Whether whoever waits there may wait for others to let go of something. Threads at a regular file wait
+    /// for a disk, or for its lock in the kernel.
+    pub const fn may_be_a_lock(&self) -> bool {
+        matches!(self.kind, ObjectKind::Futex) || self.holds_tokens()
+    }
+
+    /// Whether what comes out of it may be a token.
+    pub const fn holds_tokens(&self) -> bool {
+        matches!(
+            self.kind,
+            ObjectKind::File(WaitObject::Fifo | WaitObject::Socket | WaitObject::EventFd)
+        )
+    }
+}
+
 /// Kinds of objects that tasks wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
@@ -142,6 +161,8 @@ pub struct ObjectWaits {
     pub woken_by_peer: u64,
     /// Of these, waits that the same task ended together with another one, as at a barrier.
     pub woken_together: u64,
+    /// Of the blocked time in waits that threads of the same program ended: what these did meanwhile.
+    pub meanwhile: Meanwhile,
     /// The last wakeup by a task: who it was, and when.
     last_wakeup: Option<(usize, Timestamp)>,
     /// The last different wakers, latest first.
@@ -169,6 +190,8 @@ pub struct Objects {
     /// Number of waits for each of the first [`MOST_OBJECTS`] objects that each task ended, at object ×
     /// tasks + waker; empty in a trace of many tasks. A hash would be most of the work.
     woken_by: Vec<u64>,
+    /// What tasks did for which others waited, if that is asked for; the tag is the object's place.
+    chains: Option<Chains<usize>>,
     switches: u64,
     nameless: u64,
 }
@@ -200,8 +223,17 @@ impl Objects {
             programs: families(names),
             last: LastByTask::new(names),
             woken_by: Vec::new(),
+            chains: None,
             switches: 0,
             nameless: 0,
+        }
+    }
+
+    /// As [`Self::new`], and what those did who ended the waits is followed.
+    pub fn with_chains(names: &Names) -> Self {
+        Self {
+            chains: Some(Chains::new(names.thread_count())),
+            ..Self::new(names)
         }
     }
 
@@ -221,6 +253,7 @@ impl Objects {
         if let Some(place) = ended {
             self.add_wait(place, row, task, names);
         }
+        self.follow(ended, row, task, names);
         let object = object_of(row, names.thread(task).process);
         let place = object.map(|object| self.place(object));
         self.last.set(row.task, task, place);
@@ -240,6 +273,41 @@ impl Objects {
                 *wakers.entry(waker).or_default() += count;
             }
         }
+    }
+
+    /// Takes the waits and runs that were open at the end, and divides the waits that are kept back.
+    pub fn finish_chains(&mut self, waits: &[Open], runs: &[Open], names: &Names) {
+        let Some(chains) = &mut self.chains else {
+            return;
+        };
+        for open in waits.iter().chain(runs) {
+            let task = names.index(open.task);
+            if task != Names::nameless() {
+                chains.push_open(open, task);
+            }
+        }
+        let objects = &mut self.objects;
+        chains.finish(&mut |place, meanwhile| objects[place].1.meanwhile.add(meanwhile));
+    }
+
+    /// How long the task with this index ran while others of its program waited for it at futexes, tokens, or
+    /// for such as did: at least so long.
+    pub fn served(&self, task: usize) -> Nanos {
+        self.of_chains(|chains| chains.served(task))
+    }
+
+    /// How long the task with this index had no CPU while one of higher priority waited for it.
+    pub fn held_back(&self, task: usize) -> Nanos {
+        self.of_chains(|chains| chains.held_back(task))
+    }
+
+    /// How long the task with this index waited for one of lower priority that had no CPU.
+    pub fn inverted(&self, task: usize) -> Nanos {
+        self.of_chains(|chains| chains.inverted(task))
+    }
+
+    fn of_chains(&self, time: impl Fn(&Chains<usize>) -> Nanos) -> Nanos {
+        self.chains.as_ref().map_or(Nanos::ZERO, time)
     }
 
     /// Objects, most blocked time first.
@@ -275,6 +343,23 @@ impl Objects {
             ));
         }
         sheet
+    }
+
+    /// Follows who ended the row's wait; `place` is that of the object it was for.
+    fn follow(&mut self, place: Option<usize>, row: &Switch, task: usize, names: &Names) {
+        let Some(chains) = &mut self.chains else {
+            return;
+        };
+        if task == Names::nameless() {
+            return;
+        }
+        let objects = &mut self.objects;
+        let is_asked = |place: &usize| objects[*place].0.may_be_a_lock();
+        let place = place.filter(is_asked);
+        let ended = ended_by(row, task, &self.programs, names);
+        chains.push(row, task, ended, place, &mut |place, meanwhile| {
+            objects[place].1.meanwhile.add(meanwhile);
+        });
     }
 
     fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {

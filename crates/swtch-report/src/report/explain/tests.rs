@@ -1,6 +1,7 @@
 //! Findings and pages of hand-made traces, short enough to see in the test why a rule must speak or
 //! not.
 
+mod chains;
 mod locks;
 
 use super::*;
@@ -70,17 +71,23 @@ impl DrawnMachine {
         }
         drop(visitors);
         page.finish(names);
+        page.objects.finish_chains(&[], &[], names);
         page
     }
 
     fn explained(&self) -> Explanation {
+        self.explained_of(Nanos::ZERO)
+    }
+
+    /// For a recording of this length.
+    fn explained_of(&self, wall: Nanos) -> Explanation {
         let (page, names) = (self.page(None), &self.names);
         let cgroups = [(CgroupId::new(1), "/limited/inner".to_owned())]
             .into_iter()
             .collect();
         let machine = RecordedMachine {
             cpus: 2,
-            wall: Nanos::ZERO,
+            wall,
             recorder: Some(Pid::new(40)),
             quotas: &self.quotas,
         };

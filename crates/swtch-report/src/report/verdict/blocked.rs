@@ -1,6 +1,6 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
-use swtch_core::{Nanos, Reason};
+use swtch_core::{Nanos, Reason, Spent};
 
 use super::super::group::RowSyscall;
 use super::locks::TIMED_OUT;
@@ -287,8 +287,18 @@ impl VerdictInput<'_> {
         total: &Tally,
     ) -> Option<Finding> {
         let tally = self.of_programs(reason);
-        let weight = self.weighed(tally.blocked_in_all(), tally.switches, total)?;
-        Some(self.waited(name, reason, what, weight, advice, total))
+        let spent = match reason {
+            Reason::Io => Spent::Disk,
+            Reason::Fault => Spent::Memory,
+            _ => Spent::KernelLock,
+        };
+        let through = self.at_locks.through(spent);
+        let time = tally.blocked_in_all() + through;
+        let weight = self.weighed(time, tally.switches, total)?;
+        let mut finding = self.waited(name, reason, what, weight, advice, total);
+        let at_locks = self.through_locks(spent, through, time);
+        finding.places.splice(0..0, at_locks);
+        Some(finding)
     }
 
     fn waited(

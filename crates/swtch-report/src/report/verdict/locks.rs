@@ -14,14 +14,15 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{Nanos, Reason, WaitObject, WakerKind};
+use swtch_core::{Meanwhile, Nanos, Reason, Spent, WaitObject, WakerKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
 use super::super::ends::WaitEnds;
 use super::super::wait::{Object, ObjectKind, ObjectWaits, Objects};
 use super::super::waker::Waker;
-use super::{Finding, FindingKind, MOST_PCT, Subject, VerdictInput, is_often, share};
+use super::who::main_of;
+use super::{Finding, FindingKind, LOST_PCT, MOST_PCT, Subject, VerdictInput, is_often, share};
 use swtch_core::Tally;
 
 /// A share of waits on one lock that makes it worth naming.
@@ -64,6 +65,7 @@ struct Sum {
     woken_by_waiter: u64,
     woken_by_peer: u64,
     woken_together: u64,
+    meanwhile: Meanwhile,
     ends: WaitEnds,
 }
 
@@ -74,31 +76,59 @@ fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
     waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
 }
 
-/// Blocked time at objects that are locks, of any kind: at a semaphore, a pipe of tokens or a futex word.
-pub fn time_at_locks(objects: &Objects) -> Nanos {
-    let ranked = objects.ranked();
-    let is_lock_of = |waited: &ObjectWaits| {
-        let mut sum = Sum::default();
-        sum.add(waited);
-        sum.is_lock()
-    };
-    let locks = ranked.iter().filter(|(object, waited)| {
-        let may_be = match object.kind {
-            ObjectKind::Futex => true,
-            ObjectKind::File(_) => holds_tokens(object) && waited.waiters > 2,
-        };
-        may_be && is_lock_of(waited)
-    });
-    locks.map(|(_, waited)| waited.blocked).sum()
+/// Time at objects that are locks, of any kind: at a semaphore, a pipe of tokens or a futex word.
+#[derive(Clone, Debug, Default)]
+pub struct TimeAtLocks {
+    /// How long threads were blocked there.
+    blocked: Nanos,
+    /// Of that, what those did meanwhile who let go of them, as far as it is known.
+    meanwhile: Meanwhile,
+    /// How long threads waited at any futex for one of lower priority that had no CPU.
+    pub(super) inverted: Nanos,
+    /// Of [`Self::inverted`], the part at objects that are not known to be locks.
+    inverted_elsewhere: Nanos,
+    /// For each that a thread may be held up by: the lock at which most was waited for such threads.
+    main: [Option<(Object, Nanos)>; Spent::ALL.len()],
 }
 
-/// Whether what comes out of the object may be a token. Threads at a regular file wait for a disk, or for its
-/// lock.
-const fn holds_tokens(object: &Object) -> bool {
-    matches!(
-        object.kind,
-        ObjectKind::File(WaitObject::Fifo | WaitObject::Socket | WaitObject::EventFd)
-    )
+impl TimeAtLocks {
+    /// After all rows, and what was open at the end.
+    pub fn of(objects: &Objects) -> Self {
+        let mut time = Self::default();
+        for (object, waited) in objects.ranked() {
+            let inverted = waited.meanwhile.inverted;
+            time.inverted += inverted;
+            let mut sum = Sum::default();
+            sum.add(waited);
+            let may_be = match object.kind {
+                ObjectKind::Futex => true,
+                ObjectKind::File(_) => object.holds_tokens() && waited.waiters > 2,
+            };
+            if !may_be || !sum.is_lock() {
+                time.inverted_elsewhere += inverted;
+                continue;
+            }
+            time.blocked += waited.blocked;
+            time.meanwhile.add(&waited.meanwhile);
+            for (main, spent) in time.main.iter_mut().zip(Spent::ALL) {
+                let here = waited.meanwhile.of(spent);
+                if here > main.map_or(Nanos::ZERO, |main| main.1) {
+                    *main = Some((*object, here));
+                }
+            }
+        }
+        time
+    }
+
+    /// Time that threads lost by waiting for others: at locks, and for one of lower priority without a CPU.
+    pub fn lost(&self) -> Nanos {
+        self.blocked + self.inverted_elsewhere
+    }
+
+    /// How long threads waited at locks for others that were held up by this.
+    pub(super) const fn through(&self, spent: Spent) -> Nanos {
+        self.meanwhile.of(spent)
+    }
 }
 
 impl Sum {
@@ -110,6 +140,7 @@ impl Sum {
         self.woken_by_waiter += waited.woken_by_waiter;
         self.woken_by_peer += waited.woken_by_peer;
         self.woken_together += waited.woken_together;
+        self.meanwhile.add(&waited.meanwhile);
         self.ends.merge(&waited.ends);
     }
 
@@ -174,14 +205,27 @@ impl VerdictInput<'_> {
             (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
                 .to_owned(),
         };
-        let lost = if sum.is_lock() {
-            sum.blocked
-        } else {
-            Nanos::ZERO
+        let lost = match sum.is_lock() {
+            true => sum.blocked.saturating_sub(self.held_up(&sum.meanwhile)),
+            // A worker without work loses nothing by being blocked; one that waits for a lock does.
+            false => Nanos::ZERO,
         };
         let (kind, time) = self
             .weighed(lost, sum.switches, total)
             .unwrap_or((FindingKind::Frequent, Nanos::ZERO));
+        let blocked = match kind {
+            FindingKind::Lost if time == sum.blocked => {
+                format!("blocked {}", self.lost_words(time))
+            }
+            FindingKind::Lost => format!(
+                "blocked {} in all, and for nothing but this {}",
+                sum.blocked,
+                self.lost_words(time)
+            ),
+            FindingKind::Frequent => format!("blocked {} in all", sum.blocked),
+        };
+        let mut places: Vec<_> = self.who_had_it(&sum).into_iter().collect();
+        places.extend(self.course(&sum.ends));
         Some(self.blamed_on_collector(Finding {
             name: match sum.is_lock() {
                 _ if sum.is_timed_out() => "futex_timeout",
@@ -196,20 +240,134 @@ impl VerdictInput<'_> {
                 _ => Subject::Reason(Reason::Futex),
             },
             switches: sum.switches,
-            // A worker without work loses nothing by being blocked; one that waits for a lock does.
             time,
             seen: format!(
-                "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, blocked {} in all.",
+                "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, {blocked}.",
                 first.key,
                 counted(sum.switches, "context switch"),
                 share(sum.switches, total.switches),
                 share(sum.switches, of_futexes),
                 counted(sum.waiters, "thread"),
-                sum.blocked,
             ),
-            places: self.course(&sum.ends),
+            places,
             advice: Some(advice),
         }))
+    }
+
+    /// The part of waits at locks that is charged to what held up those who had them, and not to the locks.
+    fn held_up(&self, meanwhile: &Meanwhile) -> Nanos {
+        let no_cpu = meanwhile
+            .of(Spent::NoCpu)
+            .saturating_sub(meanwhile.inverted);
+        let others = [
+            Spent::Throttled,
+            Spent::Disk,
+            Spent::Memory,
+            Spent::KernelLock,
+        ];
+        let others: Nanos = others.iter().map(|spent| meanwhile.of(*spent)).sum();
+        self.by_tasks(no_cpu) + meanwhile.inverted + others
+    }
+
+    /// `whoever had it meanwhile: ran 80.0 %, slept 12.0 %`
+    fn who_had_it(&self, sum: &Sum) -> Option<String> {
+        let whole = sum.meanwhile.whole();
+        if !sum.is_lock() || whole == Nanos::ZERO {
+            return None;
+        }
+        let mut parts = [
+            (Spent::Ran, "ran"),
+            (Spent::NoCpu, "had no CPU"),
+            (Spent::Throttled, "had used up its CPU quota"),
+            (Spent::Disk, "waited for a file or disk"),
+            (Spent::Memory, "waited for memory"),
+            (Spent::KernelLock, "waited for a lock of the kernel"),
+            (Spent::Clock, "slept, or waited for a time limit"),
+            (Spent::Others, "waited for others, or for the network"),
+            (Spent::Untold, "did what is not told"),
+        ]
+        .map(|(spent, words)| (sum.meanwhile.of(spent), words));
+        parts.sort_by_key(|part| Reverse(part.0));
+        let named = parts.iter().map(|(time, words)| {
+            let words = format!("{words} {}", share(time.as_ns(), whole.as_ns()));
+            (words, time.as_ns())
+        });
+        Some(format!(
+            "whoever had it meanwhile: {}",
+            main_of(named, whole.as_ns())?
+        ))
+    }
+
+    /// What is said of waits at locks for others that were held up by this; `None` if it is too little.
+    pub(super) fn through_locks(&self, spent: Spent, time: Nanos, whole: Nanos) -> Option<String> {
+        percent(time.as_ns(), whole.as_ns()).filter(|share| *share >= LOST_PCT)?;
+        let (object, _) = self.at_locks.main[spent as usize]?;
+        let process = self.names.process(object.process).label();
+        Some(format!(
+            "of that, {time} in threads that waited at locks for one that was held up by this, most at {} {:#x} in \
+             {process}",
+            match object.kind {
+                ObjectKind::Futex => "futex word",
+                ObjectKind::File(_) => "file",
+            },
+            object.key
+        ))
+    }
+
+    /// How long tasks had no CPU while one of higher priority waited for them.
+    pub(super) fn held_back(&self) -> Nanos {
+        let tasks = 0..self.names.thread_count();
+        tasks.map(|task| self.objects.held_back(task)).sum()
+    }
+
+    /// The threads with the most of some time, as `waited: a/12 80.0 %, b/13 20.0 %`.
+    pub(super) fn longest(&self, time: impl Fn(usize) -> Nanos, what: &str) -> Option<String> {
+        let tasks = (0..self.names.thread_count()).map(|task| (task, time(task)));
+        let mut tasks: Vec<_> = tasks.filter(|(_, time)| *time > Nanos::ZERO).collect();
+        tasks.sort_by_key(|(task, time)| (Reverse(*time), *task));
+        let all: Nanos = tasks.iter().map(|(_, time)| *time).sum();
+        let named = tasks.iter().map(|(task, time)| {
+            let share = share(time.as_ns(), all.as_ns());
+            (format!("{} {share}", self.names.label(*task)), time.as_ns())
+        });
+        Some(format!("{what}{}", main_of(named, all.as_ns())?))
+    }
+
+    /// Threads that waited for one of lower priority, which had no CPU.
+    pub(super) fn priority_inversion(&self, total: &Tally) -> Option<Finding> {
+        let waited = self.at_locks.inverted;
+        let held_back = self.held_back();
+        let (kind, time) = self.weighed(waited + held_back, 0, total)?;
+        let objects = self.objects.ranked();
+        let (object, _) = objects
+            .iter()
+            .max_by_key(|(_, waited)| waited.meanwhile.inverted)?;
+        let process = self.names.process(object.process).label();
+        Some(Finding {
+            name: "priority_inversion",
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen: format!(
+                "Threads wait for others of lower priority that have no CPU (priority inversion): they waited \
+                 {waited}, and those had no CPU for {held_back}; together {}.",
+                self.lost_words(time)
+            ),
+            places: self
+                .longest(|task| self.objects.inverted(task), "waited: ")
+                .into_iter()
+                .chain(self.longest(|task| self.objects.held_back(task), "had no CPU: "))
+                .chain([format!("most at futex word {:#x} in {process}", object.key)])
+                .chain(self.who_had_the_cpu())
+                .collect(),
+            advice: Some(
+                "a mutex that lends its holder the priority of those who wait (PTHREAD_PRIO_INHERIT), or no lock that \
+                 both of them need"
+                    .to_owned(),
+            ),
+        })
     }
 
     /// Threads that wait at a file and are woken by others that wait there, too: whoever has what comes out of
@@ -218,7 +376,7 @@ impl VerdictInput<'_> {
         let objects = self.objects.ranked();
         let mut sum = Sum::default();
         let mut main: Option<(&Object, Nanos)> = None;
-        for (object, waited) in objects.iter().filter(|(object, _)| holds_tokens(object)) {
+        for (object, waited) in objects.iter().filter(|(object, _)| object.holds_tokens()) {
             let mut one = Sum::default();
             one.add(waited);
             // Two that hand something to and fro have a conversation.
@@ -231,7 +389,8 @@ impl VerdictInput<'_> {
             sum.add(waited);
         }
         let (object, _) = main?;
-        let (kind, time) = self.weighed(sum.blocked, sum.switches, total)?;
+        let lost = sum.blocked.saturating_sub(self.held_up(&sum.meanwhile));
+        let (kind, time) = self.weighed(lost, sum.switches, total)?;
         Some(Finding {
             name: "token_contention",
             kind,
@@ -248,9 +407,9 @@ impl VerdictInput<'_> {
                 },
                 counted(sum.switches, "switch"),
                 counted(sum.waiters, "thread"),
-                self.lost_words(sum.blocked),
+                self.lost_words(time),
             ),
-            places: self.course(&sum.ends),
+            places: self.who_had_it(&sum).into_iter().chain(self.course(&sum.ends)).collect(),
             advice: Some(
                 "whoever has it keeps it while the others wait: hold it shorter, or let there be more of them"
                     .to_owned(),
@@ -388,10 +547,9 @@ impl VerdictInput<'_> {
             .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
         let of_futexes = self.of_programs(Reason::Futex).switches;
         let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
-        let blocked = if main.sum.is_lock() {
-            main.sum.blocked
-        } else {
-            Nanos::ZERO
+        let blocked = match main.sum.is_lock() {
+            true => main.sum.blocked,
+            false => Nanos::ZERO,
         };
         (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
     }
@@ -440,7 +598,7 @@ impl VerdictInput<'_> {
     }
 
     /// A hint for traces without stacks, in which nothing tells which lock it is.
-    fn how_to_name_it(&self) -> &'static str {
+    pub(super) fn how_to_name_it(&self) -> &'static str {
         match self.symbols {
             Some(_) => "",
             None => "; record with --stacks to see in which functions it is taken and let go",

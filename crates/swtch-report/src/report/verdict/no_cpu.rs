@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason};
+use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason, Spent};
 use swtch_output::text::counted;
 
 use super::{Finding, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
@@ -55,26 +55,22 @@ impl Holders {
 impl VerdictInput<'_> {
     /// Tasks that could run and had no CPU, because tasks had it.
     pub(super) fn no_cpu(&self, total: &Tally) -> Option<Finding> {
-        let elsewhere = [
-            Holder::Throttle,
-            Holder::Steal,
-            Holder::Interrupts,
-            Holder::Idle,
-        ];
-        let elsewhere: Nanos = elsewhere
-            .iter()
-            .map(|holder| self.preemptors.held_by(*holder))
-            .sum();
         let holders = self.holders();
-        let elsewhere = elsewhere + self.yielded(total) + holders.recorder;
-        let time = self.lost.no_cpu.saturating_sub(elsewhere);
-        let (kind, time) = self.weighed(time, 0, total)?;
+        let direct = self
+            .without_cpu_by_tasks(&holders)
+            .saturating_sub(self.held_back());
+        let at_locks = self
+            .at_locks
+            .through(Spent::NoCpu)
+            .saturating_sub(self.at_locks.inverted);
+        let through = self.by_tasks(at_locks);
+        let (kind, time) = self.weighed(direct + through, 0, total)?;
         let ranked = holders.ranked();
         let real_time: Nanos = ranked.iter().map(|(_, other)| other.real_time).sum();
         let strangers: Nanos = ranked.iter().map(|(_, other)| other.time).sum();
         let first = ranked.first().map(|(label, _)| label.as_str());
         let ran = self.lost.ran;
-        let tenths = (u128::from(time.as_ns()) * 10).checked_div(u128::from(ran.as_ns()));
+        let tenths = (u128::from(direct.as_ns()) * 10).checked_div(u128::from(ran.as_ns()));
         let times = match tenths {
             None | Some(0..5) => String::new(),
             Some(tenths) => format!(
@@ -83,11 +79,16 @@ impl VerdictInput<'_> {
                 tenths % 10
             ),
         };
+        let and_others = match through {
+            Nanos::ZERO => String::new(),
+            _ => format!(", and others waited {through} for these"),
+        };
         let waited = format!(
-            "threads that could run waited for a CPU for {}{times}",
-            self.lost_words(time)
+            "threads that could run waited for a CPU for {direct}{and_others}: {} of the time in which its threads \
+             had work{times}",
+            share(time.as_ns(), self.lost.at_work().as_ns()),
         );
-        let is_told = percent(holders.all.as_ns(), time.as_ns());
+        let is_told = percent(holders.all.as_ns(), direct.as_ns());
         let is_told = is_told.is_some_and(|share| share >= MOST_PCT);
         let (name, what, advice) = if !is_told {
             ("no_cpu", "No CPU for threads that could run", None)
@@ -147,13 +148,47 @@ impl VerdictInput<'_> {
             switches: 0,
             time,
             seen: format!("{what}: {waited}."),
-            places: self.no_cpu_places(&holders),
+            places: self.no_cpu_places(&holders, through, time),
             advice,
         })
     }
 
     /// Who had the CPU, who waited to the end, and which tasks took it most often.
-    fn no_cpu_places(&self, holders: &Holders) -> Vec<String> {
+    fn no_cpu_places(&self, holders: &Holders, through: Nanos, all: Nanos) -> Vec<String> {
+        let mut places: Vec<_> = self.holders_in_words(holders).into_iter().collect();
+        places.extend(self.through_locks(Spent::NoCpu, through, all));
+        let is_named = |held: Nanos| {
+            percent(held.as_ns(), holders.all.as_ns()).is_some_and(|pct| pct >= NAMED_PCT)
+        };
+        let untold = self.preemptors.held_by(Holder::Unaccounted);
+        let share_untold = percent(untold.as_ns(), (untold + holders.all).as_ns());
+        if share_untold.is_some_and(|share| share >= NAMED_PCT) {
+            places.push(format!("who had the CPU for {untold} of that is not told"));
+        }
+        if is_named(holders.recorder) {
+            places.push(format!(
+                "besides, the recorder had it for {}",
+                holders.recorder
+            ));
+        }
+        let at_end = self.lost.no_cpu_at_end;
+        if is_named(at_end) {
+            places.push(format!(
+                "to the end of the recording: {} had no CPU, {at_end} in all",
+                counted(self.lost.waiting_at_end, "thread"),
+            ));
+        }
+        let is_preemption = |reason: &&Reason| reason.category() == Category::Preemption;
+        let most = Reason::ALL
+            .iter()
+            .filter(is_preemption)
+            .max_by_key(|reason| self.reasons.of(**reason).tally.switches);
+        places.extend(most.and_then(|reason| self.took_the_cpu(*reason)));
+        places
+    }
+
+    /// `had the CPU: its own threads 73.7 % (5.32 s), hog 22.3 % (1.61 s)`
+    fn holders_in_words(&self, holders: &Holders) -> Option<String> {
         let time = holders.all;
         let part = |label: &str, held: Nanos| {
             format!("{label} {} ({held})", share(held.as_ns(), time.as_ns()))
@@ -179,35 +214,40 @@ impl VerdictInput<'_> {
         }));
         named.sort_by_key(|(held, _)| Reverse(*held));
         let named: Vec<_> = named.into_iter().take(NAMED).map(|one| one.1).collect();
-        let mut places = Vec::new();
-        if !named.is_empty() {
-            places.push(format!("had the CPU: {}", named.join(", ")));
-        }
-        let untold = self.preemptors.held_by(Holder::Unaccounted);
-        let share_untold = percent(untold.as_ns(), (untold + time).as_ns());
-        if share_untold.is_some_and(|share| share >= NAMED_PCT) {
-            places.push(format!("who had the CPU for {untold} of that is not told"));
-        }
-        if is_named(holders.recorder) {
-            places.push(format!(
-                "besides, the recorder had it for {}",
-                holders.recorder
-            ));
-        }
-        let at_end = self.lost.no_cpu_at_end;
-        if is_named(at_end) {
-            places.push(format!(
-                "to the end of the recording: {} had no CPU, {at_end} in all",
-                counted(self.lost.waiting_at_end, "thread"),
-            ));
-        }
-        let is_preemption = |reason: &&Reason| reason.category() == Category::Preemption;
-        let most = Reason::ALL
+        (!named.is_empty()).then(|| format!("had the CPU: {}", named.join(", ")))
+    }
+
+    /// The same, for another finding.
+    pub(super) fn who_had_the_cpu(&self) -> Option<String> {
+        self.holders_in_words(&self.holders())
+    }
+
+    /// Time without a CPU that other tasks had.
+    fn without_cpu_by_tasks(&self, holders: &Holders) -> Nanos {
+        let elsewhere = [
+            Holder::Throttle,
+            Holder::Steal,
+            Holder::Interrupts,
+            Holder::Idle,
+        ];
+        let elsewhere: Nanos = elsewhere
             .iter()
-            .filter(is_preemption)
-            .max_by_key(|reason| self.reasons.of(**reason).tally.switches);
-        places.extend(most.and_then(|reason| self.took_the_cpu(*reason)));
-        places
+            .map(|holder| self.preemptors.held_by(*holder))
+            .sum();
+        let total = self.reasons.total();
+        let elsewhere = elsewhere + self.yielded(&total) + holders.recorder;
+        self.lost.no_cpu.saturating_sub(elsewhere)
+    }
+
+    /// The part of time that others waited for tasks without a CPU in which tasks had it, and it was not an idle
+    /// one that had to wake up: in proportion to the waits of these themselves.
+    pub(super) fn by_tasks(&self, time: Nanos) -> Nanos {
+        let throttled = self.preemptors.held_by(Holder::Throttle);
+        let all = self.lost.no_cpu.saturating_sub(throttled);
+        let by_tasks = self.without_cpu_by_tasks(&self.holders());
+        let part = u128::from(time.as_ns()) * u128::from(by_tasks.as_ns());
+        let part = part.checked_div(u128::from(all.as_ns())).unwrap_or(0);
+        Nanos::from_ns(u64::try_from(part).unwrap_or(u64::MAX)).min(time)
     }
 
     /// Path of the holder's cgroup, if it is not the one in which all are that were put in no other.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{CgroupId, Nanos, Reason};
+use swtch_core::{CgroupId, Nanos, Reason, Spent};
 use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
@@ -56,7 +56,11 @@ impl VerdictInput<'_> {
     /// The finding about tasks that had used up the CPU time that they may use, without advice.
     fn limited(&self, limit: CpuLimit, name: &'static str, total: &Tally) -> Option<Finding> {
         let tally = &self.details.limits[limit.index()];
-        let (kind, time) = self.weighed(tally.runq, tally.switches, total)?;
+        let through = match limit {
+            CpuLimit::Quota => self.at_locks.through(Spent::Throttled),
+            CpuLimit::Budget | CpuLimit::RealTime => Nanos::ZERO,
+        };
+        let (kind, time) = self.weighed(tally.runq + through, tally.switches, total)?;
         let (what, until) = match limit {
             CpuLimit::Quota => ("CPU quota used up", "until the next period"),
             CpuLimit::Budget => (
@@ -83,12 +87,13 @@ impl VerdictInput<'_> {
             seen: format!(
                 "{what}: {}; waited {until} for {}.",
                 self.switches(tally, total),
-                self.lost_words(tally.runq)
+                self.lost_words(tally.runq + through)
             ),
-            places: match is_all {
-                true => self.places(Reason::Throttle),
-                false => Vec::new(),
-            },
+            places: self
+                .through_locks(Spent::Throttled, through, time)
+                .into_iter()
+                .chain(self.places(Reason::Throttle).into_iter().filter(|_| is_all))
+                .collect(),
             advice: None,
         })
     }

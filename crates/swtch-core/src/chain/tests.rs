@@ -1,0 +1,181 @@
+use super::*;
+use crate::ids::TaskKey;
+use crate::rules::rule_named;
+use crate::wait::Wait;
+
+const VICTIM: usize = 1;
+const OTHER: usize = 2;
+const THIRD: usize = 3;
+
+/// A row of a task: it left at `out` for a reason, was woken, ran from `start` to `end`.
+fn row(task: usize, reason: Reason, [out, woken, start, end]: [u64; 4]) -> Switch {
+    Switch {
+        ts: Timestamp::from_ns(end),
+        task: TaskKey::new(u32::try_from(task).unwrap()),
+        ran: Some(Nanos::from_ns(end - start)),
+        wait: Wait {
+            reason: Some(reason),
+            off: Some(Nanos::from_ns(start - out)),
+            runq: Some(Nanos::from_ns(start - woken)),
+            ..Wait::default()
+        },
+        ..Switch::blank(rule_named("futex_call").unwrap())
+    }
+}
+
+const fn ended(ender: Ender, own: Option<usize>) -> EndedBy {
+    EndedBy { ender, own }
+}
+
+const NOBODY: EndedBy = ended(Ender::Interrupt, None);
+
+fn by(own: usize) -> EndedBy {
+    ended(Ender::Own, Some(own))
+}
+
+/// What became of waits: their tags and parts.
+#[derive(Default)]
+struct Divided(Vec<(char, Meanwhile)>);
+
+impl Divided {
+    fn sink(&mut self) -> impl FnMut(char, &Meanwhile) + '_ {
+        |tag, meanwhile| self.0.push((tag, *meanwhile))
+    }
+
+    fn parts(&self, place: usize) -> [u64; Spent::ALL.len()] {
+        Spent::ALL.map(|spent| self.0[place].1.of(spent).as_ns())
+    }
+}
+
+/// The picture of this module: the victim's row comes first, then that of the third, and the other's at last.
+#[test]
+fn a_wait_is_divided_by_what_its_chain_did() {
+    let mut chains = Chains::new(4);
+    let mut divided = Divided::default();
+    let mut push = |row: Switch, task, ended, tag| {
+        chains.push(&row, task, ended, tag, &mut divided.sink());
+    };
+    push(row(OTHER, Reason::Net, [0, 1, 2, 5]), OTHER, NOBODY, None);
+    push(row(OTHER, Reason::Io, [5, 40, 40, 45]), OTHER, NOBODY, None);
+    let victims = row(VICTIM, Reason::Futex, [10, 110, 112, 115]);
+    push(victims, VICTIM, by(OTHER), Some('v'));
+    push(
+        row(THIRD, Reason::Pipe, [0, 20, 20, 120]),
+        THIRD,
+        NOBODY,
+        None,
+    );
+    let others = row(OTHER, Reason::Futex, [45, 75, 90, 130]);
+    push(others, OTHER, by(THIRD), None);
+    // Ran 5 itself and 30 by the third, then 20 after it had waited 15 for a CPU.
+    assert_eq!(divided.parts(0), [5 + 30 + 20, 15, 0, 30, 0, 0, 0, 0, 0]);
+    assert_eq!(divided.0[0].1.whole().as_ns(), 100);
+    assert_eq!(chains.served(THIRD).as_ns(), 30);
+    assert_eq!(chains.served(OTHER).as_ns(), 25);
+}
+
+/// Two wait for one that runs: its run is counted once.
+#[test]
+fn time_for_which_several_waited_is_served_once() {
+    let mut chains = Chains::new(4);
+    let mut divided = Divided::default();
+    let mut push = |row: Switch, task, ended, tag| {
+        chains.push(&row, task, ended, tag, &mut divided.sink());
+    };
+    let wait = |task, out, woken| row(task, Reason::Futex, [out, woken, woken, woken + 1]);
+    push(wait(VICTIM, 20, 60), VICTIM, by(OTHER), Some('v'));
+    push(wait(THIRD, 10, 70), THIRD, by(OTHER), Some('t'));
+    push(row(OTHER, Reason::Net, [0, 0, 0, 100]), OTHER, NOBODY, None);
+    assert_eq!(divided.0.len(), 2);
+    // From 20 to 60 and on to 70; what lies before that, from 10 on, is not counted.
+    assert_eq!(chains.served(OTHER).as_ns(), 50);
+    assert_eq!(divided.parts(1)[0], 60);
+}
+
+/// A real-time task waits for one whose CPU somebody else has.
+#[test]
+fn who_waits_for_a_task_of_lower_priority_without_a_cpu_is_told_apart() {
+    let mut chains = Chains::new(4);
+    let mut divided = Divided::default();
+    let mut above = row(VICTIM, Reason::Futex, [10, 60, 60, 61]);
+    above.evidence.prio = 49;
+    let mut below = row(OTHER, Reason::Wakeup, [20, 20, 55, 70]);
+    below.evidence.prio = 98;
+    for (row, task, ended, tag) in [
+        (above, VICTIM, by(OTHER), Some('v')),
+        (below, OTHER, NOBODY, None),
+    ] {
+        chains.push(&row, task, ended, tag, &mut divided.sink());
+    }
+    let meanwhile = divided.0[0].1;
+    assert_eq!(meanwhile.of(Spent::NoCpu).as_ns(), 35);
+    assert_eq!(meanwhile.inverted.as_ns(), 35);
+    assert_eq!(chains.held_back(OTHER).as_ns(), 35);
+    assert_eq!(chains.inverted(VICTIM).as_ns(), 35);
+    assert_eq!(meanwhile.of(Spent::Untold).as_ns(), 10);
+}
+
+/// The other never reports: what is open at the end tells, or nothing.
+#[test]
+fn a_row_that_never_comes_is_untold_time() {
+    for is_open in [false, true] {
+        let mut chains = Chains::new(4);
+        let mut divided = Divided::default();
+        let wait = row(VICTIM, Reason::Futex, [10, 60, 60, 61]);
+        chains.push(&wait, VICTIM, by(OTHER), Some('v'), &mut divided.sink());
+        if is_open {
+            let run = Open {
+                task: TaskKey::new(2),
+                reason: None,
+                since: Timestamp::from_ns(30),
+                lasted: Nanos::from_ns(70),
+                runq: None,
+                cpu: None,
+            };
+            chains.push_open(&run, OTHER);
+        }
+        chains.finish(&mut divided.sink());
+        let ran = if is_open { 30 } else { 0 };
+        assert_eq!(divided.parts(0), [ran, 0, 0, 0, 0, 0, 0, 0, 50 - ran]);
+    }
+}
+
+/// Whatever comes, the parts of each wait sum to it, and each wait comes out once.
+#[test]
+fn parts_sum_to_the_wait_whatever_the_rows_say() {
+    let mut state = 7_u64;
+    let mut next = |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) % below
+    };
+    let mut chains = Chains::new(6);
+    let mut asked = Vec::new();
+    let mut told = Vec::new();
+    let mut now = 1_000;
+    for number in 0..5_000_usize {
+        now += next(50);
+        let task = usize::try_from(next(6)).unwrap();
+        let ran = next(40);
+        let runq = next(30);
+        let blocked = next(200);
+        let start = now - ran;
+        let [out, woken] = [start - runq - blocked, start - runq];
+        let other = usize::try_from(next(6)).unwrap();
+        let ended = if other == task { NOBODY } else { by(other) };
+        asked.push(blocked);
+        let row = row(task, Reason::Futex, [out, woken, start, now]);
+        let tag = (blocked > 0 && other != task).then_some(number);
+        chains.push(&row, task, ended, tag, &mut |tag, sum: &Meanwhile| {
+            told.push((tag, sum.whole().as_ns()));
+        });
+        if tag.is_none() {
+            told.push((number, blocked));
+        }
+    }
+    chains.finish(&mut |tag, sum| told.push((tag, sum.whole().as_ns())));
+    told.sort_unstable();
+    let asked: Vec<_> = asked.into_iter().enumerate().collect();
+    assert_eq!(told, asked);
+}

@@ -1,0 +1,127 @@
+//! For how long any of several tasks ran, and for how long only one of them.
+//!
+//! ```text
+//!  cpu 0  ├──── A ────┤     ├── A ──┤
+//!  cpu 1       ├── B ──────────┤
+//!         └ 1 ┘└── 2 ─┘└ 1 ─┘└2┘└ 1 ┘
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::switch::Switch;
+use crate::units::{Nanos, Timestamp};
+
+/// Stretches that later runs may overlap still. A run that began before more of them than this is counted as
+/// if it had begun later.
+const MOST_STRETCHES: usize = 4096;
+
+/// The time that stretches cover, each moment once.
+#[derive(Debug, Default)]
+struct CoveredTime {
+    settled: Nanos,
+    /// Apart from each other, and in order.
+    stretches: VecDeque<(Timestamp, Timestamp)>,
+}
+
+impl CoveredTime {
+    /// Adds a stretch, and tells which parts of it were covered before.
+    fn add(&mut self, from: Timestamp, to: Timestamp, mut again: impl FnMut(Timestamp, Timestamp)) {
+        if self.stretches.back().is_none_or(|last| last.1 < from) {
+            self.stretches.push_back((from, to));
+        } else {
+            let first = self.stretches.partition_point(|one| one.1 < from);
+            let after = self.stretches.partition_point(|one| one.0 <= to);
+            let mut joined = (from, to);
+            for one in self.stretches.drain(first..after) {
+                if one.0.max(from) < one.1.min(to) {
+                    again(one.0.max(from), one.1.min(to));
+                }
+                joined = (joined.0.min(one.0), joined.1.max(one.1));
+            }
+            self.stretches.insert(first, joined);
+        }
+        if self.stretches.len() > MOST_STRETCHES
+            && let Some(oldest) = self.stretches.pop_front()
+        {
+            self.settled += oldest.1.since(oldest.0).unwrap_or_default();
+        }
+    }
+
+    fn sum(&self) -> Nanos {
+        let open = self.stretches.iter();
+        let open = open.map(|one| one.1.since(one.0).unwrap_or_default());
+        self.settled + open.sum()
+    }
+}
+
+/// The runs of several tasks.
+#[derive(Debug, Default)]
+pub struct RunsTogether {
+    ran: Nanos,
+    any: CoveredTime,
+    several: CoveredTime,
+}
+
+impl RunsTogether {
+    /// Adds the run that a row ends; rows come in order of their time.
+    pub fn add(&mut self, row: &Switch) {
+        if let Some(ran) = row.ran {
+            self.add_run(row.ts.before(ran), row.ts);
+        }
+    }
+
+    /// Adds a run.
+    pub fn add_run(&mut self, from: Timestamp, to: Timestamp) {
+        self.ran += to.since(from).unwrap_or_default();
+        let several = &mut self.several;
+        self.any
+            .add(from, to, |from, to| several.add(from, to, |_, _| ()));
+    }
+
+    /// How long they ran, each for itself.
+    pub const fn ran(&self) -> Nanos {
+        self.ran
+    }
+
+    /// How long at least one of them ran.
+    pub fn any(&self) -> Nanos {
+        self.any.sum()
+    }
+
+    /// How long exactly one of them ran.
+    pub fn alone(&self) -> Nanos {
+        self.any().saturating_sub(self.several.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(runs: &[(u64, u64)]) -> [u64; 3] {
+        let mut together = RunsTogether::default();
+        for (from, to) in runs {
+            together.add_run(Timestamp::from_ns(*from), Timestamp::from_ns(*to));
+        }
+        [together.ran(), together.any(), together.alone()].map(Nanos::as_ns)
+    }
+
+    /// The picture of this module.
+    #[test]
+    fn each_moment_counts_once() {
+        assert_eq!(of(&[(0, 12), (5, 27), (18, 30)]), [46, 30, 14]);
+        assert_eq!(of(&[(0, 10), (10, 20), (25, 30)]), [25, 25, 25]);
+    }
+
+    /// Three at a time are no more alone than two, and a long run that ends last covers all before it.
+    #[test]
+    fn a_run_may_have_begun_before_many_others() {
+        assert_eq!(of(&[(5, 10), (12, 20), (15, 18), (3, 21)]), [34, 18, 5]);
+        let short: Vec<_> = (0..100).map(|one| (one * 10, one * 10 + 5)).collect();
+        let mut runs = short.clone();
+        runs.push((0, 1000));
+        assert_eq!(of(&runs), [1500, 1000, 500]);
+        runs.push((0, 1000));
+        assert_eq!(of(&runs), [2500, 1000, 0]);
+    }
+}

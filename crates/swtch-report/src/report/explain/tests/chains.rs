@@ -1,0 +1,104 @@
+//! Whom a wait for another thread is charged to, and threads of which only one works at a time.
+
+use super::*;
+
+/// A row that ends at `ts`, of a task that was woken by `waker` and ran for 1 µs.
+fn ended_at(ts: u64, waits: (u32, Reason, u64), leaves: Reason, waker: Option<u32>) -> Switch {
+    let (task, reason, blocked) = waits;
+    let mut row = after(row(task, leaves), reason, blocked, 0);
+    row.ts = Timestamp::from_ns(ts);
+    row.ran = Some(Nanos::from_ns(1_000));
+    match waker {
+        Some(waker) => woken_by(row, waker),
+        None => row,
+    }
+}
+
+/// Three threads take a lock in turn, and whoever has it waits for the disk.
+#[test]
+fn a_lock_is_charged_to_what_its_holder_waits_for() {
+    let events: Vec<_> = (1..=3).map(|key| seen(key, 10, 9 + key, "w")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    let turn = 2 * MS;
+    for number in 3..300_u64 {
+        let task = 1 + u32::try_from(number % 3).unwrap();
+        let before = 1 + u32::try_from((number - 1) % 3).unwrap();
+        let begins = number * turn;
+        let has_it = (task, Reason::Futex, 2 * turn - 1_000);
+        drawing.rows.push(on(
+            ended_at(begins + 1_000, has_it, Reason::Io, Some(before)),
+            7,
+        ));
+        let back = ended_at(
+            begins + turn,
+            (task, Reason::Io, turn - 2_000),
+            Reason::Futex,
+            None,
+        );
+        drawing.rows.push(on(back, 0xf00));
+    }
+    let explained = drawing.explained();
+    let [disk, lock] = [0, 1].map(|place| &explained.findings[place]);
+    assert_eq!((disk.name, disk.kind), ("block_io", FindingKind::Lost));
+    assert!(
+        disk.places[0].contains("at locks for one that was held up"),
+        "{disk:?}"
+    );
+    assert!(disk.time.as_ns() > 297 * 2 * turn, "{disk:?}");
+    // Two of three wait while the third has it, and what it had the CPU for is the lock's.
+    assert_eq!(
+        (lock.name, lock.kind),
+        ("futex_contention", FindingKind::Frequent)
+    );
+    assert!(
+        lock.places[0].starts_with("whoever had it meanwhile: waited for a file or disk 99"),
+        "{lock:?}"
+    );
+}
+
+/// Each waits at a word of its own, as for a monitor of Java.
+#[test]
+fn threads_that_work_in_turns_are_told_although_nobody_knows_for_what() {
+    let mut drawing = DrawnMachine::new();
+    for turn in 0..200 {
+        let [task, other] = [1 + turn % 2, 2 - turn % 2];
+        let wait = after(row(task, Reason::Futex), Reason::Futex, MS, 0);
+        drawing.run(
+            on(woken_by(wait, other), 0xf00 + u64::from(task) * 0x1000),
+            MS,
+            other,
+        );
+    }
+    let explained = drawing.explained_of(Nanos::from_ns(200 * MS));
+    let serial = &explained.findings[0];
+    assert_eq!(
+        (serial.name, serial.kind),
+        ("serialised", FindingKind::Lost)
+    );
+    assert!(
+        serial.seen.contains("one of 2 threads ran alone"),
+        "{}",
+        serial.seen
+    );
+    assert!(serial.time.as_ns() > 190 * MS, "{}", serial.time);
+    // In ten times that time the program waits for something else, too: its threads have no work.
+    let idle = drawing.explained_of(Nanos::from_ns(2_000 * MS));
+    assert!(idle.findings.iter().all(|one| one.name != "serialised"));
+}
+
+/// Where one thread does the work, the others have none.
+#[test]
+fn a_thread_that_is_busy_alone_is_named() {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..100 {
+        let wait = after(row(2, Reason::Futex), Reason::Futex, MS, 0);
+        drawing.run(on(woken_by(wait, 1), 0xf00), 1_000, 1);
+        drawing.run(after(row(1, Reason::Pipe), Reason::Pipe, 1_000, 0), MS, 2);
+    }
+    let explained = drawing.explained_of(Nanos::from_ns(101 * MS));
+    let first = explained.first_sentence().unwrap();
+    assert!(
+        first.ends_with("server/10 ran 99.0 % of the time: one CPU gives it no more."),
+        "{first}"
+    );
+}
