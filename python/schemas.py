@@ -524,6 +524,7 @@ ANSWERS: dict[str, Shape] = {
                 "seen": "text",
                 "places": "texts",
                 "advice": "text?",
+                "advice_unless": "text?",
                 "worth": ["null", "@saving"],
                 "longest": ["null", {"task": "count", "from_ns": "count", "to_ns": "count"}],
             }

@@ -180,7 +180,9 @@ fn told(finding: &FindingText) -> Markup {
         p { strong { (shown(&finding.seen)) } }
         @for place in &finding.places { p { (shown(place)) } }
         @if let Some(worth) = &finding.worth { p { "Worth: " (shown(worth)) } }
-        @if let Some(advice) = &finding.advice { p { "To change it: " (shown(advice)) } }
+        @if let Some(advice) = &finding.advice {
+            p { "To change it: " (shown(&advice.change)) " (unless " (advice.unless) ")" }
+        }
     }
 }
 

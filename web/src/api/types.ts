@@ -277,6 +277,7 @@ export const finding = record({
   seen: string,
   places: list(string),
   advice: optional(string),
+  advice_unless: optional(string),
   worth: optional(record({ words: string })),
   /** The longest wait that it brought. */
   longest: optional(record({ task: number, from_ns: number, to_ns: number })),

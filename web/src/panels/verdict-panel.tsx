@@ -47,7 +47,7 @@ function Causes({ explained }: { readonly explained: Explained }) {
 }
 
 function Cause({ finding }: { readonly finding: Finding }) {
-  const { seen, places, advice, worth, reason, longest } = finding;
+  const { seen, places, advice, advice_unless: unless, worth, reason, longest } = finding;
   const id = reasons.get().find((one) => one.reason === reason)?.id;
   return (
     <li>
@@ -61,6 +61,7 @@ function Cause({ finding }: { readonly finding: Finding }) {
       {advice !== null && (
         <p>
           <b>To change it:</b> {escaped(advice)}
+          {unless !== null && <span class="muted"> (unless {escaped(unless)})</span>}
         </p>
       )}
       <p class="cause-links">

@@ -50,7 +50,8 @@ use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
-    self, Details, Finding, FindingKind, LongestWait, RecordedMachine, TimeAtLocks, VerdictInput,
+    self, AdviceText, Details, Finding, FindingKind, LongestWait, RecordedMachine, TimeAtLocks,
+    VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -236,8 +237,8 @@ pub struct FindingText {
     pub places: Vec<String>,
     /// What removing it would save.
     pub worth: Option<String>,
-    /// What a person could change.
-    pub advice: Option<String>,
+    /// What a person could change, and when not to.
+    pub advice: Option<AdviceText>,
 }
 
 /// The parts of the page that explains a trace.
@@ -416,6 +417,7 @@ impl<'p> ExplainPage<'p> {
         let names = &filtered.names();
         let machine = RecordedMachine {
             cpus: head.meta.cpus_of_the_recorded(),
+            busy_pct: head.busy_pct(),
             quotas: &head.meta.quotas,
             wall: head.duration(),
             recorder: head.meta.recorder_pid.map(Pid::new),
@@ -475,6 +477,7 @@ impl<'p> ExplainPage<'p> {
             arch,
             cgroups,
             cpus: machine.cpus,
+            busy_pct: machine.busy_pct,
             quotas: machine.quotas,
             wall: machine.wall,
             recorder: machine.recorder,
@@ -703,6 +706,9 @@ impl Explanation {
         if let Some(first) = self.first_sentence() {
             lines.push(text::escaped(&first).into_owned());
         }
+        if let Some(busiest) = self.busiest_beside_causes() {
+            lines.push(text::escaped(busiest).into_owned());
+        }
         for (place, finding) in self.findings.iter().enumerate() {
             if place == self.numbered {
                 lines.push(format!("\n{}", BESIDES));
@@ -718,7 +724,11 @@ impl Explanation {
                 lines.push(format!("   costs: {}", text::escaped(&saving.to_words())));
             }
             if let Some(advice) = &finding.advice {
-                lines.push(format!("   to change it: {}", text::escaped(advice)));
+                lines.push(format!(
+                    "   to change it: {}",
+                    text::escaped(&advice.change)
+                ));
+                lines.push(format!("   unless {}", advice.unless));
             }
         }
         lines.iter().map(|line| format!("{line}\n")).collect()
@@ -740,6 +750,11 @@ impl Explanation {
             )),
             _ => None,
         }
+    }
+
+    /// Where there are causes: what is said of a thread that ran nearly all the time nevertheless.
+    pub fn busiest_beside_causes(&self) -> Option<&str> {
+        self.busiest.as_deref().filter(|_| self.numbered > 0)
     }
 
     /// What all switches together cost; `None` without prices, or if it is too little to mention.

@@ -16,6 +16,7 @@ use swtch_core::{Gap, Nanos};
 use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
 use swtch_output::message;
+use swtch_output::sheet::percent;
 use swtch_output::text::{counted, escaped, grouped};
 use swtch_store::{Counts, Imported, Meta, RecordingState, RingFacts, TraceHost};
 
@@ -101,6 +102,14 @@ impl TraceHead {
     /// Length of the recording, or until its last row if it did not end.
     pub fn duration(&self) -> Nanos {
         told_length(&self.meta).unwrap_or(self.duration)
+    }
+
+    /// For which share of the recording all CPUs of the machine together were busy, with whatever; `None` if it is
+    /// not known.
+    pub fn busy_pct(&self) -> Option<f64> {
+        let cpus = u64::from(self.meta.host.cpus);
+        let all = self.duration().as_ns().saturating_mul(cpus);
+        percent(self.meta.load.busy_ns()?.min(all), all)
     }
 
     /// If nothing is missing but switches that the kernel did not report, all of tasks that were not

@@ -15,7 +15,7 @@ use std::path::Path;
 
 use swtch_core::{AwaitedThing, Nanos, Reason};
 use swtch_output::column::{Column, Word};
-use swtch_output::sheet::{Cell, Sheet};
+use swtch_output::sheet::{Cell, Sheet, percent};
 use swtch_output::text::{self, counted, cut, escaped, grouped, hung, shell_word};
 
 use super::explain::{BESIDES, Explanation, FindingText};
@@ -23,7 +23,7 @@ use super::group::or_missing;
 use super::head::{ReportedSwitches, TraceHead, host_words};
 use super::programs::ProgramCounts;
 use super::tally::{self, OfTally};
-use super::verdict::{in_words, share};
+use super::verdict::in_words;
 use super::{report_sheet, words};
 use swtch_core::Tally;
 
@@ -235,23 +235,20 @@ fn utilisation(explained: &Explanation, head: &TraceHead) -> Option<String> {
         mean(lost.no_cpu),
         mean(lost.blocked(AwaitedThing::Work)),
     );
-    let cpus = u64::from(head.meta.host.cpus);
-    if let Some(busy) = head
-        .meta
-        .load
-        .busy_ns()
-        .filter(|_| cpus > 0 && head.filter.is_none())
-    {
-        let all = wall.saturating_mul(cpus);
-        let share_of = |time: u64| share(time.min(all), all);
+    if let Some(busy) = head.busy_pct().filter(|_| head.filter.is_none()) {
+        let cpus = u64::from(head.meta.host.cpus);
+        let own = percent(lost.ran.as_ns(), wall.saturating_mul(cpus)).unwrap_or(0.0);
         words += &format!(
-            "; the {} were {} busy, {} with it",
+            "; the {} were {busy:.1} % busy, {:.1} % with it",
             counted(cpus, "CPU"),
-            share_of(busy),
-            share_of(lost.ran.as_ns().min(busy)),
+            own.min(busy),
         );
     }
-    Some(format!("{words}."))
+    words.push('.');
+    if let Some(busiest) = explained.busiest_beside_causes() {
+        words += &format!(" {busiest}");
+    }
+    Some(words)
 }
 
 /// A number with two digits behind the point.
@@ -384,7 +381,7 @@ fn cause(one: &FindingText, width: usize) -> Vec<String> {
         lines.extend(hung("   costs: ", worth, width));
     }
     if let Some(advice) = &one.advice {
-        lines.extend(hung("   to change it: ", advice, width));
+        lines.extend(hung("   to change it: ", &advice.change, width));
     }
     lines
 }

@@ -8,6 +8,7 @@
 //! nobody lost time. A reason that stands out and has no rule of its own gets a plain sentence. Advice
 //! follows from a number that is shown with it, never from the name of a reason alone.
 //!
+//! - [`advice`]: what to do about each cause, and when not to.
 //! - [`no_cpu`]: tasks that could run, and had no CPU.
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
@@ -15,6 +16,7 @@
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
+mod advice;
 mod blocked;
 mod locks;
 mod no_cpu;
@@ -22,6 +24,7 @@ mod preempted;
 mod serial;
 mod who;
 
+pub use advice::AdviceText;
 pub use locks::TimeAtLocks;
 
 use std::cmp::Reverse;
@@ -46,6 +49,8 @@ use super::stack::Symbols;
 use super::wait::{Object, Objects};
 use super::waker::Waker;
 use super::worth::Saving;
+use advice::Advice;
+use no_cpu::QueueTime;
 use swtch_core::Tally;
 use who::main_of;
 
@@ -110,6 +115,8 @@ pub struct VerdictInput<'a> {
     pub cgroups: &'a FxHashMap<CgroupId, String>,
     /// Number of CPUs of the machine.
     pub cpus: u32,
+    /// For which share of the time they were busy, with whatever; `None` if it is not known.
+    pub busy_pct: Option<f64>,
     /// Quotas of CPU time of these cgroups and of those above them, where the recording tells them.
     pub quotas: &'a [QuotaFacts],
     /// Where the time of programs went.
@@ -127,6 +134,8 @@ pub struct VerdictInput<'a> {
 pub struct RecordedMachine<'a> {
     /// Number of its CPUs.
     pub cpus: u32,
+    /// As in [`VerdictInput`].
+    pub busy_pct: Option<f64>,
     /// How long it was recorded.
     pub wall: Nanos,
     /// Process id of the recorder.
@@ -158,6 +167,8 @@ pub struct Details {
     longest: Vec<Option<LongestWait>>,
     /// Where the time of programs went, before it is known which objects are locks.
     time: LostTime,
+    /// Waits of programs for a CPU.
+    queue: QueueTime,
     /// A number for the family of each task, by index.
     families: Vec<usize>,
     /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
@@ -190,6 +201,7 @@ impl Details {
             woken_by: vec![Vec::new(); Reason::ALL.len()],
             longest: vec![None; Reason::ALL.len()],
             time: LostTime::default(),
+            queue: QueueTime::default(),
             families: families(names),
             seen: (0..names.thread_count())
                 .map(|task| SeenTask::of(names.thread(task)))
@@ -234,6 +246,7 @@ impl Details {
         if !is_kernel {
             let ended = ended_by(row, task, &self.families, names);
             self.time.add_wait(row, ended.ender);
+            self.queue.add(row);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -464,10 +477,15 @@ pub struct Finding {
     /// Where it comes from, and which tasks took the CPU.
     pub places: Vec<String>,
     /// What a person could change; `None` if the numbers suggest nothing.
-    pub advice: Option<String>,
+    pub advice: Option<AdviceText>,
 }
 
 impl Finding {
+    /// What a person could change.
+    pub fn change(&self) -> Option<&str> {
+        self.advice.as_ref().map(|advice| advice.change.as_str())
+    }
+
     /// The finding as a JSON object, with the saving, and the longest wait for its reason.
     pub fn to_json(
         &self,
@@ -488,7 +506,8 @@ impl Finding {
             "time_share_pct": percent(self.time.as_ns(), lost.at_work().as_ns()),
             "seen": self.seen,
             "places": self.places,
-            "advice": self.advice,
+            "advice": self.change(),
+            "advice_unless": self.advice.as_ref().map(|advice| advice.unless),
             "worth": saving.map(Saving::to_json),
             "longest": longest,
         })
@@ -636,8 +655,7 @@ impl VerdictInput<'_> {
         places.extend(self.places(Reason::Unknown));
         let blocked = self.details.count_of("call_without_rule");
         let advice = percent(blocked, tally.switches).filter(|share| *share >= MOST_PCT);
-        let advice =
-            advice.map(|_| "record with --stacks: the stacks show where they wait".to_owned());
+        let advice = advice.map(|_| advice::STACKS.told());
         Some(Finding {
             name: "unknown",
             kind: FindingKind::Frequent,
@@ -688,11 +706,7 @@ impl VerdictInput<'_> {
                 .map(|words| format!("threads: {words}"))
                 .into_iter()
                 .collect(),
-            advice: Some(
-                "what they do is done for programs (disk, network, memory): fewer requests make fewer of \
-                 these switches"
-                    .to_owned(),
-            ),
+            advice: Some(advice::KERNEL_THREADS.told()),
         })
     }
 
@@ -722,7 +736,7 @@ impl VerdictInput<'_> {
                 typical(&one.lengths.off)
             ),
             places,
-            advice: untold(reason).map(str::to_owned),
+            advice: untold(reason).map(Advice::told),
         })
     }
 
@@ -757,14 +771,10 @@ impl VerdictInput<'_> {
 }
 
 /// How to learn what an import or a recording without root does not tell of a reason.
-const fn untold(reason: Reason) -> Option<&'static str> {
+const fn untold(reason: Reason) -> Option<&'static Advice> {
     match reason {
-        Reason::Blocked => Some(
-            "record it by eBPF (as root: sudo swtch explain …): that tells what they waited for, and who ended the wait",
-        ),
-        Reason::Preempted => Some(
-            "record it by eBPF (as root: sudo swtch explain …): that tells who took the CPU, and why",
-        ),
+        Reason::Blocked => Some(&advice::RECORD_BLOCKED),
+        Reason::Preempted => Some(&advice::RECORD_PREEMPTED),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::report::filtered_trace::counted_rows;
 use std::path::Path;
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    Class, Coverage, CpuId, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, WakerKind,
+    Class, Coverage, CpuId, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait, WakerKind,
 };
 use swtch_store::QuotaFacts;
 
@@ -81,12 +81,18 @@ impl DrawnMachine {
 
     /// For a recording of this length.
     fn explained_of(&self, wall: Nanos) -> Explanation {
+        self.explained_on(wall, None)
+    }
+
+    /// For a recording of this length, of a machine that was busy for this share of it.
+    fn explained_on(&self, wall: Nanos, busy_pct: Option<f64>) -> Explanation {
         let (page, names) = (self.page(None), &self.names);
         let cgroups = [(CgroupId::new(1), "/limited/inner".to_owned())]
             .into_iter()
             .collect();
         let machine = RecordedMachine {
             cpus: 2,
+            busy_pct,
             wall,
             recorder: Some(Pid::new(40)),
             quotas: &self.quotas,
@@ -108,6 +114,7 @@ impl DrawnMachine {
         let arch = Some(Arch::X86_64);
         let machine = RecordedMachine {
             cpus: 2,
+            busy_pct: None,
             wall: Nanos::from_ns(wall_ms * MS),
             recorder: None,
             quotas: &[],
@@ -194,8 +201,48 @@ Longest time waiting for a CPU came after: slice 100.0 % (18.0 ms).
    took the CPU: server/10 from worker/11 4 times, worker/11 from server/10 4 times
    to change it: run no more busy threads than the 1 CPU it uses (the size of a pool, -j, -threads, \
 OMP_NUM_THREADS), or let it use more CPUs
+   unless only how much it does in all matters, and not how long one piece takes: with fewer threads \
+the pieces are done sooner, but hardly more of them
 ";
     assert_eq!(drawing.verdict(), expected);
+}
+
+/// Short waits in each of ten windows, one thread on each of the two CPUs. These were busy for less than a half of
+/// that time, or there was so much to do for a quarter of the recording only, and they were busy then.
+#[test]
+fn cpus_that_are_idle_meanwhile_are_not_too_few() {
+    let mut drawing = DrawnMachine::new();
+    for turn in 0..100_u64 {
+        for (task, cpu) in [(1, 0), (2, 1)] {
+            let mut row = after(row(task, Reason::Poll), Reason::Poll, 100_000, 500_000);
+            row.ts = Timestamp::from_ns((turn + 2) * MS);
+            row.cpu = CpuId::new(cpu);
+            row.ran = Some(Nanos::from_ns(400_000));
+            drawing.rows.push(row);
+            let mut other = row;
+            (other.task, other.wait) = (TaskKey::new(3 - task), Wait::default());
+            other.ts = row.ts.before(Nanos::from_ns(400_000));
+            other.ran = Some(Nanos::from_ns(500_000));
+            drawing.rows.push(other);
+        }
+    }
+    drawing.rows.sort_by_key(|row| row.ts);
+    let first = |wall, busy| {
+        drawing
+            .explained_on(Nanos::from_ns(wall * MS), Some(busy))
+            .findings
+            .remove(0)
+    };
+    let placed = first(100, 45.0);
+    assert_eq!(placed.name, "placement");
+    assert!(
+        placed
+            .places
+            .iter()
+            .any(|place| place.contains("idle meanwhile for 55 %")),
+        "{placed:?}"
+    );
+    assert_eq!(first(400, 25.0).name, "oversubscribed");
 }
 
 #[test]
@@ -215,7 +262,7 @@ fn a_hog_of_another_process_is_named_and_not_the_program() {
         findings[0].places[0],
         "had the CPU: hog (cgroup /limited/inner) 100.0 % (9.00 ms)"
     );
-    let advice = findings[0].advice.as_deref().unwrap();
+    let advice = findings[0].change().unwrap();
     assert!(
         advice.contains("a greater share of them than hog has"),
         "{advice}"
@@ -259,7 +306,7 @@ fn who_is_not_seen_is_not_blamed() {
     // The run before names another one as next, which has no row.
     rows[1].next_task = Some(TaskKey::new(99));
     let first = drawing.findings().remove(0);
-    assert_eq!((first.name, first.advice), ("no_cpu", None));
+    assert_eq!((first.name, first.change()), ("no_cpu", None));
     assert!(
         first.places[0].ends_with("of that is not told"),
         "{:?}",
@@ -352,7 +399,7 @@ fn a_word_that_others_wake_is_a_hand_over() {
     let findings = drawing.findings();
     assert_eq!(findings[0].name, "futex_hand_over");
     assert_eq!(findings[0].time, Nanos::ZERO);
-    assert!(!findings[0].advice.as_deref().unwrap().contains("split"));
+    assert!(!findings[0].change().unwrap().contains("split"));
 }
 
 /// Forty pairs of threads, each seen a few times: naming one of them would be arbitrary.
@@ -395,8 +442,7 @@ fn a_used_up_quota_is_named_with_its_cgroup_and_time() {
     );
     assert!(
         findings[0]
-            .advice
-            .as_deref()
+            .change()
             .unwrap()
             .contains("up to 80.0 ms of waiting")
     );
@@ -433,7 +479,7 @@ fn the_cgroup_whose_quota_was_used_up_is_named() {
         "{:?}",
         findings[0].places
     );
-    let advice = findings[0].advice.as_deref().unwrap();
+    let advice = findings[0].change().unwrap();
     assert!(
         advice.starts_with("raise the quota of /limited (cpu.max;"),
         "{advice}"
@@ -477,7 +523,7 @@ fn a_deadline_task_used_up_its_own_budget_and_no_cgroups_quota() {
         !told.contains("quota") && !told.contains("throttled:"),
         "{told}"
     );
-    let advice = budget.advice.as_deref().unwrap();
+    let advice = budget.change().unwrap();
     assert!(
         advice.contains("sched_runtime") && advice.contains("80.0 ms"),
         "{advice}"
@@ -501,21 +547,16 @@ fn waits_for_a_lock(rule: &str) -> Finding {
 fn a_lock_of_the_kernel_is_told_by_what_it_is_of() {
     let file = waits_for_a_lock("inode_lock");
     assert_eq!(file.name, "file_lock");
-    assert!(
-        file.advice
-            .as_deref()
-            .unwrap()
-            .contains("files of their own")
-    );
+    assert!(file.change().unwrap().contains("files of their own"));
     assert_eq!(file.time, Nanos::from_ns(200 * MS));
     for rule in ["address_space_lock", "memory_call"] {
         let memory = waits_for_a_lock(rule);
         assert_eq!(memory.name, "address_space_lock");
-        assert!(memory.advice.as_deref().unwrap().contains("mprotect"));
+        assert!(memory.change().unwrap().contains("mprotect"));
     }
     let other = waits_for_a_lock("kernel_lock");
     assert_eq!(other.name, "kernel_lock");
-    assert!(other.advice.as_deref().unwrap().contains("--by stack"));
+    assert!(other.change().unwrap().contains("--by stack"));
 }
 
 #[test]
@@ -536,8 +577,7 @@ fn a_real_time_task_that_has_the_cpu_is_named() {
     );
     assert!(
         findings[0]
-            .advice
-            .as_deref()
+            .change()
             .unwrap()
             .starts_with("keep hog and this program on different CPUs")
     );

@@ -3,7 +3,7 @@
 use swtch_core::{Nanos, Reason, Spent};
 
 use super::super::group::RowSyscall;
-use super::locks::TIMED_OUT;
+use super::advice::{self, Advice, AdviceText};
 use super::who::WaitEnder;
 use super::{
     Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent, typical,
@@ -75,8 +75,7 @@ impl VerdictInput<'_> {
                      before.",
                     typical(&one.lengths.run),
                 ),
-                "each message costs a switch: send or take several at once, or let one thread do both jobs"
-                    .to_owned(),
+                advice::CONVERSATION.told(),
             )
         } else {
             let until = match reason {
@@ -106,7 +105,7 @@ impl VerdictInput<'_> {
     }
 
     /// Advice for tasks that wait for another side: who ends their waits decides what helps.
-    fn advice_on_waiting(&self, reason: Reason) -> String {
+    fn advice_on_waiting(&self, reason: Reason) -> AdviceText {
         let enders = self.wakers_in(self.details.ends_of(reason));
         let all: u64 = enders.iter().map(|(_, count)| count).sum();
         let main = enders.first();
@@ -114,16 +113,13 @@ impl VerdictInput<'_> {
             main.filter(|(_, count)| percent(*count, all).is_some_and(|pct| pct >= OFTEN_PCT));
         let whom = match main.map(|main| &main.0) {
             Some(WaitEnder::Timer) => {
-                return TIMED_OUT.to_owned();
+                return advice::TIMED_OUT.told();
             }
             Some(WaitEnder::Task(label)) => label,
             Some(WaitEnder::Interrupt) => "whoever sends over the network",
             None => "whom it waits for",
         };
-        format!(
-            "it waits for the other side: to make it faster, look at {whom}; to switch less, let more come with \
-             each message (batches, pipelining)"
-        )
+        advice::OTHER_SIDE.told_with(&[("whom", whom)])
     }
 
     pub(super) fn sleep(&self, total: &Tally) -> Option<Finding> {
@@ -139,11 +135,7 @@ impl VerdictInput<'_> {
             true => (
                 "short_sleeps",
                 format!("Short sleeps: {switches}, of {median} (median)."),
-                Some(
-                    "if they wait for something to happen, wait for the event itself (futex, eventfd, epoll) \
-                     instead of looking again and again"
-                        .to_owned(),
-                ),
+                Some(advice::POLLING.told()),
             ),
             false => (
                 "sleeps",
@@ -182,29 +174,24 @@ impl VerdictInput<'_> {
         let (what, advice) = if is_mostly(&COMMITS) {
             (
                 "Waiting until data is on the disk (commit)",
-                "commit several changes at once (group commit), allow the last moments to be lost \
-                 (PostgreSQL: synchronous_commit = off), or put the log on a faster device",
+                &advice::COMMIT,
             )
         } else if is_mostly(&READS) {
-            (
-                "Waiting for data from files and disks",
-                "read ahead (posix_fadvise), ask for more at once, keep more in memory, or let the program do \
-                 something else meanwhile (io_uring, threads)",
-            )
+            ("Waiting for data from files and disks", &advice::READ)
         } else {
-            (
-                "Blocked in file system calls",
-                "make fewer of these calls, ask for more in each, or let the program do something else \
-                 meanwhile (io_uring, threads)",
-            )
+            ("Blocked in file system calls", &advice::FILE_CALL)
         };
         self.blocked("block_io", Reason::Io, what, advice, total)
     }
 
     pub(super) fn fault(&self, total: &Tally) -> Option<Finding> {
-        let advice = "a page had to come from a file, or memory had to be freed first: have pages there before \
-                      they are needed (MAP_POPULATE, madvise, mlock), or use less memory";
-        self.blocked("memory", Reason::Fault, "Blocked for memory", advice, total)
+        self.blocked(
+            "memory",
+            Reason::Fault,
+            "Blocked for memory",
+            &advice::MEMORY,
+            total,
+        )
     }
 
     /// Waits for the kernel's own locks: those of files and address spaces are the program's doing.
@@ -220,23 +207,19 @@ impl VerdictInput<'_> {
             (
                 "file_lock",
                 "Threads wait for each other at the lock of a file",
-                "the kernel lets one thread at a time write to a file: write to files of their own, or let one \
-                 thread write for all",
+                &advice::FILE_LOCK,
             )
         } else if is_mostly(&["address_space_lock", "memory_call"]) {
             (
                 "address_space_lock",
                 "Threads wait for each other at the lock of their address space",
-                "mmap, munmap, mprotect, madvise and the end of a thread take it for themselves, and page faults \
-                 wait for them: keep memory instead of giving it back (a larger M_TRIM_THRESHOLD and \
-                 M_MMAP_THRESHOLD, pools), map more at once, or use processes instead of threads",
+                &advice::ADDRESS_SPACE,
             )
         } else {
             (
                 "kernel_lock",
                 "Waiting for locks of the kernel",
-                "whoever makes the same calls, for the same file, directory or device, waits for each other: the \
-                 kernel's functions say for which lock (record with --stacks, swtch report --by stack)",
+                &advice::KERNEL_LOCK,
             )
         };
         let finding = self.blocked(name, Reason::Lock, what, advice, total)?;
@@ -247,12 +230,20 @@ impl VerdictInput<'_> {
     }
 
     pub(super) fn child(&self, total: &Tally) -> Option<Finding> {
-        let advice = "the work is done by the children: their lines say what holds them up";
         let what = "Waiting for child processes";
         let tally = self.of_programs(Reason::Child);
         let is_much = is_often(tally.switches, total) || self.is_long(tally.blocked);
         let kind = (FindingKind::Frequent, Nanos::ZERO);
-        is_much.then(|| self.waited("children", Reason::Child, what, kind, advice, total))
+        is_much.then(|| {
+            self.waited(
+                "children",
+                Reason::Child,
+                what,
+                kind,
+                &advice::CHILDREN,
+                total,
+            )
+        })
     }
 
     pub(super) fn exit(&self, total: &Tally) -> Option<Finding> {
@@ -267,13 +258,12 @@ impl VerdictInput<'_> {
             subject: Subject::Reason(Reason::Exit),
             switches: tally.switches,
             time: Nanos::ZERO,
-            seen: format!("Threads and processes that ended: {}.", self.switches(&tally, total)),
-            places: self.who(Reason::Exit).into_iter().collect(),
-            advice: Some(
-                "to start and end one costs far more than a switch (swtch cost launch): keep workers and hand \
-                 them work, instead of starting one for each piece"
-                    .to_owned(),
+            seen: format!(
+                "Threads and processes that ended: {}.",
+                self.switches(&tally, total)
             ),
+            places: self.who(Reason::Exit).into_iter().collect(),
+            advice: Some(advice::SHORT_LIVES.told()),
         })
     }
 
@@ -283,7 +273,7 @@ impl VerdictInput<'_> {
         name: &'static str,
         reason: Reason,
         what: &str,
-        advice: &str,
+        advice: &Advice,
         total: &Tally,
     ) -> Option<Finding> {
         let tally = self.of_programs(reason);
@@ -307,7 +297,7 @@ impl VerdictInput<'_> {
         reason: Reason,
         what: &str,
         (kind, time): (FindingKind, Nanos),
-        advice: &str,
+        advice: &Advice,
         total: &Tally,
     ) -> Finding {
         let one = self.reasons.of(reason);
@@ -329,7 +319,7 @@ impl VerdictInput<'_> {
                 typical(&one.lengths.off),
             ),
             places: self.places(reason),
-            advice: Some(advice.to_owned()),
+            advice: Some(advice.told()),
         }
     }
 }

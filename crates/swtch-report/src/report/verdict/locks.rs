@@ -21,6 +21,7 @@ use swtch_output::text::counted;
 use super::super::ends::WaitEnds;
 use super::super::wait::{Object, ObjectKind, ObjectWaits, Objects};
 use super::super::waker::Waker;
+use super::advice::{self, AdviceText};
 use super::who::main_of;
 use super::{Finding, FindingKind, LOST_PCT, MOST_PCT, Subject, VerdictInput, is_often, share};
 use swtch_core::Tally;
@@ -43,9 +44,6 @@ const MOST_APART: u64 = 192;
 /// How Java (`HotSpot`) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
 /// begins a collection and ends it.
 const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
-
-/// Advice for waits that ended by their own limit.
-pub(super) const TIMED_OUT: &str = "most of these waits ended by their own time limit: a longer one, or none, makes fewer switches";
 
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
@@ -187,23 +185,14 @@ impl VerdictInput<'_> {
             what
         };
         let advice = match (sum.is_lock(), is_python) {
-            _ if sum.is_timed_out() => TIMED_OUT.to_owned(),
-            _ if is_barrier => "the slowest decides: give all the same amount of work, start no more of them than \
-                                there are CPUs (OMP_NUM_THREADS), or let them meet less often"
-                .to_owned(),
-            (true, true) => {
-                "only one thread of a Python process runs Python code at a time: use processes instead of \
-                 threads (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL"
-                    .to_owned()
-            }
-            (true, false) => format!(
-                "{} of its wakeups came from threads that wait for it too, as with a lock: hold it shorter, \
-                 or split it{}",
-                share(sum.woken_by_waiter, sum.woken_by_task),
-                self.how_to_name_it(),
-            ),
-            (false, _) => "its wakers do not wait for it, as with a hand-over of work: hand over more at once"
-                .to_owned(),
+            _ if sum.is_timed_out() => advice::TIMED_OUT.told(),
+            _ if is_barrier => advice::BARRIER.told(),
+            (true, true) => advice::GIL.told(),
+            (true, false) => advice::LOCK.told_with(&[
+                ("share", &share(sum.woken_by_waiter, sum.woken_by_task)),
+                ("stacks", self.how_to_name_it()),
+            ]),
+            (false, _) => advice::HAND_OVER.told(),
         };
         let lost = match sum.is_lock() {
             true => sum.blocked.saturating_sub(self.held_up(&sum.meanwhile)),
@@ -362,11 +351,7 @@ impl VerdictInput<'_> {
                 .chain([format!("most at futex word {:#x} in {process}", object.key)])
                 .chain(self.who_had_the_cpu())
                 .collect(),
-            advice: Some(
-                "a mutex that lends its holder the priority of those who wait (PTHREAD_PRIO_INHERIT), or no lock that \
-                 both of them need"
-                    .to_owned(),
-            ),
+            advice: Some(advice::INVERSION.told()),
         })
     }
 
@@ -409,11 +394,12 @@ impl VerdictInput<'_> {
                 counted(sum.waiters, "thread"),
                 self.lost_words(time),
             ),
-            places: self.who_had_it(&sum).into_iter().chain(self.course(&sum.ends)).collect(),
-            advice: Some(
-                "whoever has it keeps it while the others wait: hold it shorter, or let there be more of them"
-                    .to_owned(),
-            ),
+            places: self
+                .who_had_it(&sum)
+                .into_iter()
+                .chain(self.course(&sum.ends))
+                .collect(),
+            advice: Some(advice::TOKEN.told()),
         })
     }
 
@@ -469,13 +455,18 @@ impl VerdictInput<'_> {
 
     /// Name, observation and advice for futex waits of which none is that of the main lock. Whether
     /// the threads queue for something or wait for work is told by who wakes them.
-    fn parked_words(&self, sum: &Sum, where_: &str, count: &str) -> (&'static str, String, String) {
+    fn parked_words(
+        &self,
+        sum: &Sum,
+        where_: &str,
+        count: &str,
+    ) -> (&'static str, String, AdviceText) {
         if sum.is_timed_out() {
             let seen = format!(
                 "Threads wait until a time they chose, at {where_}: {count}, blocked {} in all.",
                 sum.blocked
             );
-            return ("futex_timeout", seen, TIMED_OUT.to_owned());
+            return ("futex_timeout", seen, advice::TIMED_OUT.told());
         }
         let is_queue =
             percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
@@ -489,11 +480,7 @@ impl VerdictInput<'_> {
                     sum.blocked,
                     share(sum.woken_by_peer, sum.woken_by_task),
                 ),
-                format!(
-                    "a lock: hold it shorter, split it, or let fewer threads meet there; a queue or a pool: hand \
-                     over more at once{}",
-                    self.how_to_name_it()
-                ),
+                advice::QUEUE.told_with(&[("stacks", self.how_to_name_it())]),
             ),
             false => (
                 "futex_idle",
@@ -502,9 +489,7 @@ impl VerdictInput<'_> {
                      not wait so themselves.",
                     sum.blocked,
                 ),
-                "a thread that has nothing to do costs nothing; each hand-over costs a switch: hand over more at \
-                 once, or let fewer threads serve"
-                    .to_owned(),
+                advice::WORKERS.told(),
             ),
         }
     }
@@ -530,11 +515,7 @@ impl VerdictInput<'_> {
                 share(by_it, all)
             );
             finding.seen.push_str(&words);
-            finding.advice = Some(
-                "the collector's log says how often it stops the program (-Xlog:gc): a larger heap (-Xmx), fewer \
-                 allocations, or a collector that runs beside the program (G1, ZGC)"
-                    .to_owned(),
-            );
+            finding.advice = Some(advice::COLLECTOR.told());
         }
         finding
     }

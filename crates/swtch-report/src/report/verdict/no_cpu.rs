@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason, Spent};
+use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason, Spent, Switch, Timestamp};
 use swtch_output::text::counted;
 
-use super::{Finding, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
+use super::advice::{self, Advice, AdviceText};
+use super::{Finding, LEAST_TIME, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
 use swtch_core::Tally;
 
 /// A holder with a smaller share of the time is not named.
@@ -16,6 +17,74 @@ const NAMED_PCT: f64 = 5.0;
 /// Waking an idle CPU takes its time at each wakeup, and who sleeps again and again does not mind: from this
 /// share of the recording on it is told.
 const IDLE_PCT: f64 = 10.0;
+
+/// From this share on, others had the CPU; below it, the program's own threads are too many beside them.
+const STRANGERS_PCT: f64 = 60.0;
+
+/// From this share on in which CPUs were idle while threads waited for them, they were not too few.
+const IDLE_MEANWHILE_PCT: f64 = 15.0;
+
+/// Who waits shorter than this for a CPU waits until somebody leaves it, and not for the end of a time slice: 1.4 ms
+/// and more on two CPUs (`sysctl_sched_base_slice`, `kernel/sched/fair.c`, v6.18).
+const SHORT_QUEUE: Nanos = Nanos::from_ns(1_000_000);
+
+/// Length of the windows for which it is asked whether threads waited for a CPU.
+const WINDOW: Nanos = Nanos::from_ns(10_000_000);
+
+/// Windows of a recording of eleven hours; waits after that are in no window.
+const MOST_WINDOWS: usize = 1 << 22;
+
+/// Waits of programs for a CPU, as far as they have ended.
+#[derive(Debug, Default)]
+pub(super) struct QueueTime {
+    all: Nanos,
+    /// Of that, in waits shorter than [`SHORT_QUEUE`].
+    short: Nanos,
+    /// When the first window began.
+    start: Option<Timestamp>,
+    /// How long threads waited for a CPU in waits that ended in each window.
+    windows: Vec<Nanos>,
+}
+
+impl QueueTime {
+    /// Adds the wait before a row's run.
+    pub(super) fn add(&mut self, row: &Switch) {
+        let (Some(queued), Some(ran)) = (row.wait.runq, row.ran) else {
+            return;
+        };
+        self.all += queued;
+        if queued < SHORT_QUEUE {
+            self.short += queued;
+        }
+        let ended = row.ts.before(ran);
+        let start = *self.start.get_or_insert(ended);
+        let since = ended.since(start).unwrap_or_default();
+        let window = usize::try_from(since.as_ns() / WINDOW.as_ns()).unwrap_or(MOST_WINDOWS);
+        if window < MOST_WINDOWS {
+            if window >= self.windows.len() {
+                self.windows.resize(window + 1, Nanos::ZERO);
+            }
+            self.windows[window] += queued;
+        }
+    }
+
+    /// Whether most of this time was in short waits.
+    fn is_short(&self) -> bool {
+        percent(self.short.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// The windows in which threads waited for a CPU for a tenth of the time and longer, all together.
+    fn crowded(&self) -> Nanos {
+        let is_crowded = |queued: &&Nanos| queued.as_ns() >= WINDOW.as_ns() / 10;
+        let windows = self.windows.iter().filter(is_crowded).count();
+        Nanos::from_ns(WINDOW.as_ns() * u64::try_from(windows).unwrap_or(0))
+    }
+}
+
+/// How many times as long; `None` if the other one is nothing.
+fn ratio(one: Nanos, other: Nanos) -> Option<f64> {
+    percent(one.as_ns(), other.as_ns()).map(|percent| percent / 100.0)
+}
 
 /// Who had the CPU while tasks of the recorded programs could run.
 #[derive(Debug, Default)]
@@ -39,9 +108,51 @@ struct OtherHolder {
     main: (Nanos, Option<CgroupId>),
 }
 
+/// Why threads that could run had no CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoCpu {
+    /// It is not told who had it.
+    Untold,
+    /// Real-time tasks had it.
+    RealTime,
+    /// Others ran where they were woken, while CPUs were idle.
+    Placement,
+    /// In a recording of the whole machine, programs had it in turn.
+    Machine,
+    /// Other programs had it.
+    Neighbour,
+    /// The program's own threads had it.
+    Own,
+}
+
+impl NoCpu {
+    /// A stable name for the finding.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Untold => "no_cpu",
+            Self::RealTime => "real_time",
+            Self::Placement => "placement",
+            Self::Machine => "crowded_machine",
+            Self::Neighbour => "neighbour",
+            Self::Own => "oversubscribed",
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Untold => "No CPU for threads that could run",
+            Self::RealTime => "A real-time task has the CPU",
+            Self::Placement => "Threads are woken where others run, while CPUs are idle",
+            Self::Machine => "Programs take the CPUs from each other",
+            Self::Neighbour => "Other programs have the CPU",
+            Self::Own => "More threads want to run than there are CPUs",
+        }
+    }
+}
+
 impl Holders {
-    fn is_mostly(&self, time: Nanos) -> bool {
-        percent(time.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
+    fn is_mostly(&self, time: Nanos, least: f64) -> bool {
+        percent(time.as_ns(), self.all.as_ns()).is_some_and(|share| share >= least)
     }
 
     /// Other programs, those that had the CPU longest first.
@@ -56,107 +167,105 @@ impl VerdictInput<'_> {
     /// Tasks that could run and had no CPU, because tasks had it.
     pub(super) fn no_cpu(&self, total: &Tally) -> Option<Finding> {
         let holders = self.holders();
-        let direct = self
-            .without_cpu_by_tasks(&holders)
-            .saturating_sub(self.held_back());
-        let at_locks = self
-            .at_locks
-            .through(Spent::NoCpu)
-            .saturating_sub(self.at_locks.inverted);
-        let through = self.by_tasks(at_locks);
+        let direct = self.without_cpu_by_tasks(&holders);
+        let direct = direct.saturating_sub(self.held_back());
+        let at_locks = self.at_locks.through(Spent::NoCpu);
+        let through = self.by_tasks(at_locks.saturating_sub(self.at_locks.inverted));
         let (kind, time) = self.weighed(direct + through, 0, total)?;
-        let ranked = holders.ranked();
-        let real_time: Nanos = ranked.iter().map(|(_, other)| other.real_time).sum();
-        let strangers: Nanos = ranked.iter().map(|(_, other)| other.time).sum();
-        let first = ranked.first().map(|(label, _)| label.as_str());
-        let ran = self.lost.ran;
-        let tenths = (u128::from(direct.as_ns()) * 10).checked_div(u128::from(ran.as_ns()));
-        let times = match tenths {
+        let who = self.whose(&holders, direct);
+        Some(Finding {
+            name: who.name(),
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen: format!(
+                "{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
+                 work{}.",
+                who.words(),
+                match through < LEAST_TIME {
+                    true => String::new(),
+                    false => format!(", and others waited {through} for these"),
+                },
+                share(time.as_ns(), self.lost.at_work().as_ns()),
+                self.times_as_long(direct),
+            ),
+            places: self.no_cpu_places(&holders, through, time),
+            advice: self.advice_without_cpu(who, &holders),
+        })
+    }
+
+    /// Who had the CPU, mostly, in this time without one.
+    fn whose(&self, holders: &Holders, time: Nanos) -> NoCpu {
+        let is_told = percent(holders.all.as_ns(), time.as_ns());
+        let others = holders.others.values();
+        let (strangers, real_time) = others.fold((Nanos::ZERO, Nanos::ZERO), |sums, other| {
+            (sums.0 + other.time, sums.1 + other.real_time)
+        });
+        if !is_told.is_some_and(|share| share >= MOST_PCT) {
+            NoCpu::Untold
+        } else if holders.is_mostly(real_time, MOST_PCT) {
+            NoCpu::RealTime
+        } else if self.idle_meanwhile().is_some() {
+            NoCpu::Placement
+        } else if self.names.is_of_the_machine() {
+            NoCpu::Machine
+        } else if holders.is_mostly(strangers, STRANGERS_PCT) {
+            NoCpu::Neighbour
+        } else {
+            NoCpu::Own
+        }
+    }
+
+    /// For which share of the time in which threads waited for a CPU these were idle, at least: all that they were
+    /// busy may have been then. Only if the program uses all CPUs, and mostly waits for a moment, until whoever ran
+    /// where a thread was woken has left. A crowd waits for whole time slices.
+    fn idle_meanwhile(&self) -> Option<f64> {
+        let uses_all = self.details.cpus_used() >= u64::from(self.cpus);
+        let crowded = self.details.queue.crowded();
+        let busy = self.busy_pct? * ratio(self.wall, crowded)?;
+        let idle = 100.0 - busy;
+        (uses_all && self.details.queue.is_short() && idle >= IDLE_MEANWHILE_PCT).then_some(idle)
+    }
+
+    /// `, 2.7 times as long as they ran`; nothing if it is little beside that.
+    fn times_as_long(&self, time: Nanos) -> String {
+        let tenths = u128::from(time.as_ns()) * 10;
+        match tenths.checked_div(u128::from(self.lost.ran.as_ns())) {
             None | Some(0..5) => String::new(),
             Some(tenths) => format!(
                 ", {}.{} times as long as they ran",
                 tenths / 10,
                 tenths % 10
             ),
-        };
-        let and_others = match through {
-            Nanos::ZERO => String::new(),
-            _ => format!(", and others waited {through} for these"),
-        };
-        let waited = format!(
-            "threads that could run waited for a CPU for {direct}{and_others}: {} of the time in which its threads \
-             had work{times}",
-            share(time.as_ns(), self.lost.at_work().as_ns()),
-        );
-        let is_told = percent(holders.all.as_ns(), direct.as_ns());
-        let is_told = is_told.is_some_and(|share| share >= MOST_PCT);
-        let (name, what, advice) = if !is_told {
-            ("no_cpu", "No CPU for threads that could run", None)
-        } else if self.names.is_of_the_machine() && !holders.is_mostly(real_time) {
-            (
-                "crowded_machine",
-                "Programs take the CPUs from each other",
-                Some(
-                    "run fewer busy ones at once, or give those that must not wait CPUs of their own (taskset, \
-                     cpuset) or a greater share (cpu.weight, nice)"
-                        .to_owned(),
-                ),
-            )
-        } else if holders.is_mostly(real_time) {
-            (
-                "real_time",
-                "A real-time task has the CPU",
-                Some(format!(
-                    "keep {} and this program on different CPUs (taskset, cpuset); if it need not be real time, make \
-                     it an ordinary task",
-                    first.unwrap_or("it")
-                )),
-            )
-        } else if holders.is_mostly(strangers) {
-            (
-                "neighbour",
-                "Other programs have the CPU",
-                first.map(|first| {
-                    format!(
-                        "give this program CPUs of its own (taskset, cpuset), or a greater share of them than {first} \
-                         has (cpu.weight, nice)"
-                    )
-                }),
-            )
-        } else if holders.is_mostly(holders.own) {
-            let cpus = self
-                .details
-                .cpus_used()
-                .clamp(1, u64::from(self.cpus.max(1)));
-            (
-                "oversubscribed",
-                "More threads want to run than there are CPUs",
-                Some(format!(
-                    "run no more busy threads than the {} it uses (the size of a pool, -j, -threads, \
-                     OMP_NUM_THREADS), or let it use more CPUs",
-                    counted(cpus, "CPU"),
-                )),
-            )
-        } else {
-            ("no_cpu", "No CPU for threads that could run", None)
-        };
-        Some(Finding {
-            name,
-            kind,
-            reason: None,
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen: format!("{what}: {waited}."),
-            places: self.no_cpu_places(&holders, through, time),
-            advice,
-        })
+        }
+    }
+
+    fn advice_without_cpu(&self, who: NoCpu, holders: &Holders) -> Option<AdviceText> {
+        let ranked = holders.ranked();
+        let first = ranked.first().map_or("it", |(label, _)| label.as_str());
+        let cpus = self.details.cpus_used();
+        let cpus = counted(cpus.clamp(1, u64::from(self.cpus.max(1))), "CPU");
+        match who {
+            NoCpu::Untold => None,
+            NoCpu::RealTime => Some(advice::REAL_TIME.told_with(&[("who", first)])),
+            NoCpu::Placement => Some(advice::PLACEMENT.told()),
+            NoCpu::Machine => Some(advice::CROWDED.told()),
+            NoCpu::Neighbour => Some(advice::NEIGHBOUR.told_with(&[("who", first)])),
+            NoCpu::Own => Some(advice::OVERSUBSCRIBED.told_with(&[("cpus", &cpus)])),
+        }
     }
 
     /// Who had the CPU, who waited to the end, and which tasks took it most often.
     fn no_cpu_places(&self, holders: &Holders, through: Nanos, all: Nanos) -> Vec<String> {
         let mut places: Vec<_> = self.holders_in_words(holders).into_iter().collect();
         places.extend(self.through_locks(Spent::NoCpu, through, all));
+        if let Some(idle) = self.idle_meanwhile() {
+            places.push(format!(
+                "the CPUs were idle meanwhile for {idle:.0} % of the time, at least: inferred, for windows of {WINDOW}"
+            ));
+        }
         let is_named = |held: Nanos| {
             percent(held.as_ns(), holders.all.as_ns()).is_some_and(|pct| pct >= NAMED_PCT)
         };
@@ -323,8 +432,7 @@ impl VerdictInput<'_> {
 
     pub(super) fn steal(&self, total: &Tally) -> Option<Finding> {
         let what = "The hypervisor ran other guests while threads could run";
-        let advice = "the host of this virtual machine is overcommitted: ask for dedicated CPUs, or use fewer";
-        self.held("steal", Holder::Steal, what, Some(advice), total)
+        self.held("steal", Holder::Steal, what, Some(&advice::STEAL), total)
     }
 
     /// Threads that were woken to an idle CPU, which had to be woken itself.
@@ -332,9 +440,13 @@ impl VerdictInput<'_> {
         let time = self.preemptors.held_by(Holder::Idle);
         percent(time.as_ns(), self.wall.as_ns()).filter(|share| *share >= IDLE_PCT)?;
         let what = "CPUs that were idle had to wake up before threads could run";
-        let advice = "forbid deep idle states (/dev/cpu_dma_latency; in a virtual machine, halt polling of its \
-                      host), or let client and server share a CPU (taskset)";
-        self.held("idle_wakeup", Holder::Idle, what, Some(advice), total)
+        self.held(
+            "idle_wakeup",
+            Holder::Idle,
+            what,
+            Some(&advice::IDLE),
+            total,
+        )
     }
 
     /// A finding about time in which threads could run and no task had the CPU.
@@ -343,7 +455,7 @@ impl VerdictInput<'_> {
         name: &'static str,
         holder: Holder,
         what: &str,
-        advice: Option<&str>,
+        advice: Option<&Advice>,
         total: &Tally,
     ) -> Option<Finding> {
         let (kind, time) = self.weighed(self.preemptors.held_by(holder), 0, total)?;
@@ -356,7 +468,7 @@ impl VerdictInput<'_> {
             time,
             seen: format!("{what}: {}.", self.lost_words(time)),
             places: Vec::new(),
-            advice: advice.map(str::to_owned),
+            advice: advice.map(Advice::told),
         })
     }
 }

@@ -6,6 +6,7 @@ use swtch_core::{CgroupId, Nanos, Reason, Spent};
 use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
+use super::advice;
 use super::{CpuLimit, Finding, NAMED, Subject, VerdictInput, is_often, typical};
 use swtch_core::Tally;
 
@@ -27,11 +28,7 @@ impl VerdictInput<'_> {
                 .first()
                 .and_then(|(cgroup, _)| self.used_up(**cgroup));
             let of = holder.map_or_else(String::new, |quota| format!(" of {}", quota.cgroup));
-            format!(
-                "raise the quota{of} (cpu.max; cpu.cfs_quota_us in cgroup v1) or use less CPU at \
-                 once: without it up to {} of waiting would go",
-                finding.time
-            )
+            advice::QUOTA.told_with(&[("of", &of), ("time", &finding.time.to_string())])
         });
         Some(finding)
     }
@@ -39,12 +36,7 @@ impl VerdictInput<'_> {
     /// Tasks of `SCHED_DEADLINE` that had used up their own runtime of a period.
     pub(super) fn deadline_budget(&self, total: &Tally) -> Option<Finding> {
         let mut finding = self.limited(CpuLimit::Budget, "deadline_budget", total)?;
-        finding.advice = Some(format!(
-            "each has asked for so much CPU time in a period and no more: give it more (sched_runtime of \
-             sched_setattr, chrt --sched-runtime), or let it do less in each period: without that up to {} of \
-             waiting would go",
-            finding.time
-        ));
+        finding.advice = Some(advice::BUDGET.told_with(&[("time", &finding.time.to_string())]));
         Some(finding)
     }
 
@@ -132,12 +124,7 @@ impl VerdictInput<'_> {
         let tally = self.of_programs(Reason::Migrate);
         let (kind, time) = self.weighed(tally.blocked, tally.switches, total)?;
         let own = self.details.count_of("affinity_change");
-        let advice = (own > 0).then(|| {
-            format!(
-                "{} of them wait inside sched_setaffinity: set the allowed CPUs once, at the start",
-                grouped(own)
-            )
-        });
+        let advice = (own > 0).then(|| advice::AFFINITY.told_with(&[("count", &grouped(own))]));
         Some(Finding {
             name: "migration",
             kind,
@@ -184,11 +171,7 @@ impl VerdictInput<'_> {
                 self.lost_words(yielded),
             ),
             places: self.places(Reason::Yield),
-            advice: Some(
-                "a loop around sched_yield is a lock that costs a switch at each try: block \
-                 instead (futex, mutex, condition variable)"
-                    .to_owned(),
-            ),
+            advice: Some(advice::YIELD.told()),
         })
     }
 

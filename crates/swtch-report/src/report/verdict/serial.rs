@@ -17,6 +17,7 @@ use swtch_core::{Nanos, Reason, RunsTogether, Tally};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
+use super::advice;
 use super::{Finding, Subject, VerdictInput};
 
 /// From this share of the recording on in which one of its threads ran, a program is busy. One that waits for
@@ -70,11 +71,7 @@ impl VerdictInput<'_> {
                 .into_iter()
                 .chain(self.course(self.details.ends_of(Reason::Futex)))
                 .collect(),
-            advice: Some(format!(
-                "a lock, a queue or a limit lets only one of them work (a Java monitor, a lock of Go or Rust, GOMAXPROCS=1): \
-                 hold it shorter, split it, or hand over more at once{}",
-                self.how_to_name_it()
-            )),
+            advice: Some(advice::SERIAL.told_with(&[("stacks", self.how_to_name_it())])),
         })
     }
 

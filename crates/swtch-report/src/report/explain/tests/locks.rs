@@ -26,7 +26,7 @@ fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
         seen.starts_with("Threads wait for each other, at 20 futex words: 400 switches (100.0 %)"),
         "{seen}"
     );
-    assert!(findings[0].advice.as_deref().unwrap().contains("--stacks"));
+    assert!(findings[0].change().unwrap().contains("--stacks"));
 }
 
 /// Workers wait, and a thread that never waits wakes them.
@@ -127,7 +127,7 @@ fn javas_collector_is_told_from_a_lock() {
             );
         }
         let first = drawing.findings().remove(0);
-        (first.seen, first.advice.unwrap())
+        (first.seen, first.advice.unwrap().change)
     };
     let (seen, advice) = told(["VM Thread", "GC Thread#0", "main"]);
     assert!(
@@ -176,8 +176,7 @@ fn waiting_for_a_client_is_told_and_blamed_on_nobody() {
     );
     assert!(
         findings[0]
-            .advice
-            .as_deref()
+            .change()
             .unwrap()
             .contains("look at whoever sends over the network")
     );
@@ -192,7 +191,7 @@ fn a_commit_is_no_read() {
             let wait = after(row(1, Reason::Io), Reason::Io, 2 * MS, 1_000);
             drawing.run(in_call(wait, call), 10_000, 0);
         }
-        drawing.findings().remove(0).advice.unwrap()
+        drawing.findings().remove(0).advice.unwrap().change
     };
     assert!(
         advice(75).contains("group commit"),
@@ -419,7 +418,7 @@ fn a_barrier_is_told_from_a_lock() {
         "{}",
         barrier.seen
     );
-    assert!(!barrier.advice.unwrap().contains("split"));
+    assert!(!barrier.change().unwrap().contains("split"));
 }
 
 /// A pool without work is woken together, too, by a thread that does not wait there.
@@ -457,13 +456,7 @@ fn a_wait_that_ends_by_its_own_limit_is_for_nobody() {
         (timed.name, timed.kind),
         ("futex_timeout", FindingKind::Frequent)
     );
-    assert!(
-        timed
-            .advice
-            .as_deref()
-            .unwrap()
-            .contains("their own time limit")
-    );
+    assert!(timed.change().unwrap().contains("their own time limit"));
     let first = explained.first_sentence().unwrap();
     assert!(
         first.starts_with("Hardly any time is lost: its threads ran for 200 µs"),
