@@ -214,7 +214,7 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
     let mut drawing = DrawnMachine::new();
     for turn in 0..100_u64 {
         for (task, cpu) in [(1, 0), (2, 1)] {
-            let mut row = after(row(task, Reason::Poll), Reason::Poll, 100_000, 500_000);
+            let mut row = after(row(task, Reason::Poll), Reason::Poll, 100_000, 200_000);
             row.ts = Timestamp::from_ns((turn + 2) * MS);
             row.cpu = CpuId::new(cpu);
             row.ran = Some(Nanos::from_ns(400_000));
@@ -222,7 +222,7 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             let mut other = row;
             (other.task, other.wait) = (TaskKey::new(3 - task), Wait::default());
             other.ts = row.ts.before(Nanos::from_ns(400_000));
-            other.ran = Some(Nanos::from_ns(500_000));
+            other.ran = Some(Nanos::from_ns(200_000));
             drawing.rows.push(other);
         }
     }

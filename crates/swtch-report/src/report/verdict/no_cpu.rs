@@ -219,14 +219,18 @@ impl VerdictInput<'_> {
     }
 
     /// For which share of the time in which threads waited for a CPU these were idle, at least: all that they were
-    /// busy may have been then. Only if the program uses all CPUs, and mostly waits for a moment, until whoever ran
-    /// where a thread was woken has left. A crowd waits for whole time slices.
+    /// busy may have been then. Only if the program uses all CPUs, which are enough for its threads on average, and
+    /// mostly waits for a moment, until whoever ran where a thread was woken has left. A crowd waits for whole time
+    /// slices.
     fn idle_meanwhile(&self) -> Option<f64> {
         let uses_all = self.details.cpus_used() >= u64::from(self.cpus);
         let crowded = self.details.queue.crowded();
         let busy = self.busy_pct? * ratio(self.wall, crowded)?;
         let idle = 100.0 - busy;
-        (uses_all && self.details.queue.is_short() && idle >= IDLE_MEANWHILE_PCT).then_some(idle)
+        let wanted = ratio(self.lost.ran + self.lost.no_cpu, crowded)?;
+        let is_enough = wanted <= f64::from(self.cpus);
+        (uses_all && is_enough && self.details.queue.is_short() && idle >= IDLE_MEANWHILE_PCT)
+            .then_some(idle)
     }
 
     /// `, 2.7 times as long as they ran`; nothing if it is little beside that.
