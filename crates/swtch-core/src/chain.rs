@@ -230,6 +230,8 @@ struct ChainTask<T> {
 #[derive(Clone, Copy, Debug)]
 struct AskedWait<T> {
     tag: T,
+    /// Whether the other's runs are counted as ones for which others waited.
+    is_served: bool,
     task: usize,
     by: usize,
     from: Timestamp,
@@ -277,13 +279,14 @@ impl<T: Copy> Chains<T> {
     }
 
     /// Takes the next row of the task with this index, and what ended its wait. With a `tag` the wait is
-    /// divided, now or later: `sink` gets each wait that is.
+    /// divided, now or later: `sink` gets each wait that is. With `is_served` the runs for which it waited are
+    /// counted, too.
     pub fn push(
         &mut self,
         row: &Switch,
         task: usize,
         ended: EndedBy,
-        tag: Option<T>,
+        (tag, is_served): (Option<T>, bool),
         sink: &mut impl FnMut(T, &Meanwhile),
     ) {
         let step = ChainStep::of(row, ended);
@@ -302,6 +305,7 @@ impl<T: Copy> Chains<T> {
         if step.out < step.woken {
             let wait = AskedWait {
                 tag,
+                is_served,
                 task,
                 by,
                 from: step.out,
@@ -398,6 +402,9 @@ impl<T: Copy> Chains<T> {
     fn count(&mut self, wait: &AskedWait<T>, sum: &Meanwhile) {
         self.tasks[wait.task].inverted += sum.inverted;
         for mark in self.marks.drain(..) {
+            if mark.spent == Spent::Ran && !wait.is_served {
+                continue;
+            }
             let task = &mut self.tasks[mark.task];
             let Some(step) = task.steps.get_mut(mark.step - task.dropped) else {
                 continue;

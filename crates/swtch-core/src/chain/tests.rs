@@ -53,7 +53,7 @@ fn a_wait_is_divided_by_what_its_chain_did() {
     let mut chains = Chains::new(4);
     let mut divided = Divided::default();
     let mut push = |row: Switch, task, ended, tag| {
-        chains.push(&row, task, ended, tag, &mut divided.sink());
+        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
     };
     push(row(OTHER, Reason::Net, [0, 1, 2, 5]), OTHER, NOBODY, None);
     push(row(OTHER, Reason::Io, [5, 40, 40, 45]), OTHER, NOBODY, None);
@@ -80,7 +80,7 @@ fn time_for_which_several_waited_is_served_once() {
     let mut chains = Chains::new(4);
     let mut divided = Divided::default();
     let mut push = |row: Switch, task, ended, tag| {
-        chains.push(&row, task, ended, tag, &mut divided.sink());
+        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
     };
     let wait = |task, out, woken| row(task, Reason::Futex, [out, woken, woken, woken + 1]);
     push(wait(VICTIM, 20, 60), VICTIM, by(OTHER), Some('v'));
@@ -105,7 +105,7 @@ fn who_waits_for_a_task_of_lower_priority_without_a_cpu_is_told_apart() {
         (above, VICTIM, by(OTHER), Some('v')),
         (below, OTHER, NOBODY, None),
     ] {
-        chains.push(&row, task, ended, tag, &mut divided.sink());
+        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
     }
     let meanwhile = divided.0[0].1;
     assert_eq!(meanwhile.of(Spent::NoCpu).as_ns(), 35);
@@ -122,7 +122,13 @@ fn a_row_that_never_comes_is_untold_time() {
         let mut chains = Chains::new(4);
         let mut divided = Divided::default();
         let wait = row(VICTIM, Reason::Futex, [10, 60, 60, 61]);
-        chains.push(&wait, VICTIM, by(OTHER), Some('v'), &mut divided.sink());
+        chains.push(
+            &wait,
+            VICTIM,
+            by(OTHER),
+            (Some('v'), true),
+            &mut divided.sink(),
+        );
         if is_open {
             let run = Open {
                 task: TaskKey::new(2),
@@ -167,9 +173,15 @@ fn parts_sum_to_the_wait_whatever_the_rows_say() {
         asked.push(blocked);
         let row = row(task, Reason::Futex, [out, woken, start, now]);
         let tag = (blocked > 0 && other != task).then_some(number);
-        chains.push(&row, task, ended, tag, &mut |tag, sum: &Meanwhile| {
-            told.push((tag, sum.whole().as_ns()));
-        });
+        chains.push(
+            &row,
+            task,
+            ended,
+            (tag, true),
+            &mut |tag, sum: &Meanwhile| {
+                told.push((tag, sum.whole().as_ns()));
+            },
+        );
         if tag.is_none() {
             told.push((number, blocked));
         }

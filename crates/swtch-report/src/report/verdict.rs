@@ -557,6 +557,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::io,
         VerdictInput::fault,
         VerdictInput::kernel_lock,
+        VerdictInput::stopped,
         VerdictInput::child,
         VerdictInput::exit,
         VerdictInput::kernel_threads,

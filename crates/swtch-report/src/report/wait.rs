@@ -290,8 +290,8 @@ impl Objects {
         chains.finish(&mut |place, meanwhile| objects[place].1.meanwhile.add(meanwhile));
     }
 
-    /// How long the task with this index ran while others of its program waited for it at futexes, tokens, or
-    /// for such as did: at least so long.
+    /// How long the task with this index ran while others of its program waited for it at futexes, or for such
+    /// as did: at least so long.
     pub fn served(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.served(task))
     }
@@ -357,9 +357,17 @@ impl Objects {
         let is_asked = |place: &usize| objects[*place].0.may_be_a_lock();
         let place = place.filter(is_asked);
         let ended = ended_by(row, task, &self.programs, names);
-        chains.push(row, task, ended, place, &mut |place, meanwhile| {
-            objects[place].1.meanwhile.add(meanwhile);
-        });
+        // Two that talk by a pipe take turns, too, and that is no lock.
+        let is_futex = place.is_some_and(|place| objects[place].0.kind == ObjectKind::Futex);
+        chains.push(
+            row,
+            task,
+            ended,
+            (place, is_futex),
+            &mut |place, meanwhile| {
+                objects[place].1.meanwhile.add(meanwhile);
+            },
+        );
     }
 
     fn add_switch(&mut self, row: &Switch, task: usize, place: Option<usize>) {

@@ -11,7 +11,8 @@ use crate::report::filtered_trace::counted_rows;
 use std::path::Path;
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    Class, Coverage, CpuId, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait, WakerKind,
+    Class, Coverage, CpuId, Ender, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait,
+    WakerKind,
 };
 use swtch_store::QuotaFacts;
 
@@ -207,12 +208,12 @@ the pieces are done sooner, but hardly more of them
     assert_eq!(drawing.verdict(), expected);
 }
 
-/// Short waits in each of ten windows, one thread on each of the two CPUs. These were busy for less than a half of
+/// Short waits in each of thirty windows, one thread on each of the two CPUs. These were busy for less than a half of
 /// that time, or there was so much to do for a quarter of the recording only, and they were busy then.
 #[test]
 fn cpus_that_are_idle_meanwhile_are_not_too_few() {
     let mut drawing = DrawnMachine::new();
-    for turn in 0..100_u64 {
+    for turn in 0..300_u64 {
         for (task, cpu) in [(1, 0), (2, 1)] {
             let mut row = after(row(task, Reason::Poll), Reason::Poll, 100_000, 200_000);
             row.ts = Timestamp::from_ns((turn + 2) * MS);
@@ -233,7 +234,7 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             .findings
             .remove(0)
     };
-    let placed = first(100, 45.0);
+    let placed = first(300, 45.0);
     assert_eq!(placed.name, "placement");
     assert!(
         placed
@@ -242,7 +243,27 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             .any(|place| place.contains("idle meanwhile for 55 %")),
         "{placed:?}"
     );
-    assert_eq!(first(400, 25.0).name, "oversubscribed");
+    assert_eq!(first(1_200, 25.0).name, "oversubscribed");
+}
+
+/// Whatever a thread is blocked for in the middle of work is a cause that can be numbered.
+#[test]
+fn no_loss_of_time_is_without_a_cause() {
+    let is_lost =
+        |reason: &&Reason| AwaitedThing::of(**reason, Ender::Interrupt) == AwaitedThing::Work;
+    for reason in Reason::ALL.iter().filter(is_lost) {
+        let mut drawing = DrawnMachine::new();
+        for _ in 0..200 {
+            drawing.run(after(row(1, *reason), *reason, 2 * MS, 0), 10_000, 0);
+        }
+        let first = drawing.findings().remove(0);
+        assert_eq!(
+            (first.reason, first.kind),
+            (Some(*reason), FindingKind::Lost),
+            "{first:?}"
+        );
+        assert_eq!(first.time.as_ns(), 400 * MS, "{first:?}");
+    }
 }
 
 #[test]
@@ -579,7 +600,7 @@ fn a_real_time_task_that_has_the_cpu_is_named() {
         findings[0]
             .change()
             .unwrap()
-            .starts_with("keep hog and this program on different CPUs")
+            .starts_with("keep hog/30 and those that wait on different CPUs")
     );
 }
 

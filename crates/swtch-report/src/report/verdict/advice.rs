@@ -62,7 +62,7 @@ pub(super) const NEIGHBOUR: Advice = row(
 );
 
 pub(super) const REAL_TIME: Advice = row(
-    "keep {who} and this program on different CPUs (taskset, cpuset); if it need not be real time, make it an \
+    "keep {who} and those that wait on different CPUs (taskset, cpuset); if it need not be real time, make it an \
      ordinary task",
     "what the real-time task does must not wait, and there is one CPU only",
 );
@@ -240,6 +240,11 @@ pub(super) const KERNEL_LOCK: Advice = row(
     "whoever makes the same calls, for the same file, directory or device, waits for each other: the kernel's \
      functions say for which lock (record with --stacks, swtch report --by stack)",
     "the calls are needed as they are",
+);
+
+pub(super) const STOPPED: Advice = row(
+    "a debugger (gdb, strace) or whoever sends SIGSTOP stops it: without that it goes on",
+    "it is being looked at on purpose",
 );
 
 pub(super) const CHILDREN: Advice = row(

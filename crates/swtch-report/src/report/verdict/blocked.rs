@@ -229,6 +229,11 @@ impl VerdictInput<'_> {
         })
     }
 
+    pub(super) fn stopped(&self, total: &Tally) -> Option<Finding> {
+        let what = "Stopped by a signal or a debugger";
+        self.blocked("stopped", Reason::Stop, what, &advice::STOPPED, total)
+    }
+
     pub(super) fn child(&self, total: &Tally) -> Option<Finding> {
         let what = "Waiting for child processes";
         let tally = self.of_programs(Reason::Child);
@@ -278,15 +283,16 @@ impl VerdictInput<'_> {
     ) -> Option<Finding> {
         let tally = self.of_programs(reason);
         let spent = match reason {
-            Reason::Io => Spent::Disk,
-            Reason::Fault => Spent::Memory,
-            _ => Spent::KernelLock,
+            Reason::Io => Some(Spent::Disk),
+            Reason::Fault => Some(Spent::Memory),
+            Reason::Lock => Some(Spent::KernelLock),
+            _ => None,
         };
-        let through = self.at_locks.through(spent);
+        let through = spent.map_or(Nanos::ZERO, |spent| self.at_locks.through(spent));
         let time = tally.blocked_in_all() + through;
         let weight = self.weighed(time, tally.switches, total)?;
         let mut finding = self.waited(name, reason, what, weight, advice, total);
-        let at_locks = self.through_locks(spent, through, time);
+        let at_locks = spent.and_then(|spent| self.through_locks(spent, through, time));
         finding.places.splice(0..0, at_locks);
         Some(finding)
     }

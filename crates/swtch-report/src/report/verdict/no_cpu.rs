@@ -28,6 +28,10 @@ const IDLE_MEANWHILE_PCT: f64 = 15.0;
 /// and more on two CPUs (`sysctl_sched_base_slice`, `kernel/sched/fair.c`, v6.18).
 const SHORT_QUEUE: Nanos = Nanos::from_ns(1_000_000);
 
+/// How long the CPUs were busy is counted in hundredths of a second (`/proc/stat`): of less time than this it says
+/// nothing.
+const LONG_ENOUGH: Nanos = Nanos::from_ns(200_000_000);
+
 /// Length of the windows for which it is asked whether threads waited for a CPU.
 const WINDOW: Nanos = Nanos::from_ns(10_000_000);
 
@@ -91,6 +95,9 @@ fn ratio(one: Nanos, other: Nanos) -> Option<f64> {
 struct Holders {
     /// Tasks of the program that waited.
     own: Nanos,
+    /// Of all of this, as real-time or deadline tasks, and the one of these that had the CPU for longest.
+    real_time: Nanos,
+    main_real_time: (Nanos, Option<usize>),
     /// Other programs, by label.
     others: BTreeMap<String, OtherHolder>,
     /// Tasks of all programs.
@@ -102,8 +109,6 @@ struct Holders {
 #[derive(Clone, Copy, Debug, Default)]
 struct OtherHolder {
     time: Nanos,
-    /// Of [`Self::time`], as a real-time or deadline task.
-    real_time: Nanos,
     /// The cgroup of the task that had the CPU for longest, and for how long.
     main: (Nanos, Option<CgroupId>),
 }
@@ -199,13 +204,10 @@ impl VerdictInput<'_> {
     /// Who had the CPU, mostly, in this time without one.
     fn whose(&self, holders: &Holders, time: Nanos) -> NoCpu {
         let is_told = percent(holders.all.as_ns(), time.as_ns());
-        let others = holders.others.values();
-        let (strangers, real_time) = others.fold((Nanos::ZERO, Nanos::ZERO), |sums, other| {
-            (sums.0 + other.time, sums.1 + other.real_time)
-        });
+        let strangers: Nanos = holders.others.values().map(|other| other.time).sum();
         if !is_told.is_some_and(|share| share >= MOST_PCT) {
             NoCpu::Untold
-        } else if holders.is_mostly(real_time, MOST_PCT) {
+        } else if holders.is_mostly(holders.real_time, MOST_PCT) {
             NoCpu::RealTime
         } else if self.idle_meanwhile().is_some() {
             NoCpu::Placement
@@ -224,7 +226,7 @@ impl VerdictInput<'_> {
     /// slices.
     fn idle_meanwhile(&self) -> Option<f64> {
         let uses_all = self.details.cpus_used() >= u64::from(self.cpus);
-        let crowded = self.details.queue.crowded();
+        let crowded = Some(self.details.queue.crowded()).filter(|time| *time >= LONG_ENOUGH)?;
         let busy = self.busy_pct? * ratio(self.wall, crowded)?;
         let idle = 100.0 - busy;
         let wanted = ratio(self.lost.ran + self.lost.no_cpu, crowded)?;
@@ -253,7 +255,11 @@ impl VerdictInput<'_> {
         let cpus = counted(cpus.clamp(1, u64::from(self.cpus.max(1))), "CPU");
         match who {
             NoCpu::Untold => None,
-            NoCpu::RealTime => Some(advice::REAL_TIME.told_with(&[("who", first)])),
+            NoCpu::RealTime => {
+                let (_, task) = holders.main_real_time;
+                let label = task.map_or_else(|| "it".to_owned(), |task| self.names.label(task));
+                Some(advice::REAL_TIME.told_with(&[("who", &label)]))
+            }
             NoCpu::Placement => Some(advice::PLACEMENT.told()),
             NoCpu::Machine => Some(advice::CROWDED.told()),
             NoCpu::Neighbour => Some(advice::NEIGHBOUR.told_with(&[("who", first)])),
@@ -379,17 +385,20 @@ impl VerdictInput<'_> {
             }
             holders.all += time;
             let thread = self.names.thread(index);
+            let seen = self.details.seen[index];
+            if seen.is_real_time {
+                holders.real_time += time;
+                if time > holders.main_real_time.0 {
+                    holders.main_real_time = (time, Some(index));
+                }
+            }
             if thread.in_scope && !is_of_the_machine {
                 holders.own += time;
                 continue;
             }
-            let seen = self.details.seen[index];
             let label = self.programs.label(thread.process).to_owned();
             let other = holders.others.entry(label).or_default();
             other.time += time;
-            if seen.is_real_time {
-                other.real_time += time;
-            }
             if time > other.main.0 {
                 other.main = (time, seen.cgroup);
             }
@@ -425,7 +434,6 @@ impl VerdictInput<'_> {
             let part = of_own(other.time);
             holders.own += part;
             other.time = other.time.saturating_sub(part);
-            other.real_time = other.real_time.saturating_sub(of_own(other.real_time));
         }
     }
 
