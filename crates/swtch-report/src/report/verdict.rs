@@ -32,7 +32,7 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, LostTime, Nanos, Open, Pid,
+    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open, Pid,
     Reason, Rule, RunsTogether, Switch, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
@@ -186,6 +186,11 @@ struct SeenTask {
     cgroup: Option<CgroupId>,
     /// How long it ran, as far as that counts.
     ran: Nanos,
+    /// Its waits that were counted, and those of them that others ended.
+    waits: u64,
+    ended_by_others: u64,
+    /// How long it was asleep until a time that it chose.
+    asleep: Nanos,
 }
 
 impl Details {
@@ -247,6 +252,7 @@ impl Details {
             let ended = ended_by(row, task, &self.families, names);
             self.time.add_wait(row, ended.ender);
             self.queue.add(row);
+            self.seen[task].add_wait(row, ended.ender);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -393,12 +399,28 @@ impl Details {
 }
 
 impl SeenTask {
+    fn add_wait(&mut self, row: &Switch, ender: Ender) {
+        self.waits += 1;
+        self.ended_by_others += u64::from(matches!(
+            ender,
+            Ender::Own | Ender::Other | Ender::Interrupt
+        ));
+        if row.wait.reason == Some(Reason::Sleep) {
+            self.asleep += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        }
+    }
+
+    /// Whether it waits for others, too, as an event loop does, or a worker.
+    fn serves_others(&self) -> bool {
+        percent(self.ended_by_others, self.waits).is_some_and(|share| share >= OFTEN_PCT)
+    }
+
     /// What is known of a task without a row.
     fn of(thread: &Thread) -> Self {
         Self {
             is_real_time: thread.is_real_time,
             cgroup: thread.cgroup,
-            ran: Nanos::ZERO,
+            ..Self::default()
         }
     }
 }

@@ -321,13 +321,23 @@ impl FigureCounts {
     }
 }
 
-/// The name by which a thread is told in all runs. Kernel threads of one kind share a name, since
-/// their numbers differ from run to run.
+/// The name by which a thread is told in all runs. Kernel threads of one kind share a name, and so do the threads of
+/// a pool, since their numbers differ from run to run.
 fn comm_of(names: &Names, index: usize) -> String {
     let comm = &names.thread(index).comm;
     match names.process_of(index).is_kernel {
         true => of_kernel(comm),
-        false => comm.clone(),
+        false => of_pool(comm),
+    }
+}
+
+/// `consumer-#` for `consumer-4`: a number at the end of a name counts, if something stands between. `python3` is no
+/// third of something.
+fn of_pool(comm: &str) -> String {
+    let name = comm.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    match name.ends_with(['-', '_', '#', '.', ':', '/', ' ']) && name.len() < comm.len() {
+        true => format!("{}#", name.trim_end_matches('#')),
+        false => comm.to_owned(),
     }
 }
 
@@ -382,6 +392,25 @@ impl<'b> PricedRun<'b> {
         MeasuredAmount {
             blocks: amounts.iter().map(|one| one.direct.point_ns).collect(),
             events: amounts.iter().map(|one| one.switches - one.unpriced).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_pool_have_one_name() {
+        for (comm, pool) in [
+            ("consumer-4", "consumer-#"),
+            ("GC Thread#12", "GC Thread#"),
+            ("pool-1-thread-10", "pool-1-thread-#"),
+            ("python3", "python3"),
+            ("2048", "2048"),
+            ("-", "-"),
+        ] {
+            assert_eq!(of_pool(comm), pool);
         }
     }
 }

@@ -173,6 +173,36 @@ fn who_only_sleeps_is_told_nothing_to_change() {
     assert_eq!(drawing.findings()[0].advice, None);
 }
 
+/// A worker of an async runtime takes a job, and sleeps in the middle of it.
+#[test]
+fn who_serves_others_and_sleeps_meanwhile_is_told_so() {
+    let first = |ender: u64| {
+        let mut drawing = DrawnMachine::new();
+        for turn in 0..100_u64 {
+            drawing.run(
+                after(row(1, Reason::Sleep), Reason::Sleep, 30 * MS, 0),
+                100_000,
+                2,
+            );
+            if turn % 5 < ender {
+                let job = after(row(1, Reason::Sleep), Reason::Futex, 100_000, 0);
+                drawing.run(woken_by(job, 2), 10_000, 2);
+            }
+        }
+        drawing.findings().remove(0)
+    };
+    let at_work = first(1);
+    assert_eq!(
+        (at_work.name, at_work.kind),
+        ("sleeps_at_work", FindingKind::Frequent)
+    );
+    assert!(
+        at_work.places[0].contains("3.00 s in 1 thread that at other times"),
+        "{at_work:?}"
+    );
+    assert_eq!(first(0).name, "sleeps");
+}
+
 #[test]
 fn an_empty_trace_has_a_verdict_and_no_finding() {
     let expected = "\nverdict\nNothing stands out: no reason makes 10 % of the switches or 10 % of the \

@@ -199,6 +199,12 @@ pub(super) const POLLING: Advice = row(
     "something is to be done at these times",
 );
 
+pub(super) const ASLEEP: Advice = row(
+    "a thread that serves others must not sleep in the middle of it: let the event loop wake it by a timer (an async \
+     sleep, setTimeout), or give what has to wait to another thread (spawn_blocking)",
+    "nothing comes meanwhile",
+);
+
 pub(super) const COMMIT: Advice = row(
     "commit several changes at once (group commit), allow the last moments to be lost (PostgreSQL: \
      synchronous_commit = off), or put the log on a faster device",

@@ -1,6 +1,7 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
 use swtch_core::{Nanos, Reason, Spent};
+use swtch_output::text::counted;
 
 use super::super::group::RowSyscall;
 use super::advice::{self, Advice, AdviceText};
@@ -146,17 +147,42 @@ impl VerdictInput<'_> {
                 None,
             ),
         };
+        let at_work = self.asleep_at_work(tally.blocked);
         Some(Finding {
-            name,
+            name: if at_work.is_some() {
+                "sleeps_at_work"
+            } else {
+                name
+            },
             kind: FindingKind::Frequent,
             reason: Some(Reason::Sleep),
             subject: Subject::Reason(Reason::Sleep),
             switches: tally.switches,
             time: Nanos::ZERO,
             seen,
-            places: self.places(Reason::Sleep),
-            advice,
+            advice: at_work.as_ref().map(|_| advice::ASLEEP.told()).or(advice),
+            places: at_work
+                .into_iter()
+                .chain(self.places(Reason::Sleep))
+                .collect(),
         })
+    }
+
+    /// What is said if most of this sleep was in threads that serve others: whoever comes meanwhile has to wait.
+    fn asleep_at_work(&self, all: Nanos) -> Option<String> {
+        let tasks = 0..self.names.thread_count();
+        let tasks = tasks.filter(|task| !self.names.process_of(*task).is_kernel);
+        let tasks = tasks.map(|task| &self.details.seen[task]);
+        let serving: Vec<_> = tasks
+            .filter(|seen| seen.asleep > Nanos::ZERO && seen.serves_others())
+            .collect();
+        let asleep: Nanos = serving.iter().map(|seen| seen.asleep).sum();
+        percent(asleep.as_ns(), all.as_ns()).filter(|share| *share >= MOST_PCT)?;
+        Some(format!(
+            "of that, {asleep} in {} that at other times wait for others, as an event loop does, or a worker: what \
+             comes while they sleep has to wait",
+            counted(u64::try_from(serving.len()).unwrap_or(u64::MAX), "thread"),
+        ))
     }
 
     pub(super) fn io(&self, total: &Tally) -> Option<Finding> {
