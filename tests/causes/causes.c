@@ -13,14 +13,17 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/sem.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -416,6 +419,101 @@ static void forks(int number)
 	}
 }
 
+static int semaphores;
+
+static void add_to_semaphore(int number)
+{
+	struct sembuf add = { .sem_op = number };
+
+	must(!semop(semaphores, &add, 1), "semop");
+}
+
+/* A semaphore of System V, which its holder keeps while it sleeps. */
+static void holds_semaphore(int number)
+{
+	(void)number;
+	while (!is_over()) {
+		add_to_semaphore(-1);
+		sleep_us(1000);
+		add_to_semaphore(1);
+		rounds++;
+		sleep_us(10);
+	}
+}
+
+/* The lock of a file, which its holder keeps while it computes. */
+static void holds_flock(int number)
+{
+	int file = open("causes.tmp", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+
+	(void)number;
+	must(file >= 0, "causes.tmp");
+	while (!is_over()) {
+		must(!flock(file, LOCK_EX), "flock");
+		work_us(500);
+		must(!flock(file, LOCK_UN), "flock");
+		rounds++;
+		sleep_us(10);
+	}
+	close(file);
+}
+
+/* A worker takes jobs from a queue, and sleeps in the middle of each, while more of them come. */
+static void sleeps_at_work(int number)
+{
+	pthread_mutex_lock(&lock);
+	while (number == 0 && !is_over()) {
+		jobs += 4;
+		pthread_cond_broadcast(&condition);
+		pthread_mutex_unlock(&lock);
+		sleep_us(50000);
+		pthread_mutex_lock(&lock);
+	}
+	while (number > 0 && !is_over()) {
+		while (jobs == 0 && !is_over())
+			pthread_cond_wait(&condition, &lock);
+		jobs--;
+		pthread_mutex_unlock(&lock);
+		sleep_us(20000);
+		work_us(100);
+		rounds++;
+		pthread_mutex_lock(&lock);
+	}
+	jobs = 1 << 20;
+	pthread_cond_broadcast(&condition);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Two threads work in turns: each waits at a word of its own until the other is done. */
+static void takes_turns(int number)
+{
+	static sem_t turns[2];
+
+	if (number == 0)
+		sem_init(&turns[0], 0, 1), sem_init(&turns[1], 0, 0), turn = 1;
+	while (!turn)
+		sleep_us(10);
+	do {
+		must(!sem_wait(&turns[number]), "sem_wait");
+		work_us(2000);
+		rounds++;
+		must(!sem_post(&turns[!number]), "sem_post");
+	} while (!is_over());
+}
+
+/* A real-time thread and an ordinary one on one CPU. */
+static void crowded_by_own_real_time(int number)
+{
+	pin(0);
+	if (number == 0)
+		set_fifo(10);
+	while (!is_over()) {
+		work_us(8000), rounds++;
+		if (number == 0)
+			sleep_us(2000);
+	}
+}
+
 static const struct mode {
 	const char *name;
 	int threads;
@@ -430,7 +528,9 @@ static const struct mode {
 	{ "reads", 2, reads },		{ "commits", 1, commits },
 	{ "one-file", 6, writes_one_file }, { "maps", 6, maps },
 	{ "idle", 1, serves_nobody },	{ "inversion", 3, inverts },
-	{ "forks", 1, forks },
+	{ "forks", 1, forks },		{ "semaphore", 5, holds_semaphore },
+	{ "flock", 5, holds_flock },	{ "sleeps-at-work", 3, sleeps_at_work },
+	{ "turns", 2, takes_turns },	{ "own-fifo", 2, crowded_by_own_real_time },
 };
 
 int main(int count, char **words)
@@ -446,6 +546,11 @@ int main(int count, char **words)
 	}
 	if (count > 2)
 		seconds = atof(words[2]);
+	if (mode->body == holds_semaphore) {
+		semaphores = semget(IPC_PRIVATE, 1, IPC_CREAT | 0600);
+		must(semaphores >= 0, "semget");
+		add_to_semaphore(1);
+	}
 	must(!pipe2(tokens, O_CLOEXEC) && !pipe2(answers, O_CLOEXEC), "pipe2");
 	if (mode->body == takes_token)
 		must(write(tokens[1], "x", 1) == 1, "write");
@@ -457,6 +562,8 @@ int main(int count, char **words)
 		mode->body(0);
 	else
 		with_threads(mode->threads, mode->name, mode->body);
+	if (mode->body == holds_semaphore)
+		semctl(semaphores, 0, IPC_RMID);
 	add_schedstat();
 	printf("truth ran %.4f queued %.4f rounds %ld timeouts %ld\n", ran_ns / 1e9, queued_ns / 1e9, (long)rounds,
 	       (long)timeouts);

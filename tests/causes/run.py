@@ -59,8 +59,15 @@ class Row:
     beside: tuple[str, ...] = ()
     quick: bool = True
     needs: tuple[str, ...] = ()
-    # CPU time that the cgroup of the program may use, in percent of one CPU.
+    # CPU time that the cgroup of the program may use, in percent of one CPU; with `inner`, one below it is used.
     quota_pct: int = 0
+    inner: str = ""
+    # What has to be made first.
+    prepare: str = ""
+    # How long the server takes until it is there.
+    ready_s: float = 0.3
+    # A pattern that what is said of the first cause has to match: whom it names.
+    names: str = ""
     seconds: float = 1.0
     # Whether what the program prints at its end is of all that was recorded.
     is_counted: bool = True
@@ -165,6 +172,131 @@ ROWS = (
         quick=False,
     ),
     Row("forks", "waits for children that compute", (NOTHING,), command="causes forks", is_counted=False),
+    Row("semaphore", "a semaphore of System V, whose holder sleeps", ("token_contention",), command="causes semaphore", names="semop|semtimedop"),
+    Row("flock", "the lock of a file, whose holder computes", ("token_contention",), command="causes flock", names="flock"),
+    Row(
+        "turns",
+        "two threads work in turns, each waits for the other at a word of its own",
+        ("serialised",),
+        command="causes turns",
+    ),
+    Row(
+        "sleeps-at-work",
+        "two workers sleep in the middle of each job, while more jobs come",
+        (NOTHING,),
+        command="causes sleeps-at-work",
+        names="what comes while they sleep has to wait",
+    ),
+    Row(
+        "own-fifo",
+        "an ordinary thread beside a real-time one of its own program, on one CPU",
+        ("real_time",),
+        command="causes own-fifo",
+        names="own-fifo-0|x-0",
+    ),
+    Row(
+        "stopped",
+        "stopped and let go on by another, half of the time",
+        ("stopped",),
+        command="sh -c 'causes compute 1.6 & for i in 1 2 3 4; do sleep 0.2; kill -STOP $!; sleep 0.2; kill -CONT $!; done; wait'",
+        is_counted=False,
+    ),
+    Row(
+        "nested-quota",
+        "the cgroup above that of the program may use a fifth of a CPU",
+        ("throttle",),
+        command="causes compute",
+        quota_pct=20,
+        inner="inner",
+        names=r"by the quota of \S*/swtch-causes-\d+,",
+    ),
+    Row(
+        "deadline",
+        "SCHED_DEADLINE: 4 ms of each 20 ms",
+        ("deadline_budget",),
+        command="chrt -d --sched-runtime 4000000 --sched-deadline 20000000 --sched-period 20000000 0 causes compute",
+        needs=("chrt",),
+        quick=False,
+    ),
+    Row(
+        "pipeline",
+        "gzip computes, and the two before it wait for it",
+        (NOTHING,),
+        command="sh -c 'yes swtch | head -c 150000000 | gzip >/dev/null'",
+        needs=("gzip",),
+        names="gzip/",
+        quick=False,
+    ),
+    Row(
+        "xz",
+        "four threads on one CPU",
+        ("oversubscribed",),
+        prepare="head -c 8000000 /dev/urandom >random",
+        command=CPU0 + "sh -c 'xz -T4 -1 --block-size=1000000 -c random >/dev/null'",
+        needs=("xz",),
+        quick=False,
+    ),
+    Row(
+        "processes-of-python",
+        "a pool of two processes on two CPUs, which compute",
+        (NOTHING,),
+        ("oversubscribed",),
+        command="python3 -c 'import multiprocessing as m; m.Pool(2).map(sum, [range(8000000)] * 8, 1)'",
+        needs=("python3",),
+        quick=False,
+    ),
+    Row(
+        "sqlite",
+        "each insert is a transaction of its own, in a file on the disk",
+        ("block_io",),
+        prepare="rm -f corpus.db; sqlite3 corpus.db 'create table t(x)'",
+        command="sh -c 'for i in $(seq 800); do echo \"insert into t values($i);\"; done | sqlite3 corpus.db'",
+        needs=("sqlite3",),
+        quick=False,
+    ),
+    Row(
+        "java-monitor",
+        "six threads of Java: one of them has the monitor, and computes",
+        ("serialised",),
+        prepare="javac -d . " + str(HERE / "Causes.java"),
+        command="java Causes monitor 2",
+        needs=("javac",),
+        quick=False,
+    ),
+    Row(
+        "java-queue",
+        "eight threads of Java take from one queue, on two CPUs: its lock, and too few CPUs",
+        ("serialised", "oversubscribed", "futex_contention"),
+        prepare="javac -d . " + str(HERE / "Causes.java"),
+        command="java Causes queue 2",
+        needs=("javac",),
+        quick=False,
+    ),
+    Row(
+        "go-mutex",
+        "six goroutines: one of them has the mutex, and computes",
+        ("serialised", "futex_contention"),
+        prepare="go build -o mutex " + str(HERE / "mutex.go"),
+        command="mutex",
+        needs=("go",),
+        quick=False,
+    ),
+    *(
+        Row(
+            name,
+            "a server with eight clients that read from memory, all on two CPUs",
+            ("oversubscribed",),
+            ("placement", "neighbour"),
+            prepare=f"{HERE}/servers.sh make {name}",
+            server=f"{HERE}/servers.sh run {name}",
+            beside=(f"{HERE}/servers.sh load {name}",),
+            needs=needs,
+            quick=False,
+            seconds=3.0,
+            ready_s=3.0,
+        )
+        for name, needs in (("postgres", ("pgbench", "setpriv")), ("mariadb", ("mariadbd", "sysbench", "setpriv")))
+    ),
     Row(
         "python-gil",
         "4 threads of Python compute: one lock",
@@ -280,6 +412,10 @@ class Bench:
         """Records the row; its trace, and what its program printed."""
         trace = self.place / f"{row.name}.swtch"
         shutil.rmtree(trace, ignore_errors=True)
+        if row.prepare:
+            made = subprocess.run(self.words(row.prepare), cwd=self.place, env=self.environment, check=False)
+            if made.returncode:
+                raise RuntimeError(f"{row.prepare}: it ended with {made.returncode}")
         record = [str(self.swtch), "record", "-o", str(trace)]
         with contextlib.ExitStack() as stack:
             if self.options.beside_hogs:
@@ -287,7 +423,7 @@ class Bench:
                     stack.enter_context(self.started("causes compute 60"))
             if row.server:
                 server = stack.enter_context(self.started(row.server))
-                time.sleep(0.3)
+                time.sleep(row.ready_s)
                 record += ["-p", str(server.pid), "-d", str(row.seconds)]
             for command in row.beside:
                 stack.enter_context(self.started(command))
@@ -296,7 +432,7 @@ class Bench:
             if row.command:
                 record += ["--", *self.words(row.command)]
             if row.quota_pct:
-                record = ["sh", "-c", f"echo $$ > {stack.enter_context(quota(row.quota_pct))}; exec \"$@\"", "-", *record]
+                record = ["sh", "-c", f"echo $$ > {stack.enter_context(quota(row.quota_pct, row.inner))}; exec \"$@\"", "-", *record]
             done = subprocess.run(
                 record,
                 cwd=self.place,
@@ -324,10 +460,18 @@ class Bench:
             # Beside busy loops on every CPU somebody else has the CPU, and that is true.
             right += ("neighbour",)
         verdict = "right" if first in right else "half" if first in row.half else "wrong"
+        if verdict == "right" and not re.search(row.names, told_of_first(told, numbered, seen)):
+            verdict = "half"
         differs = difference(told, printed) if row.is_counted else ""
         if not self.options.keep:
             shutil.rmtree(trace, ignore_errors=True)
         return Outcome(row, first, seen, verdict, time.monotonic() - begun, differs)
+
+
+def told_of_first(told: dict[str, Any], numbered: list[dict[str, Any]], seen: str) -> str:
+    """All that is said of the first cause; where there is none, of what else stands on the first screen."""
+    of = numbered[:1] or told["findings"][:3]
+    return "\n".join([seen, *(line for one in of for line in (one["seen"], *one["places"], one["advice"] or ""))])
 
 
 # What the kernel charges a thread and what lies between two switches differ by the switches themselves, and by the
@@ -351,8 +495,8 @@ def difference(told: dict[str, Any], printed: str) -> str:
 
 
 @contextlib.contextmanager
-def quota(percent: int) -> Iterator[Path]:
-    """A cgroup with a quota of CPU time: the file that takes the processes that are to be in it."""
+def quota(percent: int, inner: str) -> Iterator[Path]:
+    """A cgroup with a quota of CPU time: the file that takes the processes that are to be in it, or in `inner`."""
     root = Path("/sys/fs/cgroup")
     older = root / "cpu"
     of_2 = (root / "cgroup.controllers").exists() and "cpu" in (root / "cgroup.controllers").read_text().split()
@@ -365,10 +509,13 @@ def quota(percent: int) -> Iterator[Path]:
             with contextlib.suppress(OSError):
                 (root / "cgroup.subtree_control").write_text("+cpu")
             (group / "cpu.max").write_text(f"{percent * 1000} 100000")
-        yield group / "cgroup.procs"
+        (group / inner).mkdir(exist_ok=True)
+        yield group / inner / "cgroup.procs"
     finally:
         for _ in range(50):
             try:
+                if inner:
+                    (group / inner).rmdir()
                 group.rmdir()
                 break
             except OSError:

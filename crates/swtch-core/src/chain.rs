@@ -26,7 +26,7 @@ use crate::reason::Reason;
 use crate::switch::{Open, Switch};
 use crate::units::{Nanos, Timestamp};
 
-/// Steps remembered over all tasks together, 64 bytes each; at least [`FEWEST_STEPS`] of each.
+/// Steps remembered over all tasks together, 72 bytes each; at least [`FEWEST_STEPS`] of each.
 const STEPS_IN_MEMORY: usize = 1 << 20;
 
 /// Steps remembered of each task at least, however many tasks there are.
@@ -133,6 +133,15 @@ impl Meanwhile {
     }
 }
 
+/// What a wait for another thread may have been for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServedAs {
+    /// For its turn: at a futex.
+    Turn,
+    /// For a message, or for room to put one: at a pipe, a socket.
+    Message,
+}
+
 /// What ended a wait, and which task of the same program it was, by index.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedBy {
@@ -149,7 +158,8 @@ struct ChainStep {
     woken: Timestamp,
     start: Timestamp,
     end: Timestamp,
-    /// Up to here the run is counted as one for which others waited.
+    /// Up to here the run is counted as one for which others waited, with [`ServedAs::Turn`] and at all.
+    turn_counted: Timestamp,
     run_counted: Timestamp,
     /// The same of the time without a CPU, and of others with a higher priority.
     queue_counted: Timestamp,
@@ -174,6 +184,7 @@ impl ChainStep {
             woken: start.before(runq),
             start,
             end: row.ts,
+            turn_counted: start,
             run_counted: start,
             queue_counted: start.before(runq),
             by: ended.own.and_then(|task| u32::try_from(task).ok()),
@@ -199,6 +210,7 @@ impl ChainStep {
             woken,
             start,
             end,
+            turn_counted: start,
             run_counted: start,
             queue_counted: woken,
             by: None,
@@ -218,7 +230,8 @@ struct ChainTask<T> {
     dropped: usize,
     /// Waits that cannot be divided before the task's next row.
     kept: Vec<AskedWait<T>>,
-    /// How long it ran while others waited for it.
+    /// How long it ran while others waited for it: with [`ServedAs::Turn`], and at all.
+    served_in_turn: Nanos,
     served: Nanos,
     /// How long it had no CPU while a task of higher priority waited for it.
     held_back: Nanos,
@@ -230,8 +243,7 @@ struct ChainTask<T> {
 #[derive(Clone, Copy, Debug)]
 struct AskedWait<T> {
     tag: T,
-    /// Whether the other's runs are counted as ones for which others waited.
-    is_served: bool,
+    served: ServedAs,
     task: usize,
     by: usize,
     from: Timestamp,
@@ -266,6 +278,7 @@ impl<T: Copy> Chains<T> {
             steps: VecDeque::new(),
             dropped: 0,
             kept: Vec::new(),
+            served_in_turn: Nanos::ZERO,
             served: Nanos::ZERO,
             held_back: Nanos::ZERO,
             inverted: Nanos::ZERO,
@@ -279,14 +292,13 @@ impl<T: Copy> Chains<T> {
     }
 
     /// Takes the next row of the task with this index, and what ended its wait. With a `tag` the wait is
-    /// divided, now or later: `sink` gets each wait that is. With `is_served` the runs for which it waited are
-    /// counted, too.
+    /// divided, now or later: `sink` gets each wait that is.
     pub fn push(
         &mut self,
         row: &Switch,
         task: usize,
         ended: EndedBy,
-        (tag, is_served): (Option<T>, bool),
+        (tag, served): (Option<T>, ServedAs),
         sink: &mut impl FnMut(T, &Meanwhile),
     ) {
         let step = ChainStep::of(row, ended);
@@ -305,7 +317,7 @@ impl<T: Copy> Chains<T> {
         if step.out < step.woken {
             let wait = AskedWait {
                 tag,
-                is_served,
+                served,
                 task,
                 by,
                 from: step.out,
@@ -336,6 +348,11 @@ impl<T: Copy> Chains<T> {
     /// How long the task ran while others waited for it: at least so long.
     pub fn served(&self, task: usize) -> Nanos {
         self.tasks[task].served
+    }
+
+    /// The same for waits with [`ServedAs::Turn`].
+    pub fn served_in_turn(&self, task: usize) -> Nanos {
+        self.tasks[task].served_in_turn
     }
 
     /// How long the task had no CPU while one of higher priority waited for it: at least so long.
@@ -402,19 +419,23 @@ impl<T: Copy> Chains<T> {
     fn count(&mut self, wait: &AskedWait<T>, sum: &Meanwhile) {
         self.tasks[wait.task].inverted += sum.inverted;
         for mark in self.marks.drain(..) {
-            if mark.spent == Spent::Ran && !wait.is_served {
-                continue;
-            }
             let task = &mut self.tasks[mark.task];
             let Some(step) = task.steps.get_mut(mark.step - task.dropped) else {
                 continue;
             };
-            let (counted, sum) = match mark.spent {
-                Spent::Ran => (&mut step.run_counted, &mut task.served),
-                _ => (&mut step.queue_counted, &mut task.held_back),
+            let count = |counted: &mut Timestamp, sum: &mut Nanos| {
+                *sum += length(mark.from.max(*counted), mark.to);
+                *counted = mark.to.max(*counted);
             };
-            *sum += mark.to.since(mark.from.max(*counted)).unwrap_or_default();
-            *counted = mark.to.max(*counted);
+            match mark.spent {
+                Spent::Ran => {
+                    count(&mut step.run_counted, &mut task.served);
+                    if wait.served == ServedAs::Turn {
+                        count(&mut step.turn_counted, &mut task.served_in_turn);
+                    }
+                }
+                _ => count(&mut step.queue_counted, &mut task.held_back),
+            }
         }
     }
 }

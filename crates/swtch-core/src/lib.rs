@@ -43,7 +43,7 @@ pub mod units;
 pub mod user;
 pub mod wait;
 
-pub use chain::{Chains, EndedBy, Meanwhile, Spent};
+pub use chain::{Chains, EndedBy, Meanwhile, ServedAs, Spent};
 pub use contention::{
     Contended, Contention, ContentionSums, Coverage, GroupSplit, HeldWaits, Holder, HolderTotals,
 };

@@ -53,7 +53,13 @@ fn a_wait_is_divided_by_what_its_chain_did() {
     let mut chains = Chains::new(4);
     let mut divided = Divided::default();
     let mut push = |row: Switch, task, ended, tag| {
-        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
+        chains.push(
+            &row,
+            task,
+            ended,
+            (tag, ServedAs::Turn),
+            &mut divided.sink(),
+        );
     };
     push(row(OTHER, Reason::Net, [0, 1, 2, 5]), OTHER, NOBODY, None);
     push(row(OTHER, Reason::Io, [5, 40, 40, 45]), OTHER, NOBODY, None);
@@ -80,7 +86,13 @@ fn time_for_which_several_waited_is_served_once() {
     let mut chains = Chains::new(4);
     let mut divided = Divided::default();
     let mut push = |row: Switch, task, ended, tag| {
-        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
+        chains.push(
+            &row,
+            task,
+            ended,
+            (tag, ServedAs::Turn),
+            &mut divided.sink(),
+        );
     };
     let wait = |task, out, woken| row(task, Reason::Futex, [out, woken, woken, woken + 1]);
     push(wait(VICTIM, 20, 60), VICTIM, by(OTHER), Some('v'));
@@ -105,7 +117,13 @@ fn who_waits_for_a_task_of_lower_priority_without_a_cpu_is_told_apart() {
         (above, VICTIM, by(OTHER), Some('v')),
         (below, OTHER, NOBODY, None),
     ] {
-        chains.push(&row, task, ended, (tag, true), &mut divided.sink());
+        chains.push(
+            &row,
+            task,
+            ended,
+            (tag, ServedAs::Turn),
+            &mut divided.sink(),
+        );
     }
     let meanwhile = divided.0[0].1;
     assert_eq!(meanwhile.of(Spent::NoCpu).as_ns(), 35);
@@ -126,7 +144,7 @@ fn a_row_that_never_comes_is_untold_time() {
             &wait,
             VICTIM,
             by(OTHER),
-            (Some('v'), true),
+            (Some('v'), ServedAs::Turn),
             &mut divided.sink(),
         );
         if is_open {
@@ -177,7 +195,7 @@ fn parts_sum_to_the_wait_whatever_the_rows_say() {
             &row,
             task,
             ended,
-            (tag, true),
+            (tag, ServedAs::Turn),
             &mut |tag, sum: &Meanwhile| {
                 told.push((tag, sum.whole().as_ns()));
             },

@@ -50,8 +50,8 @@ use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
-    self, AdviceText, Details, Finding, FindingKind, LongestWait, RecordedMachine, TimeAtLocks,
-    VerdictInput,
+    self, AdviceText, BusiestThread, Details, Finding, FindingKind, LongestWait, RecordedMachine,
+    TimeAtLocks, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -108,7 +108,7 @@ pub struct Explanation {
     /// Of the time without a CPU, that in which the CPU was idle still.
     idle: Nanos,
     /// What is said of a thread that ran nearly all the time.
-    busiest: Option<String>,
+    busiest: Option<BusiestThread>,
     /// The numbered causes first.
     findings: Vec<Finding>,
     /// How many of them are numbered: time was lost by them, or switching itself takes as much.
@@ -483,6 +483,7 @@ impl<'p> ExplainPage<'p> {
             recorder: machine.recorder,
             lost: self.details.lost_time(&at_locks),
             at_locks,
+            busiest: self.details.busiest(names, &self.objects, machine.wall),
         };
         let words = KeyNames {
             names,
@@ -523,7 +524,7 @@ impl<'p> ExplainPage<'p> {
             numbered,
             lost: picture.lost,
             idle: self.preemptors.held_by(Holder::Idle),
-            busiest: self.details.busiest(names, machine.wall),
+            busiest: picture.busiest,
             without_findings: verdict::nothing_stands_out(),
             fired: None,
             lasting: None,
@@ -707,7 +708,7 @@ impl Explanation {
             lines.push(text::escaped(&first).into_owned());
         }
         if let Some(busiest) = self.busiest_beside_causes() {
-            lines.push(text::escaped(busiest).into_owned());
+            lines.push(text::escaped(&busiest).into_owned());
         }
         for (place, finding) in self.findings.iter().enumerate() {
             if place == self.numbered {
@@ -746,15 +747,16 @@ impl Explanation {
             0 => Some(verdict::nothing_is_lost(
                 &self.lost,
                 self.idle,
-                self.busiest.as_deref(),
+                self.busiest.as_ref(),
             )),
             _ => None,
         }
     }
 
     /// Where there are causes: what is said of a thread that ran nearly all the time nevertheless.
-    pub fn busiest_beside_causes(&self) -> Option<&str> {
-        self.busiest.as_deref().filter(|_| self.numbered > 0)
+    pub fn busiest_beside_causes(&self) -> Option<String> {
+        let busiest = self.busiest.as_ref().filter(|_| self.numbered > 0);
+        busiest.map(BusiestThread::words)
     }
 
     /// What all switches together cost; `None` without prices, or if it is too little to mention.

@@ -79,8 +79,9 @@ const MOST_PCT: f64 = 50.0;
 /// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
 
-/// From this share of the recording on, a thread ran nearly all the time.
+/// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
 const BUSY_PCT: f64 = 90.0;
+const DECIDES_PCT: f64 = 95.0;
 
 /// The rule for kernel threads that slept.
 const KERNEL_THREAD: &str = "kernel_thread";
@@ -123,10 +124,42 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
+    /// A thread that ran nearly all the time.
+    pub busiest: Option<BusiestThread>,
     /// Length of the recording.
     pub wall: Nanos,
     /// Process id of the recorder.
     pub recorder: Option<Pid>,
+}
+
+/// A thread that ran nearly all the time.
+#[derive(Clone, Debug)]
+pub struct BusiestThread {
+    label: String,
+    /// For which share of the recording.
+    ran_pct: f64,
+    /// Whether others of its program waited for it for most of that.
+    is_awaited: bool,
+}
+
+impl BusiestThread {
+    /// Whether the program can be no faster than this thread, which loses hardly any time itself: what the others
+    /// lose, they would wait for it otherwise.
+    pub fn decides(&self) -> bool {
+        self.is_awaited && self.ran_pct >= DECIDES_PCT
+    }
+
+    /// What is said of it.
+    pub fn words(&self) -> String {
+        let awaited = match self.is_awaited {
+            true => ", and others wait for it",
+            false => "",
+        };
+        format!(
+            "{} ran {:.1} % of the time{awaited}: one CPU gives it no more.",
+            self.label, self.ran_pct
+        )
+    }
 }
 
 /// The machine on which a trace was recorded.
@@ -299,18 +332,19 @@ impl Details {
         }
     }
 
-    /// What is said of a thread of these that ran nearly all the time; `None` if there is none.
-    pub fn busiest(&self, names: &Names, wall: Nanos) -> Option<String> {
+    /// The thread of the programs that ran longest, if it ran nearly all the time.
+    pub fn busiest(&self, names: &Names, objects: &Objects, wall: Nanos) -> Option<BusiestThread> {
         let programs = 0..names.thread_count();
         let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
         let busiest = programs.max_by_key(|task| (self.seen[*task].ran, Reverse(*task)))?;
         let ran = self.seen[busiest].ran;
-        percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
-        Some(format!(
-            "{} ran {} of the time: one CPU gives it no more.",
-            names.label(busiest),
-            share(ran.as_ns(), wall.as_ns())
-        ))
+        let ran_pct = percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
+        let served = percent(objects.served(busiest).as_ns(), wall.as_ns());
+        Some(BusiestThread {
+            label: names.label(busiest),
+            ran_pct,
+            is_awaited: served.is_some_and(|share| share >= MOST_PCT),
+        })
     }
 
     /// The number of CPUs on which programs ran for more than a moment.
@@ -622,10 +656,20 @@ pub fn nothing_stands_out() -> String {
 }
 
 /// The first sentence where no thread lost time: what they did instead. For the time `idle` a thread could run
-/// on a CPU that was idle still; `busiest` is what is said of a thread that ran nearly all the time.
-pub fn nothing_is_lost(lost: &LostTime, idle: Nanos, busiest: Option<&str>) -> String {
+/// on a CPU that was idle still; `busiest` is a thread that ran nearly all the time.
+pub fn nothing_is_lost(lost: &LostTime, idle: Nanos, busiest: Option<&BusiestThread>) -> String {
     let at_work = lost.at_work().as_ns();
     let part = |time: Nanos| format!("{time} ({})", share(time.as_ns(), at_work));
+    if let Some(busiest) = busiest.filter(|busiest| busiest.decides()) {
+        return format!(
+            "Hardly any time is lost that counts: {} All its threads together ran for {}, could run and had no CPU \
+             for {}, and were blocked in the middle of work for {}.",
+            busiest.words(),
+            lost.ran,
+            part(lost.no_cpu),
+            part(lost.blocked(AwaitedThing::Work)),
+        );
+    }
     let mut words = format!(
         "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in \
          the middle of work for {}.",
@@ -643,7 +687,7 @@ pub fn nothing_is_lost(lost: &LostTime, idle: Nanos, busiest: Option<&str>) -> S
         words += &format!(" They waited {waited}.");
     }
     if let Some(busiest) = busiest {
-        words += &format!(" {busiest}");
+        words += &format!(" {}", busiest.words());
     }
     words
 }
@@ -770,7 +814,8 @@ impl VerdictInput<'_> {
             percent(time.as_ns(), whole.as_ns()).is_none_or(|share| share >= least)
         };
         let is_lost = is_much(LOST_PCT, self.lost.at_work()) && is_much(NOTICED_PCT, self.wall);
-        if time >= LEAST_TIME && is_lost {
+        let decides = self.busiest.as_ref().is_some_and(BusiestThread::decides);
+        if time >= LEAST_TIME && is_lost && !decides {
             return Some((FindingKind::Lost, time));
         }
         is_often(switches, total).then_some((FindingKind::Frequent, Nanos::ZERO))

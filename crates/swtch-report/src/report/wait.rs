@@ -6,8 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{
-    Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, StackKind, Switch, Timestamp,
-    WaitObject,
+    Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, ServedAs, StackKind, Switch,
+    Timestamp, WaitObject,
 };
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
@@ -99,7 +99,7 @@ impl Object {
     /// Whether whoever waits there may wait for others to let go of something. Threads at a regular file wait
     /// for a disk, or for its lock in the kernel.
     pub const fn may_be_a_lock(&self) -> bool {
-        matches!(self.kind, ObjectKind::Futex) || self.holds_tokens()
+        matches!(self.kind, ObjectKind::Futex | ObjectKind::Call) || self.holds_tokens()
     }
 
     /// Whether what comes out of it may be a token.
@@ -117,6 +117,9 @@ pub enum ObjectKind {
     Futex,
     /// What lies behind a file descriptor.
     File(WaitObject),
+    /// A call that waits for what the trace does not name: a lock of a file, a semaphore of System V. The key is the
+    /// number of the call, and the process the first of its program: processes share such things.
+    Call,
 }
 
 impl ObjectKind {
@@ -124,7 +127,8 @@ impl ObjectKind {
     const fn bit(self) -> u32 {
         match self {
             Self::Futex => 1,
-            Self::File(object) => 2 << object.index(),
+            Self::File(object) => 4 << object.index(),
+            Self::Call => 2,
         }
     }
 
@@ -133,6 +137,7 @@ impl ObjectKind {
         match self {
             Self::Futex => "futex",
             Self::File(object) => object.as_str(),
+            Self::Call => "call",
         }
     }
 }
@@ -255,6 +260,7 @@ impl Objects {
         }
         self.follow(ended, row, task, names);
         let object = object_of(row, names.thread(task).process);
+        let object = object.or_else(|| self.call_of(row, task));
         let place = object.map(|object| self.place(object));
         self.last.set(row.task, task, place);
         if counted.switch {
@@ -290,10 +296,14 @@ impl Objects {
         chains.finish(&mut |place, meanwhile| objects[place].1.meanwhile.add(meanwhile));
     }
 
-    /// How long the task with this index ran while others of its program waited for it at futexes, or for such
-    /// as did: at least so long.
+    /// How long the task with this index ran while others of its program waited for it: at least so long.
     pub fn served(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.served(task))
+    }
+
+    /// The same of those that waited at futexes.
+    pub fn served_in_turn(&self, task: usize) -> Nanos {
+        self.of_chains(|chains| chains.served_in_turn(task))
     }
 
     /// How long the task with this index had no CPU while one of higher priority waited for it.
@@ -327,13 +337,17 @@ impl Objects {
     /// release a lock.
     pub fn sheet(&self, names: &Names, symbols: Option<&Symbols>) -> Sheet {
         let ranked = self.ranked();
-        let rows = ranked.iter().map(|(object, waited)| ObjectRow {
-            object: *object,
-            waited,
-            all: self.switches,
-            names,
-            symbols,
-        });
+        let is_named = |one: &&&(Object, ObjectWaits)| one.0.kind != ObjectKind::Call;
+        let rows = ranked
+            .iter()
+            .filter(is_named)
+            .map(|(object, waited)| ObjectRow {
+                object: *object,
+                waited,
+                all: self.switches,
+                names,
+                symbols,
+            });
         let mut sheet = report_sheet("wait", &columns(), rows);
         sheet.not_in_tables = &["woken_by_waiters_pct"];
         if self.nameless > 0 {
@@ -358,12 +372,15 @@ impl Objects {
         let place = place.filter(is_asked);
         let ended = ended_by(row, task, &self.programs, names);
         // Two that talk by a pipe take turns, too, and that is no lock.
-        let is_futex = place.is_some_and(|place| objects[place].0.kind == ObjectKind::Futex);
+        let served = match place.map(|place| objects[place].0.kind) {
+            Some(ObjectKind::Futex) => ServedAs::Turn,
+            _ => ServedAs::Message,
+        };
         chains.push(
             row,
             task,
             ended,
-            (place, is_futex),
+            (place, served),
             &mut |place, meanwhile| {
                 objects[place].1.meanwhile.add(meanwhile);
             },
@@ -377,12 +394,26 @@ impl Objects {
             return;
         };
         let (object, waited) = &mut self.objects[place];
+        self.nameless += u64::from(object.kind == ObjectKind::Call);
         waited.switches += 1;
         if self.last_waited[task] != Some(place) {
             self.last_waited[task] = Some(place);
             waited.waiters += u64::from(self.waiters.insert((place, task)));
         }
         self.waited_kinds[task] |= object.kind.bit();
+    }
+
+    /// The call in which the row's task begins to wait, if who ends such waits is followed.
+    fn call_of(&self, row: &Switch, task: usize) -> Option<Object> {
+        let call = row
+            .evidence
+            .syscall
+            .filter(|_| row.rule.reason == Reason::Ipc);
+        Some(Object {
+            process: self.programs[task],
+            kind: ObjectKind::Call,
+            key: call.filter(|_| self.chains.is_some())?.into(),
+        })
     }
 
     /// Adds a wait of the task with this index.

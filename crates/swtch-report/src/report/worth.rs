@@ -133,7 +133,9 @@ impl<'p> SwitchPricing<'p> {
     fn words_of(&self, object: Object, names: &Names, symbols: Option<&Symbols>) -> String {
         let what = match object.kind {
             ObjectKind::Futex => format!("the futex at {:#x}", object.key),
-            ObjectKind::File(_) => format!("the {} {:#x}", object.kind.as_str(), object.key),
+            ObjectKind::File(_) | ObjectKind::Call => {
+                format!("the {} {:#x}", object.kind.as_str(), object.key)
+            }
         };
         let process = names.process(object.process).label();
         match symbols.and_then(|symbols| self.function_of(object, symbols)) {

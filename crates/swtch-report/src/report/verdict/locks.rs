@@ -100,7 +100,9 @@ impl TimeAtLocks {
             sum.add(waited);
             let may_be = match object.kind {
                 ObjectKind::Futex => true,
-                ObjectKind::File(_) => object.holds_tokens() && waited.waiters > 2,
+                ObjectKind::File(_) | ObjectKind::Call => {
+                    object.may_be_a_lock() && waited.waiters > 2
+                }
             };
             if !may_be || !sum.is_lock() {
                 time.inverted_elsewhere += inverted;
@@ -293,14 +295,20 @@ impl VerdictInput<'_> {
         let (object, _) = self.at_locks.main[spent as usize]?;
         let process = self.names.process(object.process).label();
         Some(format!(
-            "of that, {time} in threads that waited at locks for one that was held up by this, most at {} {:#x} in \
-             {process}",
+            "of that, {time} in threads that waited at locks for one that was held up by this, most {} in {process}",
             match object.kind {
-                ObjectKind::Futex => "futex word",
-                ObjectKind::File(_) => "file",
-            },
-            object.key
+                ObjectKind::Futex => format!("at futex word {:#x}", object.key),
+                ObjectKind::File(_) => format!("at file {:#x}", object.key),
+                ObjectKind::Call => self.call_words(object.key),
+            }
         ))
+    }
+
+    /// `in flock()`
+    fn call_words(&self, number: u64) -> String {
+        let number = u32::try_from(number).ok();
+        let name = number.and_then(|number| self.arch?.syscall_name(number));
+        name.map_or_else(|| "in one call".to_owned(), |name| format!("in {name}()"))
     }
 
     /// How long tasks had no CPU while one of higher priority waited for them.
@@ -355,13 +363,14 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// Threads that wait at a file and are woken by others that wait there, too: whoever has what comes out of
-    /// it may work.
+    /// Threads that wait at a file, or in a call, and are woken by others that wait there, too: whoever has what comes
+    /// out of it may work.
     pub(super) fn tokens(&self, total: &Tally) -> Option<Finding> {
         let objects = self.objects.ranked();
         let mut sum = Sum::default();
         let mut main: Option<(&Object, Nanos)> = None;
-        for (object, waited) in objects.iter().filter(|(object, _)| object.holds_tokens()) {
+        let is_one = |object: &Object| object.kind == ObjectKind::Call || object.holds_tokens();
+        for (object, waited) in objects.iter().filter(|(object, _)| is_one(object)) {
             let mut one = Sum::default();
             one.add(waited);
             // Two that hand something to and fro have a conversation.
@@ -384,11 +393,16 @@ impl VerdictInput<'_> {
             switches: sum.switches,
             time,
             seen: format!(
-                "Threads wait for each other at {}, as for a token that only one can have: {} by {}, {}.",
+                "Threads wait for each other {}, as for a {} that only one can have: {} by {}, {}.",
                 match object.kind {
-                    ObjectKind::File(WaitObject::Fifo) => "a pipe",
-                    ObjectKind::File(WaitObject::Socket) => "a socket",
-                    _ => "an eventfd",
+                    ObjectKind::File(WaitObject::Fifo) => "at a pipe".to_owned(),
+                    ObjectKind::File(WaitObject::Socket) => "at a socket".to_owned(),
+                    ObjectKind::Call => self.call_words(object.key),
+                    _ => "at an eventfd".to_owned(),
+                },
+                match object.kind {
+                    ObjectKind::Call => "lock",
+                    _ => "token",
                 },
                 counted(sum.switches, "switch"),
                 counted(sum.waiters, "thread"),

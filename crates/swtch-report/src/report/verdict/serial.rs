@@ -51,7 +51,7 @@ impl VerdictInput<'_> {
         let parts = tasks.iter().filter(|(_, time)| takes_part(*time)).count();
         let family = self.details.families[tasks.first()?.0];
         let served = |task: usize| match self.details.families[task] == family {
-            true => self.objects.served(task),
+            true => self.objects.served_in_turn(task),
             false => Nanos::ZERO,
         };
         Some(Finding {
@@ -79,7 +79,7 @@ impl VerdictInput<'_> {
     fn served_by_family(&self) -> BTreeMap<usize, Vec<(usize, Nanos)>> {
         let mut served: BTreeMap<usize, Vec<(usize, Nanos)>> = BTreeMap::new();
         for task in 0..self.names.thread_count() {
-            let time = self.objects.served(task);
+            let time = self.objects.served_in_turn(task);
             if time > Nanos::ZERO {
                 let family = self.details.families[task];
                 served.entry(family).or_default().push((task, time));
