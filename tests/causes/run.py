@@ -413,7 +413,7 @@ class Bench:
         trace = self.place / f"{row.name}.swtch"
         shutil.rmtree(trace, ignore_errors=True)
         if row.prepare:
-            made = subprocess.run(self.words(row.prepare), cwd=self.place, env=self.environment, check=False)
+            made = subprocess.run(["sh", "-c", row.prepare], cwd=self.place, env=self.environment, check=False)
             if made.returncode:
                 raise RuntimeError(f"{row.prepare}: it ended with {made.returncode}")
         record = [str(self.swtch), "record", "-o", str(trace)]
@@ -557,6 +557,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         place = chosen.keep or Path(scratch)
         place.mkdir(parents=True, exist_ok=True)
+        # Servers run without rights, and have their files here.
+        place.chmod(0o755)
         bench = Bench(place, swtch, chosen)
         for row in rows:
             why = why_not(row, bench)

@@ -41,6 +41,9 @@ const MOST_HOPS: u32 = 32;
 /// The most waits kept back until further rows come.
 const MOST_KEPT: usize = 1 << 16;
 
+/// The most stretches that are kept, 24 bytes each.
+const MOST_TURNS: usize = 1 << 20;
+
 /// What a thread spent its time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spent {
@@ -237,6 +240,8 @@ struct ChainTask<T> {
     held_back: Nanos,
     /// How long it waited for one of lower priority that had no CPU.
     inverted: Nanos,
+    /// How long it waited for others that ran, with [`ServedAs::Turn`].
+    waited_in_turn: Nanos,
 }
 
 /// A wait that is to be divided.
@@ -269,6 +274,8 @@ pub struct Chains<T> {
     most_steps: usize,
     kept: usize,
     marks: Vec<ChainMark>,
+    /// See [`Self::turns`].
+    turns: Vec<(usize, Timestamp, Timestamp)>,
 }
 
 impl<T: Copy> Chains<T> {
@@ -282,12 +289,14 @@ impl<T: Copy> Chains<T> {
             served: Nanos::ZERO,
             held_back: Nanos::ZERO,
             inverted: Nanos::ZERO,
+            waited_in_turn: Nanos::ZERO,
         };
         Self {
             tasks: std::iter::repeat_with(task).take(tasks).collect(),
             most_steps: (STEPS_IN_MEMORY / tasks.max(1)).max(FEWEST_STEPS),
             kept: 0,
             marks: Vec::new(),
+            turns: Vec::new(),
         }
     }
 
@@ -345,6 +354,12 @@ impl<T: Copy> Chains<T> {
         self.kept = 0;
     }
 
+    /// Stretches in which a task ran while others waited for it with [`ServedAs::Turn`], each moment once; the first
+    /// million of them.
+    pub fn turns(&self) -> &[(usize, Timestamp, Timestamp)] {
+        &self.turns
+    }
+
     /// How long the task ran while others waited for it: at least so long.
     pub fn served(&self, task: usize) -> Nanos {
         self.tasks[task].served
@@ -363,6 +378,11 @@ impl<T: Copy> Chains<T> {
     /// How long the task waited for one of lower priority that had no CPU.
     pub fn inverted(&self, task: usize) -> Nanos {
         self.tasks[task].inverted
+    }
+
+    /// How long the task waited for others that ran meanwhile, with [`ServedAs::Turn`].
+    pub fn waited_in_turn(&self, task: usize) -> Nanos {
+        self.tasks[task].waited_in_turn
     }
 
     fn remember(&mut self, task: usize, step: ChainStep) {
@@ -417,24 +437,35 @@ impl<T: Copy> Chains<T> {
 
     /// Counts the stretches of the last walk.
     fn count(&mut self, wait: &AskedWait<T>, sum: &Meanwhile) {
-        self.tasks[wait.task].inverted += sum.inverted;
+        let waiting = &mut self.tasks[wait.task];
+        waiting.inverted += sum.inverted;
+        if wait.served == ServedAs::Turn {
+            waiting.waited_in_turn += sum.of(Spent::Ran);
+        }
         for mark in self.marks.drain(..) {
             let task = &mut self.tasks[mark.task];
             let Some(step) = task.steps.get_mut(mark.step - task.dropped) else {
                 continue;
             };
             let count = |counted: &mut Timestamp, sum: &mut Nanos| {
-                *sum += length(mark.from.max(*counted), mark.to);
+                let from = mark.from.max(*counted);
+                *sum += length(from, mark.to);
                 *counted = mark.to.max(*counted);
+                from
             };
             match mark.spent {
                 Spent::Ran => {
                     count(&mut step.run_counted, &mut task.served);
                     if wait.served == ServedAs::Turn {
-                        count(&mut step.turn_counted, &mut task.served_in_turn);
+                        let from = count(&mut step.turn_counted, &mut task.served_in_turn);
+                        if from < mark.to && self.turns.len() < MOST_TURNS {
+                            self.turns.push((mark.task, from, mark.to));
+                        }
                     }
                 }
-                _ => count(&mut step.queue_counted, &mut task.held_back),
+                _ => {
+                    count(&mut step.queue_counted, &mut task.held_back);
+                }
             }
         }
     }

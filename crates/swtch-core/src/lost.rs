@@ -133,8 +133,14 @@ impl LostTime {
     /// So much of the time for own threads was for a lock, and so in the middle of work. Who looks from time to
     /// time whether it is free, as Python's threads do, has waited until a time it chose.
     pub fn was_for_a_lock(&mut self, time: Nanos) {
+        self.was_in_work(time, &[AwaitedThing::Own, AwaitedThing::Clock]);
+    }
+
+    /// So much of the time for these was in the middle of work; it is taken from the first of them, as far as that
+    /// goes.
+    pub fn was_in_work(&mut self, time: Nanos, from: &[AwaitedThing]) {
         let mut left = time;
-        for awaited in [AwaitedThing::Own, AwaitedThing::Clock] {
+        for awaited in from.iter().copied() {
             let part = self.blocked_mut(awaited);
             let moved = left.min(*part);
             *part = part.saturating_sub(moved);

@@ -11,9 +11,9 @@ use std::collections::VecDeque;
 use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
-/// Stretches that later runs may overlap still. A run that began before more of them than this is counted as
-/// if it had begun later.
-const MOST_STRETCHES: usize = 4096;
+/// Stretches that are kept, 16 bytes each. A run that began before more of them than this is counted as if it had begun
+/// later.
+const MOST_STRETCHES: usize = 1 << 20;
 
 /// The time that stretches cover, each moment once.
 #[derive(Debug, Default)]
@@ -45,6 +45,14 @@ impl CoveredTime {
         {
             self.settled += oldest.1.since(oldest.0).unwrap_or_default();
         }
+    }
+
+    /// How much of this stretch it covers.
+    fn within(&self, from: Timestamp, to: Timestamp) -> Nanos {
+        let first = self.stretches.partition_point(|one| one.1 <= from);
+        let here = self.stretches.range(first..).take_while(|one| one.0 < to);
+        let length = |one: &(Timestamp, Timestamp)| one.1.min(to).since(one.0.max(from));
+        here.map(|one| length(one).unwrap_or_default()).sum()
     }
 
     fn sum(&self) -> Nanos {
@@ -88,6 +96,17 @@ impl RunsTogether {
         self.any.sum()
     }
 
+    /// For how much of these stretches, in each of which one of them ran, no other one did: at least so much.
+    pub fn alone_in(&self, stretches: impl Iterator<Item = (Timestamp, Timestamp)>) -> Nanos {
+        let mut all = Nanos::ZERO;
+        let mut shared = self.several.settled;
+        for (from, to) in stretches {
+            all += to.since(from).unwrap_or_default();
+            shared += self.several.within(from, to);
+        }
+        all.saturating_sub(shared)
+    }
+
     /// How long exactly one of them ran.
     pub fn alone(&self) -> Nanos {
         self.any().saturating_sub(self.several.sum())
@@ -111,6 +130,22 @@ mod tests {
     fn each_moment_counts_once() {
         assert_eq!(of(&[(0, 12), (5, 27), (18, 30)]), [46, 30, 14]);
         assert_eq!(of(&[(0, 10), (10, 20), (25, 30)]), [25, 25, 25]);
+    }
+
+    #[test]
+    fn a_stretch_is_divided_by_who_else_ran() {
+        let mut together = RunsTogether::default();
+        let at = Timestamp::from_ns;
+        for (from, to) in [(0, 12), (5, 27), (18, 30)] {
+            together.add_run(at(from), at(to));
+        }
+        let alone = |stretches: &[(u64, u64)]| {
+            let stretches = stretches.iter().map(|(from, to)| (at(*from), at(*to)));
+            together.alone_in(stretches).as_ns()
+        };
+        assert_eq!(alone(&[(0, 12)]), 5);
+        assert_eq!(alone(&[(2, 4), (10, 20), (28, 30)]), 2 + 6 + 2);
+        assert_eq!(alone(&[]), 0);
     }
 
     /// Three at a time are no more alone than two, and a long run that ends last covers all before it.

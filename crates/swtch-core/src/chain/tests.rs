@@ -78,6 +78,7 @@ fn a_wait_is_divided_by_what_its_chain_did() {
     assert_eq!(divided.0[0].1.whole().as_ns(), 100);
     assert_eq!(chains.served(THIRD).as_ns(), 30);
     assert_eq!(chains.served(OTHER).as_ns(), 25);
+    assert_eq!(chains.waited_in_turn(VICTIM).as_ns(), 55);
 }
 
 /// Two wait for one that runs: its run is counted once.

@@ -50,8 +50,8 @@ use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
-    self, AdviceText, BusiestThread, Details, Finding, FindingKind, LongestWait, RecordedMachine,
-    TimeAtLocks, VerdictInput,
+    self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
+    RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -463,6 +463,9 @@ impl<'p> ExplainPage<'p> {
     ) -> Explanation {
         let programs = Programs::new(names);
         let at_locks = TimeAtLocks::of(&self.objects);
+        let (details, objects) = (&self.details, &self.objects);
+        let serial = SerialWork::of(details, objects, &at_locks, names, machine.wall);
+        let loops = BlockedLoops::of(details, arch);
         let picture = VerdictInput {
             reasons: &self.reasons,
             processes: &self.processes,
@@ -481,7 +484,9 @@ impl<'p> ExplainPage<'p> {
             quotas: machine.quotas,
             wall: machine.wall,
             recorder: machine.recorder,
-            lost: self.details.lost_time(&at_locks),
+            lost: self.details.lost_time(&at_locks, serial.as_ref(), &loops),
+            serial,
+            loops,
             at_locks,
             busiest: self.details.busiest(names, &self.objects, machine.wall),
         };

@@ -25,7 +25,9 @@ mod serial;
 mod who;
 
 pub use advice::AdviceText;
+pub use blocked::BlockedLoops;
 pub use locks::TimeAtLocks;
+pub use serial::SerialWork;
 
 use std::cmp::Reverse;
 
@@ -66,9 +68,13 @@ const LOST_PCT: f64 = 3.0;
 /// From this share of all blocked time on, a reason stands out by blocked time.
 const LONG_PCT: f64 = 10.0;
 
-/// A program that hardly has any work may lose much of that little: from this share of the recording on it is
-/// noticed.
+/// A program that hardly has any work may lose much of that little, in moments that nobody notices: from this share of
+/// the recording on it is.
+const MUCH_PCT: f64 = 5.0;
+
+/// Less than that is noticed where one wait lasts so long.
 const NOTICED_PCT: f64 = 2.0;
+const LONG_WAIT: Nanos = Nanos::from_ns(20_000_000);
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);
@@ -124,6 +130,10 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
+    /// Threads of which one works at a time.
+    pub serial: Option<SerialWork>,
+    /// Event loops that block.
+    pub loops: BlockedLoops,
     /// A thread that ran nearly all the time.
     pub busiest: Option<BusiestThread>,
     /// Length of the recording.
@@ -224,6 +234,13 @@ struct SeenTask {
     ended_by_others: u64,
     /// How long it was asleep until a time that it chose.
     asleep: Nanos,
+    /// How often it left to wait in a call as epoll, and the last such call.
+    polls: u64,
+    poll_call: Option<u32>,
+    /// Its waits at one socket or pipe, how many, and the longest.
+    at_one: Nanos,
+    waits_at_one: u64,
+    longest_at_one: Nanos,
 }
 
 impl Details {
@@ -268,7 +285,7 @@ impl Details {
             return;
         }
         self.time.add_run(row);
-        self.seen[task].ran += row.ran.unwrap_or(Nanos::ZERO);
+        self.seen[task].add_switch(row);
         let family = self.families[task];
         self.together.entry(family).or_default().add(row);
         let cpu = usize::from(row.cpu.get());
@@ -357,9 +374,16 @@ impl Details {
     }
 
     /// Where the time of programs went.
-    pub fn lost_time(&self, at_locks: &TimeAtLocks) -> LostTime {
+    pub fn lost_time(
+        &self,
+        at_locks: &TimeAtLocks,
+        serial: Option<&SerialWork>,
+        loops: &BlockedLoops,
+    ) -> LostTime {
         let mut time = self.time;
         time.was_for_a_lock(at_locks.lost());
+        time.was_for_a_lock(serial.map_or(Nanos::ZERO, |serial| serial.waited));
+        time.was_in_work(loops.time, &[AwaitedThing::Others]);
         time
     }
 
@@ -439,8 +463,23 @@ impl SeenTask {
             ender,
             Ender::Own | Ender::Other | Ender::Interrupt
         ));
-        if row.wait.reason == Some(Reason::Sleep) {
-            self.asleep += row.wait.blocked().unwrap_or(Nanos::ZERO);
+        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
+        match (row.wait.reason, ender) {
+            (Some(Reason::Sleep), _) => self.asleep += blocked,
+            (Some(Reason::Net | Reason::Pipe), Ender::Other | Ender::Interrupt) => {
+                self.at_one += blocked;
+                self.waits_at_one += 1;
+                self.longest_at_one = self.longest_at_one.max(blocked);
+            }
+            _ => {}
+        }
+    }
+
+    fn add_switch(&mut self, row: &Switch) {
+        self.ran += row.ran.unwrap_or(Nanos::ZERO);
+        if row.rule.reason == Reason::Poll {
+            self.polls += 1;
+            self.poll_call = row.evidence.syscall;
         }
     }
 
@@ -606,6 +645,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::parked,
         VerdictInput::tokens,
         VerdictInput::pipe,
+        VerdictInput::blocked_loop,
         VerdictInput::net,
         VerdictInput::ipc,
         VerdictInput::poll,
@@ -808,17 +848,39 @@ impl VerdictInput<'_> {
     }
 
     /// How a cause is told by which so much time was lost, with the time that counts: not at all if neither
-    /// the time nor the number of switches stands out.
-    fn weighed(&self, time: Nanos, switches: u64, total: &Tally) -> Option<(FindingKind, Nanos)> {
+    /// the time nor the number of switches stands out. `longest` is the longest of these waits.
+    fn weighed(
+        &self,
+        time: Nanos,
+        longest: Nanos,
+        switches: u64,
+        total: &Tally,
+    ) -> Option<(FindingKind, Nanos)> {
         let is_much = |least: f64, whole: Nanos| {
             percent(time.as_ns(), whole.as_ns()).is_none_or(|share| share >= least)
         };
-        let is_lost = is_much(LOST_PCT, self.lost.at_work()) && is_much(NOTICED_PCT, self.wall);
+        let noticed = if longest >= LONG_WAIT {
+            NOTICED_PCT
+        } else {
+            MUCH_PCT
+        };
+        let is_lost = is_much(LOST_PCT, self.lost.at_work()) && is_much(noticed, self.wall);
         let decides = self.busiest.as_ref().is_some_and(BusiestThread::decides);
         if time >= LEAST_TIME && is_lost && !decides {
             return Some((FindingKind::Lost, time));
         }
         is_often(switches, total).then_some((FindingKind::Frequent, Nanos::ZERO))
+    }
+
+    /// The longest wait for one of these reasons.
+    fn longest_of(&self, reasons: &[Reason]) -> Nanos {
+        let longest = reasons
+            .iter()
+            .filter_map(|reason| self.details.longest(*reason));
+        longest
+            .map(|longest| longest.length)
+            .max()
+            .unwrap_or_default()
     }
 
     /// `1.20 s: 34.0 % of the time in which there was work`

@@ -316,6 +316,16 @@ impl Objects {
         self.of_chains(|chains| chains.inverted(task))
     }
 
+    /// How long the task with this index waited at futexes for others that ran meanwhile.
+    pub fn waited_in_turn(&self, task: usize) -> Nanos {
+        self.of_chains(|chains| chains.waited_in_turn(task))
+    }
+
+    /// Stretches in which a task ran while others of its program waited for it at futexes, with its index.
+    pub fn turns(&self) -> &[(usize, Timestamp, Timestamp)] {
+        self.chains.as_ref().map_or(&[], Chains::turns)
+    }
+
     fn of_chains(&self, time: impl Fn(&Chains<usize>) -> Nanos) -> Nanos {
         self.chains.as_ref().map_or(Nanos::ZERO, time)
     }

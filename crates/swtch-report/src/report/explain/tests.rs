@@ -180,7 +180,7 @@ fn who_serves_others_and_sleeps_meanwhile_is_told_so() {
         let mut drawing = DrawnMachine::new();
         for turn in 0..100_u64 {
             drawing.run(
-                after(row(1, Reason::Sleep), Reason::Sleep, 30 * MS, 0),
+                after(row(1, Reason::Sleep), Reason::Sleep, 300 * MS, 0),
                 100_000,
                 2,
             );
@@ -197,7 +197,7 @@ fn who_serves_others_and_sleeps_meanwhile_is_told_so() {
         ("sleeps_at_work", FindingKind::Frequent)
     );
     assert!(
-        at_work.places[0].contains("3.00 s in 1 thread that at other times"),
+        at_work.places[0].contains("30.0 s in 1 thread that at other times"),
         "{at_work:?}"
     );
     assert_eq!(first(0).name, "sleeps");

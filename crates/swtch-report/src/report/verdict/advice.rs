@@ -193,6 +193,17 @@ pub(super) const OTHER_SIDE: Advice = row(
     "it is idle, and there is nothing to make faster",
 );
 
+pub(super) const LOOP: Advice = row(
+    "nothing else is served meanwhile: let the loop wait for this, too (an async client), or give it to a thread \
+     (run_in_executor, spawn_blocking, worker_threads)",
+    "it has nothing else to serve",
+);
+
+pub(super) const ONE_WORKS: Advice = row(
+    "give the others a part of what it does, or let it keep what they wait for (a lock) for a shorter time{stacks}",
+    "its work has to be done first, and cannot be divided",
+);
+
 pub(super) const POLLING: Advice = row(
     "if they wait for something to happen, wait for the event itself (futex, eventfd, epoll) instead of looking \
      again and again",

@@ -1,13 +1,14 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
-use swtch_core::{Nanos, Reason, Spent};
+use swtch_core::{Arch, Nanos, Reason, Spent};
 use swtch_output::text::counted;
 
 use super::super::group::RowSyscall;
 use super::advice::{self, Advice, AdviceText};
 use super::who::WaitEnder;
 use super::{
-    Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent, typical,
+    Details, Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent,
+    typical,
 };
 use swtch_core::Tally;
 
@@ -16,7 +17,10 @@ use swtch_core::Tally;
 const CONVERSATION: Nanos = Nanos::from_ns(100_000);
 
 /// Sleeps shorter than this look like polling.
-const POLLING_SLEEP: Nanos = Nanos::from_ns(10_000_000);
+const POLLING_SLEEP: Nanos = Nanos::from_ns(100_000_000);
+
+/// Who has waited in epoll so often is an event loop.
+const FEWEST_TURNS: u64 = 3;
 
 /// Calls that wait until data is on the disk.
 const COMMITS: [&str; 7] = [
@@ -255,6 +259,42 @@ impl VerdictInput<'_> {
         })
     }
 
+    /// Event loops that block in the middle of a turn.
+    pub(super) fn blocked_loop(&self, total: &Tally) -> Option<Finding> {
+        let loops = &self.loops;
+        let (kind, time) = self.weighed(loops.time, loops.longest, 0, total)?;
+        let threads = counted(
+            u64::try_from(loops.tasks.len()).unwrap_or(u64::MAX),
+            "thread",
+        );
+        Some(Finding {
+            name: "blocked_loop",
+            kind,
+            reason: Some(Reason::Net),
+            subject: Subject::Time,
+            switches: loops.waits,
+            time,
+            seen: format!(
+                "An event loop waits in the middle of its work ({threads}), for one socket or pipe at a time: {}, {}.",
+                counted(loops.waits, "wait"),
+                self.lost_words(time),
+            ),
+            places: self
+                .longest(|task| self.loop_time(task), "in: ")
+                .into_iter()
+                .chain(self.places_and_wakers(Reason::Net))
+                .collect(),
+            advice: Some(advice::LOOP.told()),
+        })
+    }
+
+    fn loop_time(&self, task: usize) -> Nanos {
+        match self.loops.tasks.contains(&task) {
+            true => self.details.seen[task].at_one,
+            false => Nanos::ZERO,
+        }
+    }
+
     pub(super) fn stopped(&self, total: &Tally) -> Option<Finding> {
         let what = "Stopped by a signal or a debugger";
         self.blocked("stopped", Reason::Stop, what, &advice::STOPPED, total)
@@ -316,7 +356,7 @@ impl VerdictInput<'_> {
         };
         let through = spent.map_or(Nanos::ZERO, |spent| self.at_locks.through(spent));
         let time = tally.blocked_in_all() + through;
-        let weight = self.weighed(time, tally.switches, total)?;
+        let weight = self.weighed(time, self.longest_of(&[reason]), tally.switches, total)?;
         let mut finding = self.waited(name, reason, what, weight, advice, total);
         let at_locks = spent.and_then(|spent| self.through_locks(spent, through, time));
         finding.places.splice(0..0, at_locks);
@@ -353,6 +393,34 @@ impl VerdictInput<'_> {
             places: self.places(reason),
             advice: Some(advice.told()),
         }
+    }
+}
+
+/// Threads that wait for many at once, by epoll, and at other times for one alone: nothing else is served meanwhile.
+#[derive(Debug, Default)]
+pub struct BlockedLoops {
+    tasks: Vec<usize>,
+    /// How long they waited for one alone.
+    pub(super) time: Nanos,
+    waits: u64,
+    longest: Nanos,
+}
+
+impl BlockedLoops {
+    /// After all rows.
+    pub fn of(details: &Details, arch: Option<Arch>) -> Self {
+        let mut loops = Self::default();
+        for (task, seen) in details.seen.iter().enumerate() {
+            let call = seen.poll_call.and_then(|call| arch?.syscall_name(call));
+            let is_epoll = call.is_some_and(|name| name.starts_with("epoll"));
+            if is_epoll && seen.polls >= FEWEST_TURNS && seen.waits_at_one > 0 {
+                loops.tasks.push(task);
+                loops.time += seen.at_one;
+                loops.waits += seen.waits_at_one;
+                loops.longest = loops.longest.max(seen.longest_at_one);
+            }
+        }
+        loops
     }
 }
 

@@ -45,6 +45,11 @@ const MOST_APART: u64 = 192;
 /// begins a collection and ends it.
 const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
 
+/// Whether a thread with this name collects Java's garbage.
+pub(super) fn is_collector(name: &str) -> bool {
+    COLLECTORS.iter().any(|known| name.starts_with(known))
+}
+
 /// Futex words at which several threads wait, side by side in one process.
 #[derive(Debug)]
 struct FutexWords<'a> {
@@ -202,7 +207,7 @@ impl VerdictInput<'_> {
             false => Nanos::ZERO,
         };
         let (kind, time) = self
-            .weighed(lost, sum.switches, total)
+            .weighed(lost, self.longest_of(&[Reason::Futex]), sum.switches, total)
             .unwrap_or((FindingKind::Frequent, Nanos::ZERO));
         let blocked = match kind {
             FindingKind::Lost if time == sum.blocked => {
@@ -334,7 +339,12 @@ impl VerdictInput<'_> {
     pub(super) fn priority_inversion(&self, total: &Tally) -> Option<Finding> {
         let waited = self.at_locks.inverted;
         let held_back = self.held_back();
-        let (kind, time) = self.weighed(waited + held_back, 0, total)?;
+        let (kind, time) = self.weighed(
+            waited + held_back,
+            self.longest_of(&[Reason::Futex]),
+            0,
+            total,
+        )?;
         let objects = self.objects.ranked();
         let (object, _) = objects
             .iter()
@@ -384,7 +394,12 @@ impl VerdictInput<'_> {
         }
         let (object, _) = main?;
         let lost = sum.blocked.saturating_sub(self.held_up(&sum.meanwhile));
-        let (kind, time) = self.weighed(lost, sum.switches, total)?;
+        let (kind, time) = self.weighed(
+            lost,
+            self.longest_of(&[Reason::Pipe, Reason::Net, Reason::Ipc]),
+            sum.switches,
+            total,
+        )?;
         Some(Finding {
             name: "token_contention",
             kind,
@@ -514,10 +529,7 @@ impl VerdictInput<'_> {
     fn blamed_on_collector(&self, mut finding: Finding) -> Finding {
         let wakers = &self.details.ends_of(Reason::Futex).wakers;
         let is_collector = |waker: &Waker| match waker {
-            Waker::Task(task) => {
-                let name = &self.names.thread(*task).comm;
-                COLLECTORS.iter().any(|known| name.starts_with(known))
-            }
+            Waker::Task(task) => is_collector(&self.names.thread(*task).comm),
             Waker::Other(_) => false,
         };
         let all: u64 = wakers.values().sum();

@@ -44,6 +44,7 @@ pub(super) struct QueueTime {
     all: Nanos,
     /// Of that, in waits shorter than [`SHORT_QUEUE`].
     short: Nanos,
+    longest: Nanos,
     /// When the first window began.
     start: Option<Timestamp>,
     /// How long threads waited for a CPU in waits that ended in each window.
@@ -57,6 +58,7 @@ impl QueueTime {
             return;
         };
         self.all += queued;
+        self.longest = self.longest.max(queued);
         if queued < SHORT_QUEUE {
             self.short += queued;
         }
@@ -176,7 +178,7 @@ impl VerdictInput<'_> {
         let direct = direct.saturating_sub(self.held_back());
         let at_locks = self.at_locks.through(Spent::NoCpu);
         let through = self.by_tasks(at_locks.saturating_sub(self.at_locks.inverted));
-        let (kind, time) = self.weighed(direct + through, 0, total)?;
+        let (kind, time) = self.weighed(direct + through, self.longest_queue(), 0, total)?;
         let who = self.whose(&holders, direct);
         Some(Finding {
             name: who.name(),
@@ -233,6 +235,13 @@ impl VerdictInput<'_> {
         let is_enough = wanted <= f64::from(self.cpus);
         (uses_all && is_enough && self.details.queue.is_short() && idle >= IDLE_MEANWHILE_PCT)
             .then_some(idle)
+    }
+
+    /// The longest wait for a CPU; of those that were open at the end, their mean.
+    fn longest_queue(&self) -> Nanos {
+        let open = self.lost.no_cpu_at_end.as_ns();
+        let open = open.checked_div(self.lost.waiting_at_end).unwrap_or(0);
+        self.details.queue.longest.max(Nanos::from_ns(open))
     }
 
     /// `, 2.7 times as long as they ran`; nothing if it is little beside that.
@@ -470,7 +479,7 @@ impl VerdictInput<'_> {
         advice: Option<&Advice>,
         total: &Tally,
     ) -> Option<Finding> {
-        let (kind, time) = self.weighed(self.preemptors.held_by(holder), 0, total)?;
+        let (kind, time) = self.weighed(self.preemptors.held_by(holder), Nanos::ZERO, 0, total)?;
         Some(Finding {
             name,
             kind,

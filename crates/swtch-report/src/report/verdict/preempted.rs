@@ -52,7 +52,12 @@ impl VerdictInput<'_> {
             CpuLimit::Quota => self.at_locks.through(Spent::Throttled),
             CpuLimit::Budget | CpuLimit::RealTime => Nanos::ZERO,
         };
-        let (kind, time) = self.weighed(tally.runq + through, tally.switches, total)?;
+        let (kind, time) = self.weighed(
+            tally.runq + through,
+            self.longest_of(&[Reason::Throttle]),
+            tally.switches,
+            total,
+        )?;
         let (what, until) = match limit {
             CpuLimit::Quota => ("CPU quota used up", "until the next period"),
             CpuLimit::Budget => (
@@ -122,7 +127,12 @@ impl VerdictInput<'_> {
 
     pub(super) fn migrate(&self, total: &Tally) -> Option<Finding> {
         let tally = self.of_programs(Reason::Migrate);
-        let (kind, time) = self.weighed(tally.blocked, tally.switches, total)?;
+        let (kind, time) = self.weighed(
+            tally.blocked,
+            self.longest_of(&[Reason::Migrate]),
+            tally.switches,
+            total,
+        )?;
         let own = self.details.count_of("affinity_change");
         let advice = (own > 0).then(|| advice::AFFINITY.told_with(&[("count", &grouped(own))]));
         Some(Finding {
@@ -156,7 +166,7 @@ impl VerdictInput<'_> {
         let one = self.reasons.of(Reason::Yield);
         let tally = &one.tally;
         let yielded = self.yielded(total);
-        let (kind, time) = self.weighed(yielded, tally.switches, total)?;
+        let (kind, time) = self.weighed(yielded, Nanos::ZERO, tally.switches, total)?;
         let run = typical(&one.lengths.run);
         Some(Finding {
             name: "yield",

@@ -13,92 +13,167 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Nanos, Reason, RunsTogether, Tally};
+use swtch_core::{Nanos, Reason, Tally};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
+use super::super::names::Names;
+use super::super::wait::Objects;
+
 use super::advice;
-use super::{Finding, Subject, VerdictInput};
+use super::locks::is_collector;
+use super::{Details, Finding, Subject, TimeAtLocks, VerdictInput};
 
 /// From this share of the recording on in which one of its threads ran, a program is busy. One that waits for
 /// requests has threads that wait for work.
 const BUSY_PCT: f64 = 80.0;
 
-/// From this share on, one thread does the work, and the others wait for more of it.
+/// For so much of the recording at least one thread has to run alone while others wait for it.
+const SERIAL_PCT: f64 = 40.0;
+
+/// From this share on, one thread does the work, and the others wait for it.
 const ONE_PCT: f64 = 80.0;
 
-/// Threads with a smaller share take no part in the turns.
+/// Where one thread works, the others have to run for this share of the time themselves, or they are a pool that has
+/// nothing to do.
+const OTHERS_PCT: f64 = 10.0;
+
+/// Threads with a smaller share take no part.
 const LEAST_PCT: f64 = 1.0;
 
-impl VerdictInput<'_> {
-    /// Threads that work in turns, one at a time, and wait for each other meanwhile.
-    pub(super) fn serialised(&self, total: &Tally) -> Option<Finding> {
-        let served = self.served_by_family();
-        let (tasks, serial) = served
+/// Threads of one program of which one works at a time.
+#[derive(Debug)]
+pub struct SerialWork {
+    family: usize,
+    /// How long at least one ran alone while others waited for it.
+    alone: Nanos,
+    /// How long these waited.
+    pub(super) waited: Nanos,
+    /// How many take part.
+    threads: usize,
+    /// The one that did nearly all of it, if there is such a one.
+    one: Option<usize>,
+}
+
+impl SerialWork {
+    /// The program with the most of it; `None` if there is none, or if it is a lock that is known.
+    pub fn of(
+        details: &Details,
+        objects: &Objects,
+        at_locks: &TimeAtLocks,
+        names: &Names,
+        wall: Nanos,
+    ) -> Option<Self> {
+        let mut families: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for task in 0..names.thread_count() {
+            families
+                .entry(details.families[task])
+                .or_default()
+                .push(task);
+        }
+        let found = families
             .iter()
-            .filter_map(|(family, tasks)| {
-                let together = self.details.together.get(family)?;
-                Some((tasks, self.serial(together, tasks)?))
-            })
-            .max_by_key(|(_, serial)| *serial)?;
-        let (kind, time) = self.weighed(serial, 0, total)?;
-        // A lock that is known is told by its name.
-        if self.at_locks.lost() >= serial {
+            .filter_map(|(family, tasks)| Self::of_family(*family, tasks, details, objects, wall));
+        let most = found.max_by_key(|serial| (serial.waited, Reverse(serial.family)))?;
+        (at_locks.lost() < most.waited).then_some(most)
+    }
+
+    fn of_family(
+        family: usize,
+        tasks: &[usize],
+        details: &Details,
+        objects: &Objects,
+        wall: Nanos,
+    ) -> Option<Self> {
+        let together = details.together.get(&family)?;
+        let ran = |task: usize| details.seen[task].ran;
+        let share = |part: Nanos, whole: Nanos| percent(part.as_ns(), whole.as_ns()).unwrap_or(0.0);
+        let served: Nanos = tasks.iter().map(|task| objects.served_in_turn(*task)).sum();
+        let is_of_it = |task: &usize| details.families[*task] == family;
+        let turns = objects.turns().iter().filter(|turn| is_of_it(&turn.0));
+        let alone = together.alone_in(turns.map(|(_, from, to)| (*from, *to)));
+        if share(together.any(), wall) < BUSY_PCT || share(alone, wall) < SERIAL_PCT {
             return None;
         }
-        let all: Nanos = tasks.iter().map(|(_, time)| *time).sum();
-        let takes_part = |time: Nanos| percent(time.as_ns(), all.as_ns()) >= Some(LEAST_PCT);
-        let parts = tasks.iter().filter(|(_, time)| takes_part(*time)).count();
-        let family = self.details.families[tasks.first()?.0];
-        let served = |task: usize| match self.details.families[task] == family {
-            true => self.objects.served_in_turn(task),
-            false => Nanos::ZERO,
+        let most = *tasks
+            .iter()
+            .max_by_key(|task| objects.served_in_turn(**task))?;
+        let is_one = share(objects.served_in_turn(most), served) >= ONE_PCT;
+        let by_others = together.ran().saturating_sub(ran(most));
+        if is_one && share(by_others, together.ran()) < OTHERS_PCT {
+            return None;
+        }
+        let parts = tasks
+            .iter()
+            .filter(|task| share(ran(**task), together.ran()) >= LEAST_PCT);
+        let waited = parts
+            .clone()
+            .map(|task| objects.waited_in_turn(*task))
+            .sum();
+        Some(Self {
+            family,
+            alone,
+            waited,
+            threads: parts.count(),
+            one: is_one.then_some(most),
+        })
+    }
+}
+
+impl VerdictInput<'_> {
+    /// Threads of which one works at a time, while others wait for it.
+    pub(super) fn serialised(&self, total: &Tally) -> Option<Finding> {
+        let serial = self.serial.as_ref()?;
+        let (kind, time) = self.weighed(serial.waited, serial.alone, 0, total)?;
+        let (alone, waited) = (serial.alone, self.lost_words(serial.waited));
+        let stacks = ("stacks", self.how_to_name_it());
+        let (name, seen, advice) = match serial.one {
+            Some(one) if is_collector(&self.names.thread(one).comm) => (
+                "collector",
+                format!(
+                    "Threads wait for Java's garbage collector: {} ran alone for {alone}, and others waited for it for \
+                     {waited}.",
+                    self.names.label(one),
+                ),
+                advice::COLLECTOR.told(),
+            ),
+            Some(one) => (
+                "one_works",
+                format!(
+                    "One thread works while others wait for it: {} ran alone for {alone}, and they waited {waited}.",
+                    self.names.label(one),
+                ),
+                advice::ONE_WORKS.told_with(&[stacks]),
+            ),
+            None => (
+                "serialised",
+                format!(
+                    "Threads work in turns, one at a time: one of {} ran alone for {alone}, and others waited for it \
+                     for {waited}.",
+                    counted(u64::try_from(serial.threads).unwrap_or(u64::MAX), "thread"),
+                ),
+                advice::SERIAL.told_with(&[stacks]),
+            ),
         };
+        let is_of_it = |task: usize| self.details.families[task] == serial.family;
+        let of_it = |task: usize, time: Nanos| if is_of_it(task) { time } else { Nanos::ZERO };
+        let served = |task| of_it(task, self.objects.served_in_turn(task));
+        let waited = |task| of_it(task, self.objects.waited_in_turn(task));
         Some(Finding {
-            name: "serialised",
+            name,
             kind,
             reason: Some(Reason::Futex),
             subject: Subject::Time,
             switches: 0,
             time,
-            seen: format!(
-                "Threads work in turns, one at a time: one of {} ran alone while others waited for it, for {}.",
-                counted(u64::try_from(parts).unwrap_or(u64::MAX), "thread"),
-                self.lost_words(serial),
-            ),
+            seen,
             places: self
                 .longest(served, "ran while others waited: ")
                 .into_iter()
+                .chain(self.longest(waited, "waited: "))
                 .chain(self.course(self.details.ends_of(Reason::Futex)))
                 .collect(),
-            advice: Some(advice::SERIAL.told_with(&[("stacks", self.how_to_name_it())])),
+            advice: Some(advice),
         })
-    }
-
-    /// The threads of each program that ran while others waited for them, those that did so longest first.
-    fn served_by_family(&self) -> BTreeMap<usize, Vec<(usize, Nanos)>> {
-        let mut served: BTreeMap<usize, Vec<(usize, Nanos)>> = BTreeMap::new();
-        for task in 0..self.names.thread_count() {
-            let time = self.objects.served_in_turn(task);
-            if time > Nanos::ZERO {
-                let family = self.details.families[task];
-                served.entry(family).or_default().push((task, time));
-            }
-        }
-        for tasks in served.values_mut() {
-            tasks.sort_by_key(|(task, time)| (Reverse(*time), *task));
-        }
-        served
-    }
-
-    /// How long at least one thread of a busy program ran alone while others waited for it, if they take turns.
-    fn serial(&self, together: &RunsTogether, served: &[(usize, Nanos)]) -> Option<Nanos> {
-        let is_busy = percent(together.any().as_ns(), self.wall.as_ns());
-        let all: Nanos = served.iter().map(|(_, time)| *time).sum();
-        let most = served.first().map_or(Nanos::ZERO, |(_, time)| *time);
-        let is_one = percent(most.as_ns(), all.as_ns()).is_none_or(|share| share >= ONE_PCT);
-        // All of this may have been while another one ran, too.
-        let not_alone = together.ran().saturating_sub(together.alone());
-        (is_busy? >= BUSY_PCT && !is_one).then(|| all.saturating_sub(not_alone))
     }
 }
