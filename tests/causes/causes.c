@@ -2,7 +2,9 @@
 /*
  * Small programs of which it is known, by their construction, where their threads lose time. Each mode is one:
  *
- *     causes MODE [SECONDS]
+ *     causes MODE [SECONDS [advised]]
+ *
+ * With a third word it follows the advice that its row gets, where it can (`advice.py`).
  *
  * At its end a program prints what it knows of itself from its own counters and from the kernel's
  * (/proc/self/task/TID/schedstat: time on a CPU, and time in a run queue), so that the truth of a row of the corpus
@@ -29,6 +31,7 @@
 #include <unistd.h>
 
 static double seconds = 1.0, begun;
+static int is_advised;
 static atomic_long rounds, timeouts;
 
 static double now(void)
@@ -154,14 +157,17 @@ static void polls(int number)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, other_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER, reply = PTHREAD_COND_INITIALIZER;
 
-/* One lock, which its holder keeps while it sleeps. */
+/* One lock, which its holder keeps while it sleeps; as advised, it lets go of it before. */
 static void holds_lock_asleep(int number)
 {
 	(void)number;
 	while (!is_over()) {
 		pthread_mutex_lock(&lock);
+		if (is_advised)
+			pthread_mutex_unlock(&lock);
 		sleep_us(1000);
-		pthread_mutex_unlock(&lock);
+		if (!is_advised)
+			pthread_mutex_unlock(&lock);
 		rounds++;
 		sleep_us(10);
 	}
@@ -186,12 +192,12 @@ static void holds_lock_in_fsync(int number)
 
 static pthread_barrier_t barrier;
 
-/* Each time another one comes last, because it has most to do. */
+/* Each time another one comes last, because it has most to do; as advised, all have the same. */
 static void meets(int number)
 {
 	for (int i = 0; i < (int)(seconds * 400); i++) {
-		if (number == i % 4)
-			sleep_us(2000);
+		if (is_advised || number == i % 4)
+			sleep_us(is_advised ? 500 : 2000);
 		pthread_barrier_wait(&barrier);
 		rounds++;
 	}
@@ -240,7 +246,7 @@ static void timed_waits(int number)
 
 static int tokens[2], answers[2];
 
-/* Whoever has the one token of the pipe may work. */
+/* Whoever has the one token of the pipe may work; as advised, there are three. */
 static void takes_token(int number)
 {
 	char token;
@@ -287,6 +293,22 @@ static void yields(int number)
 	}
 }
 
+/* Two threads wait by sched_yield until a third has done much; as advised, they block. */
+static void waits_by_yield(int number)
+{
+	while (!is_over()) {
+		if (number == 0) {
+			for (volatile int i = 0; i < 100000; i++)
+				;
+			rounds++;
+		} else if (is_advised) {
+			sleep_us(10000);
+		} else {
+			sched_yield();
+		}
+	}
+}
+
 static char *file_to_read = "causes.data";
 #define FILE_BYTES (64L << 20)
 
@@ -320,7 +342,7 @@ static void reads(int number)
 	close(file);
 }
 
-/* Writes until it is on the disk. */
+/* Writes until it is on the disk; as advised, ten times before that. */
 static void commits(int number)
 {
 	int file = open("causes.tmp", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
@@ -328,38 +350,45 @@ static void commits(int number)
 	(void)number;
 	must(file >= 0, "causes.tmp");
 	while (!is_over()) {
-		must(pwrite(file, "x", 1, rounds % 4096) == 1 && !fsync(file), "fsync");
+		must(pwrite(file, "x", 1, rounds % 4096) == 1, "pwrite");
 		rounds++;
+		must((is_advised && rounds % 10) || !fsync(file), "fsync");
 	}
 	close(file);
 }
 
-/* Large writes into one file of memory, which lets one thread in at a time. */
+/* Large writes into one file of memory, which lets one thread in at a time; as advised, each has a file. */
 static void writes_one_file(int number)
 {
 	static char block[4 << 20];
-	int file = open("/dev/shm/causes.tmp", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	char name[64];
+	int file;
 
-	(void)number;
+	snprintf(name, sizeof(name), "/dev/shm/causes-%d.tmp", is_advised ? number : 0);
+	file = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	must(file >= 0, "/dev/shm");
 	while (!is_over()) {
 		must(pwrite(file, block, sizeof(block), 0) == sizeof(block), "pwrite");
 		rounds++;
 	}
 	close(file);
+	unlink(name);
 }
 
-/* Threads take memory and give it back, all the time. */
+/* Threads take memory and give it back, all the time; as advised, they keep it. */
 static void maps(int number)
 {
+	char *block = MAP_FAILED;
+
 	(void)number;
 	while (!is_over()) {
-		char *block = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
+		if (block == MAP_FAILED)
+			block = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		must(block != MAP_FAILED, "mmap");
 		for (long at = 0; at < 8 << 20; at += 4096)
 			block[at] = 1;
-		munmap(block, 8 << 20);
+		if (!is_advised && !munmap(block, 8 << 20))
+			block = MAP_FAILED;
 		rounds++;
 	}
 }
@@ -377,7 +406,10 @@ static void serves_nobody(int number)
 	close(queue);
 }
 
-/* The one with the highest priority waits for a lock whose holder gets no CPU, because of the one between. */
+/*
+ * The one with the highest priority waits for a lock whose holder gets no CPU, because of the one between; as advised,
+ * the holder is lent its priority.
+ */
 static void inverts(int number)
 {
 	pin(0);
@@ -530,7 +562,7 @@ static const struct mode {
 	{ "idle", 1, serves_nobody },	{ "inversion", 3, inverts },
 	{ "forks", 1, forks },		{ "semaphore", 5, holds_semaphore },
 	{ "flock", 5, holds_flock },	{ "sleeps-at-work", 3, sleeps_at_work },
-	{ "turns", 2, takes_turns },	{ "own-fifo", 2, crowded_by_own_real_time },
+	{ "waits-by-yield", 3, waits_by_yield }, { "turns", 2, takes_turns },	{ "own-fifo", 2, crowded_by_own_real_time },
 };
 
 int main(int count, char **words)
@@ -541,11 +573,19 @@ int main(int count, char **words)
 		if (!strcmp(words[1], modes[i].name))
 			mode = &modes[i];
 	if (!mode) {
-		fprintf(stderr, "usage: causes MODE [SECONDS]\n");
+		fprintf(stderr, "usage: causes MODE [SECONDS [advised]]\n");
 		return 2;
 	}
 	if (count > 2)
 		seconds = atof(words[2]);
+	is_advised = count > 3;
+	if (is_advised) {
+		pthread_mutexattr_t kind;
+
+		pthread_mutexattr_init(&kind);
+		pthread_mutexattr_setprotocol(&kind, PTHREAD_PRIO_INHERIT);
+		pthread_mutex_init(&lock, &kind);
+	}
 	if (mode->body == holds_semaphore) {
 		semaphores = semget(IPC_PRIVATE, 1, IPC_CREAT | 0600);
 		must(semaphores >= 0, "semget");
@@ -553,7 +593,7 @@ int main(int count, char **words)
 	}
 	must(!pipe2(tokens, O_CLOEXEC) && !pipe2(answers, O_CLOEXEC), "pipe2");
 	if (mode->body == takes_token)
-		must(write(tokens[1], "x", 1) == 1, "write");
+		must(write(tokens[1], "xxx", is_advised ? 3 : 1) > 0, "write");
 	if (mode->body == reads)
 		make_file();
 	pthread_barrier_init(&barrier, NULL, mode->threads);
