@@ -14,9 +14,11 @@
 //! rows of all of its chain have come, which may be later than its own.
 //!
 //! Time that no row tells is **untold**: before the recording, after a lost switch, beyond the steps that are
-//! remembered or walked.
+//! remembered or walked. So are stretches shorter than 20 µs for which a third would have to be looked up: there may be
+//! a hundred thousand a second of them, and they sum to little. What is known of a wait is kept with it, so that whoever
+//! waits for all of it need not go that way again.
 //!
-//! Beside the parts, runs are counted during which others waited ([`Chains::served`]): a lower bound, because
+//! Beside the parts, runs are counted during which others waited ([`Chains::served_in_turn`]): a lower bound, because
 //! what lies before a stretch that was counted already is not counted again.
 
 use std::collections::VecDeque;
@@ -26,8 +28,8 @@ use crate::reason::Reason;
 use crate::switch::{Open, Switch};
 use crate::units::{Nanos, Timestamp};
 
-/// Steps remembered over all tasks together, 72 bytes each; at least [`FEWEST_STEPS`] of each.
-const STEPS_IN_MEMORY: usize = 1 << 20;
+/// Steps remembered over all tasks together, 160 bytes each; at least [`FEWEST_STEPS`] of each.
+const STEPS_IN_MEMORY: usize = 1 << 18;
 
 /// Steps remembered of each task at least, however many tasks there are.
 const FEWEST_STEPS: usize = 32;
@@ -37,6 +39,9 @@ const MOST_WALKED: u32 = 512;
 
 /// The longest chain that is followed.
 const MOST_HOPS: u32 = 32;
+
+/// Shorter waits are not followed.
+const SHORTEST_NS: u64 = 20_000;
 
 /// The most waits kept back until further rows come.
 const MOST_KEPT: usize = 1 << 16;
@@ -154,66 +159,69 @@ pub struct EndedBy {
     pub own: Option<usize>,
 }
 
-/// One wait and the run after it.
+/// One wait and the run after it; moments are in ns on the trace clock.
 #[derive(Clone, Copy, Debug)]
 struct ChainStep {
-    out: Timestamp,
-    woken: Timestamp,
-    start: Timestamp,
-    end: Timestamp,
-    /// Up to here the run is counted as one for which others waited, with [`ServedAs::Turn`] and at all.
-    turn_counted: Timestamp,
-    run_counted: Timestamp,
+    out: u64,
+    woken: u64,
+    start: u64,
+    end: u64,
+    /// Up to here the run is counted as one for which others waited with [`ServedAs::Turn`].
+    run_counted: u64,
     /// The same of the time without a CPU, and of others with a higher priority.
-    queue_counted: Timestamp,
+    queue_counted: u64,
     by: Option<u32>,
     prio: i16,
     blocked: Spent,
     queued: Spent,
+    /// What those did who ended the wait, once that is known.
+    meanwhile: Option<Meanwhile>,
 }
 
 impl ChainStep {
     fn of(row: &Switch, ended: EndedBy) -> Self {
         // If the length of the run is not known, it is not known either when the wait was.
         let is_placed = row.ran.is_some();
-        let placed = |time: Option<Nanos>| time.filter(|_| is_placed).unwrap_or_default();
-        let start = row.ts.before(placed(row.ran));
-        let off = placed(row.wait.length());
-        let runq = placed(row.wait.runq);
-        let is_split = row.wait.runq.is_some();
+        let placed = |time: Option<Nanos>| match time {
+            Some(time) if is_placed => time.as_ns(),
+            _ => 0,
+        };
+        let end = row.ts.as_ns();
+        let start = end.saturating_sub(placed(row.ran));
+        let woken = start.saturating_sub(placed(row.wait.runq));
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         Self {
-            out: start.before(off),
-            woken: start.before(runq),
+            out: start.saturating_sub(placed(row.wait.length())),
+            woken,
             start,
-            end: row.ts,
-            turn_counted: start,
+            end,
             run_counted: start,
-            queue_counted: start.before(runq),
+            queue_counted: woken,
             by: ended.own.and_then(|task| u32::try_from(task).ok()),
             prio: row.evidence.prio,
-            blocked: match is_split {
-                true => Spent::blocked(reason, ended.ender),
-                false => Spent::Untold,
+            blocked: match row.wait.runq {
+                Some(_) => Spent::blocked(reason, ended.ender),
+                None => Spent::Untold,
             },
             queued: Spent::queued(reason),
+            meanwhile: None,
         }
     }
 
     fn of_open(open: &Open) -> Self {
-        let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
-        let runq = open.runq.unwrap_or(Nanos::ZERO);
+        let out = open.since.as_ns();
+        let end = out.saturating_add(open.lasted.as_ns());
+        let runq = open.runq.unwrap_or(Nanos::ZERO).as_ns();
         let reason = open.reason.unwrap_or(Reason::Unknown);
         let (woken, start) = match open.reason {
-            Some(_) => (end.before(runq), end),
-            None => (open.since, open.since),
+            Some(_) => (end.saturating_sub(runq), end),
+            None => (out, out),
         };
         Self {
-            out: open.since,
+            out,
             woken,
             start,
             end,
-            turn_counted: start,
             run_counted: start,
             queue_counted: woken,
             by: None,
@@ -221,21 +229,21 @@ impl ChainStep {
             prio: i16::MIN,
             blocked: Spent::blocked(reason, Ender::Unseen),
             queued: Spent::queued(reason),
+            meanwhile: None,
         }
     }
 }
 
 /// What is known of one task.
 #[derive(Debug, Default)]
-struct ChainTask<T> {
+struct ChainTask {
     steps: VecDeque<ChainStep>,
     /// Number of steps that are no longer in memory.
     dropped: usize,
     /// Waits that cannot be divided before the task's next row.
-    kept: Vec<AskedWait<T>>,
-    /// How long it ran while others waited for it: with [`ServedAs::Turn`], and at all.
+    kept: Vec<AskedWait>,
+    /// How long it ran while others waited for it with [`ServedAs::Turn`].
     served_in_turn: Nanos,
-    served: Nanos,
     /// How long it had no CPU while a task of higher priority waited for it.
     held_back: Nanos,
     /// How long it waited for one of lower priority that had no CPU.
@@ -246,13 +254,15 @@ struct ChainTask<T> {
 
 /// A wait that is to be divided.
 #[derive(Clone, Copy, Debug)]
-struct AskedWait<T> {
-    tag: T,
+struct AskedWait {
+    tag: usize,
     served: ServedAs,
     task: usize,
+    /// Number of its step, counted from the task's first.
+    step: usize,
     by: usize,
-    from: Timestamp,
-    to: Timestamp,
+    from: u64,
+    to: u64,
     prio: i16,
 }
 
@@ -260,17 +270,17 @@ struct AskedWait<T> {
 #[derive(Clone, Copy, Debug)]
 struct ChainMark {
     task: usize,
-    /// Number of the step, counted from the task's first.
+    /// As in [`AskedWait`].
     step: usize,
-    spent: Spent,
-    from: Timestamp,
-    to: Timestamp,
+    is_run: bool,
+    from: u64,
+    to: u64,
 }
 
 /// The lives of tasks, and the waits that ask for them.
 #[derive(Debug)]
-pub struct Chains<T> {
-    tasks: Vec<ChainTask<T>>,
+pub struct Chains {
+    tasks: Vec<ChainTask>,
     most_steps: usize,
     kept: usize,
     marks: Vec<ChainMark>,
@@ -278,21 +288,13 @@ pub struct Chains<T> {
     turns: Vec<(usize, Timestamp, Timestamp)>,
 }
 
-impl<T: Copy> Chains<T> {
+impl Chains {
     /// For so many tasks, which have an index each.
     pub fn new(tasks: usize) -> Self {
-        let task = || ChainTask {
-            steps: VecDeque::new(),
-            dropped: 0,
-            kept: Vec::new(),
-            served_in_turn: Nanos::ZERO,
-            served: Nanos::ZERO,
-            held_back: Nanos::ZERO,
-            inverted: Nanos::ZERO,
-            waited_in_turn: Nanos::ZERO,
-        };
         Self {
-            tasks: std::iter::repeat_with(task).take(tasks).collect(),
+            tasks: std::iter::repeat_with(ChainTask::default)
+                .take(tasks)
+                .collect(),
             most_steps: (STEPS_IN_MEMORY / tasks.max(1)).max(FEWEST_STEPS),
             kept: 0,
             marks: Vec::new(),
@@ -301,33 +303,28 @@ impl<T: Copy> Chains<T> {
     }
 
     /// Takes the next row of the task with this index, and what ended its wait. With a `tag` the wait is
-    /// divided, now or later: `sink` gets each wait that is.
+    /// divided, now or later, and `sink` gets the parts.
     pub fn push(
         &mut self,
         row: &Switch,
         task: usize,
         ended: EndedBy,
-        (tag, served): (Option<T>, ServedAs),
-        sink: &mut impl FnMut(T, &Meanwhile),
+        (tag, served): (Option<usize>, ServedAs),
+        sink: &mut dyn FnMut(usize, &Meanwhile),
     ) {
         let step = ChainStep::of(row, ended);
-        self.remember(task, step);
+        let number = self.remember(task, step);
         if !self.tasks[task].kept.is_empty() {
-            let mut due = std::mem::take(&mut self.tasks[task].kept);
-            self.kept -= due.len();
-            due.sort_by_key(|wait| wait.to);
-            for wait in due {
-                self.divide(wait, sink);
-            }
+            self.divide_kept(task, sink);
         }
-        let Some((tag, by)) = tag.zip(ended.own) else {
-            return;
-        };
-        if step.out < step.woken {
+        if let Some((tag, by)) = tag.zip(ended.own)
+            && step.woken - step.out >= SHORTEST_NS
+        {
             let wait = AskedWait {
                 tag,
                 served,
                 task,
+                step: number,
                 by,
                 from: step.out,
                 to: step.woken,
@@ -343,7 +340,7 @@ impl<T: Copy> Chains<T> {
     }
 
     /// Divides the waits that are kept back still, because no further row comes.
-    pub fn finish(&mut self, sink: &mut impl FnMut(T, &Meanwhile)) {
+    pub fn finish(&mut self, sink: &mut dyn FnMut(usize, &Meanwhile)) {
         for task in 0..self.tasks.len() {
             let mut due = std::mem::take(&mut self.tasks[task].kept);
             due.sort_by_key(|wait| wait.to);
@@ -360,12 +357,7 @@ impl<T: Copy> Chains<T> {
         &self.turns
     }
 
-    /// How long the task ran while others waited for it: at least so long.
-    pub fn served(&self, task: usize) -> Nanos {
-        self.tasks[task].served
-    }
-
-    /// The same for waits with [`ServedAs::Turn`].
+    /// How long the task ran while others waited for it with [`ServedAs::Turn`]: at least so long.
     pub fn served_in_turn(&self, task: usize) -> Nanos {
         self.tasks[task].served_in_turn
     }
@@ -385,7 +377,8 @@ impl<T: Copy> Chains<T> {
         self.tasks[task].waited_in_turn
     }
 
-    fn remember(&mut self, task: usize, step: ChainStep) {
+    /// Returns the number of the step.
+    fn remember(&mut self, task: usize, step: ChainStep) -> usize {
         let most = self.most_steps;
         let task = &mut self.tasks[task];
         if task.steps.len() >= most {
@@ -393,14 +386,21 @@ impl<T: Copy> Chains<T> {
             task.dropped += 1;
         }
         task.steps.push_back(step);
+        task.dropped + task.steps.len() - 1
     }
 
-    fn divide(&mut self, wait: AskedWait<T>, sink: &mut impl FnMut(T, &Meanwhile)) {
+    fn divide_kept(&mut self, task: usize, sink: &mut dyn FnMut(usize, &Meanwhile)) {
+        let mut due = std::mem::take(&mut self.tasks[task].kept);
+        self.kept -= due.len();
+        due.sort_by_key(|wait| wait.to);
+        for wait in due {
+            self.divide(wait, sink);
+        }
+    }
+
+    fn divide(&mut self, wait: AskedWait, sink: &mut dyn FnMut(usize, &Meanwhile)) {
         match self.walked(&wait, false) {
-            Ok(sum) => {
-                self.count(&wait, &sum);
-                sink(wait.tag, &sum);
-            }
+            Ok(sum) => self.tell(&wait, &sum, sink),
             Err(_) if self.kept >= MOST_KEPT => self.divide_now(wait, sink),
             Err(task) => {
                 self.kept += 1;
@@ -410,15 +410,14 @@ impl<T: Copy> Chains<T> {
     }
 
     /// Divides a wait by what is known.
-    fn divide_now(&mut self, wait: AskedWait<T>, sink: &mut impl FnMut(T, &Meanwhile)) {
+    fn divide_now(&mut self, wait: AskedWait, sink: &mut dyn FnMut(usize, &Meanwhile)) {
         if let Ok(sum) = self.walked(&wait, true) {
-            self.count(&wait, &sum);
-            sink(wait.tag, &sum);
+            self.tell(&wait, &sum, sink);
         }
     }
 
     /// What the chain did during the wait, or the task of which a row is missing still.
-    fn walked(&mut self, wait: &AskedWait<T>, is_over: bool) -> Result<Meanwhile, usize> {
+    fn walked(&mut self, wait: &AskedWait, is_over: bool) -> Result<Meanwhile, usize> {
         let mut marks = std::mem::take(&mut self.marks);
         marks.clear();
         let mut walk = ChainWalk {
@@ -435,45 +434,46 @@ impl<T: Copy> Chains<T> {
         walked.map(|()| sum)
     }
 
-    /// Counts the stretches of the last walk.
-    fn count(&mut self, wait: &AskedWait<T>, sum: &Meanwhile) {
+    /// Keeps what is known of a wait, counts the stretches of the last walk, and hands it on.
+    fn tell(&mut self, wait: &AskedWait, sum: &Meanwhile, sink: &mut dyn FnMut(usize, &Meanwhile)) {
         let waiting = &mut self.tasks[wait.task];
+        if let Some(step) = wait.step.checked_sub(waiting.dropped) {
+            waiting.steps[step].meanwhile = Some(*sum);
+        }
         waiting.inverted += sum.inverted;
         if wait.served == ServedAs::Turn {
             waiting.waited_in_turn += sum.of(Spent::Ran);
         }
         for mark in self.marks.drain(..) {
             let task = &mut self.tasks[mark.task];
-            let Some(step) = task.steps.get_mut(mark.step - task.dropped) else {
+            let step = &mut task.steps[mark.step - task.dropped];
+            if !mark.is_run {
+                count(&mark, &mut step.queue_counted, &mut task.held_back);
                 continue;
-            };
-            let count = |counted: &mut Timestamp, sum: &mut Nanos| {
-                let from = mark.from.max(*counted);
-                *sum += length(from, mark.to);
-                *counted = mark.to.max(*counted);
-                from
-            };
-            match mark.spent {
-                Spent::Ran => {
-                    count(&mut step.run_counted, &mut task.served);
-                    if wait.served == ServedAs::Turn {
-                        let from = count(&mut step.turn_counted, &mut task.served_in_turn);
-                        if from < mark.to && self.turns.len() < MOST_TURNS {
-                            self.turns.push((mark.task, from, mark.to));
-                        }
-                    }
-                }
-                _ => {
-                    count(&mut step.queue_counted, &mut task.held_back);
+            }
+            if wait.served == ServedAs::Turn {
+                let from = count(&mark, &mut step.run_counted, &mut task.served_in_turn);
+                if from < mark.to && self.turns.len() < MOST_TURNS {
+                    let [from, to] = [from, mark.to].map(Timestamp::from_ns);
+                    self.turns.push((mark.task, from, to));
                 }
             }
         }
+        sink(wait.tag, sum);
     }
 }
 
+/// Counts the part of a stretch that is not counted yet; returns where it begins.
+fn count(mark: &ChainMark, counted: &mut u64, sum: &mut Nanos) -> u64 {
+    let from = mark.from.max(*counted);
+    *sum += Nanos::from_ns(mark.to.saturating_sub(from));
+    *counted = mark.to.max(*counted);
+    from
+}
+
 /// One way along a chain.
-struct ChainWalk<'a, T> {
-    tasks: &'a [ChainTask<T>],
+struct ChainWalk<'a> {
+    tasks: &'a [ChainTask],
     /// Priority of the task that waits.
     prio: i16,
     /// Whether no further row comes.
@@ -484,75 +484,80 @@ struct ChainWalk<'a, T> {
     left: u32,
 }
 
-impl<T> ChainWalk<'_, T> {
+impl ChainWalk<'_> {
     /// Adds what a task did from then to then. The error is the task of which a row is missing.
-    fn along(
-        &mut self,
-        task: usize,
-        from: Timestamp,
-        to: Timestamp,
-        hops: u32,
-    ) -> Result<(), usize> {
+    fn along(&mut self, task: usize, from: u64, to: u64, hops: u32) -> Result<(), usize> {
         let known = &self.tasks[task];
-        let is_known = known.steps.back().is_some_and(|last| last.end >= to);
-        if !is_known && !self.is_over {
+        let mut upto = to;
+        let mut place = known.steps.len();
+        if !self.is_over && known.steps.back().is_none_or(|last| last.end < to) {
             return Err(task);
         }
-        let mut upto = to;
-        let after = known.steps.partition_point(|step| step.out < to);
-        for (place, step) in known.steps.iter().enumerate().take(after).rev() {
-            if upto <= from || self.left == 0 {
-                break;
+        while upto > from && self.left > 0 && place > 0 {
+            place -= 1;
+            let step = &known.steps[place];
+            if step.out >= upto {
+                continue;
             }
             self.left -= 1;
             self.give(Spent::Untold, step.end.max(from), &mut upto);
-            let step_number = known.dropped + place;
-            self.ran(task, step_number, step.start.max(from), &mut upto);
-            let is_inverted = self.prio < step.prio && step.queued == Spent::NoCpu;
-            if is_inverted && step.woken.max(from) < upto {
-                self.sum.inverted += length(step.woken.max(from), upto);
-                self.mark(task, step_number, Spent::NoCpu, step.woken.max(from), upto);
+            let began = step.start.max(from);
+            if began < upto {
+                self.mark(task, known.dropped + place, true, began, upto);
+                self.give(Spent::Ran, began, &mut upto);
             }
-            self.give(step.queued, step.woken.max(from), &mut upto);
-            let began = step.out.max(from);
-            match step.by.and_then(|task| usize::try_from(task).ok()) {
-                Some(third) if hops > 0 && began < upto => {
-                    self.along(third, began, upto, hops - 1)?;
-                    upto = began;
+            let began = step.woken.max(from);
+            if began < upto {
+                if self.prio < step.prio && step.queued == Spent::NoCpu {
+                    self.sum.inverted += Nanos::from_ns(upto - began);
+                    self.mark(task, known.dropped + place, false, began, upto);
                 }
-                _ => self.give(step.blocked, began, &mut upto),
+                self.give(step.queued, began, &mut upto);
+            }
+            let began = step.out.max(from);
+            if began < upto {
+                self.blocked(step, began, upto, hops)?;
+                upto = began;
             }
         }
         self.give(Spent::Untold, from, &mut upto);
         Ok(())
     }
 
-    fn ran(&mut self, task: usize, step: usize, from: Timestamp, upto: &mut Timestamp) {
-        if from < *upto {
-            self.mark(task, step, Spent::Ran, from, *upto);
+    /// Adds what a stretch of a step's wait was for.
+    fn blocked(&mut self, step: &ChainStep, from: u64, to: u64, hops: u32) -> Result<(), usize> {
+        let mut upto = to;
+        match (step.by, &step.meanwhile) {
+            (Some(_), Some(meanwhile)) if from == step.out && to == step.woken => {
+                // Whether that is an inversion depends on who waits.
+                let inverted = self.sum.inverted;
+                self.sum.add(meanwhile);
+                self.sum.inverted = inverted;
+            }
+            (Some(third), _) if hops > 0 && to - from >= SHORTEST_NS => {
+                let third = usize::try_from(third).unwrap_or(usize::MAX);
+                self.along(third, from, to, hops - 1)?;
+            }
+            _ => self.give(step.blocked, from, &mut upto),
         }
-        self.give(Spent::Ran, from, upto);
+        Ok(())
     }
 
     /// Gives the time from here up to `upto`, which moves back.
-    fn give(&mut self, spent: Spent, from: Timestamp, upto: &mut Timestamp) {
-        *self.sum.of_mut(spent) += length(from, *upto);
+    fn give(&mut self, spent: Spent, from: u64, upto: &mut u64) {
+        *self.sum.of_mut(spent) += Nanos::from_ns(upto.saturating_sub(from));
         *upto = from.min(*upto);
     }
 
-    fn mark(&mut self, task: usize, step: usize, spent: Spent, from: Timestamp, to: Timestamp) {
+    fn mark(&mut self, task: usize, step: usize, is_run: bool, from: u64, to: u64) {
         self.marks.push(ChainMark {
             task,
             step,
-            spent,
+            is_run,
             from,
             to,
         });
     }
-}
-
-fn length(from: Timestamp, to: Timestamp) -> Nanos {
-    to.since(from).unwrap_or_default()
 }
 
 #[cfg(test)]

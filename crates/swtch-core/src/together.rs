@@ -11,9 +11,13 @@ use std::collections::VecDeque;
 use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
-/// Stretches that are kept, 16 bytes each. A run that began before more of them than this is counted as if it had begun
-/// later.
-const MOST_STRETCHES: usize = 1 << 20;
+/// Stretches that later runs may overlap still. A run that began before more of them than this is counted as if it had
+/// begun later.
+const MOST_OPEN: usize = 4096;
+
+/// Stretches in which several ran that are kept, 16 bytes each; what was before them is taken to be in whatever is asked
+/// for.
+const MOST_KEPT: usize = 1 << 20;
 
 /// The time that stretches cover, each moment once.
 #[derive(Debug, Default)]
@@ -25,12 +29,21 @@ struct CoveredTime {
 
 impl CoveredTime {
     /// Adds a stretch, and tells which parts of it were covered before.
-    fn add(&mut self, from: Timestamp, to: Timestamp, mut again: impl FnMut(Timestamp, Timestamp)) {
+    fn add(
+        &mut self,
+        (from, to): (Timestamp, Timestamp),
+        most: usize,
+        mut again: impl FnMut(Timestamp, Timestamp),
+    ) {
         if self.stretches.back().is_none_or(|last| last.1 < from) {
             self.stretches.push_back((from, to));
         } else {
-            let first = self.stretches.partition_point(|one| one.1 < from);
-            let after = self.stretches.partition_point(|one| one.0 <= to);
+            // Runs come in order of their ends, so nearly all that a run overlaps is at the end.
+            let stretches = self.stretches.iter().rev();
+            let later = stretches.clone().take_while(|one| one.0 > to).count();
+            let overlap = stretches.skip(later).take_while(|one| one.1 >= from);
+            let after = self.stretches.len() - later;
+            let first = after - overlap.count();
             let mut joined = (from, to);
             for one in self.stretches.drain(first..after) {
                 if one.0.max(from) < one.1.min(to) {
@@ -40,19 +53,26 @@ impl CoveredTime {
             }
             self.stretches.insert(first, joined);
         }
-        if self.stretches.len() > MOST_STRETCHES
+        if self.stretches.len() > most
             && let Some(oldest) = self.stretches.pop_front()
         {
             self.settled += oldest.1.since(oldest.0).unwrap_or_default();
         }
     }
 
-    /// How much of this stretch it covers.
-    fn within(&self, from: Timestamp, to: Timestamp) -> Nanos {
-        let first = self.stretches.partition_point(|one| one.1 <= from);
-        let here = self.stretches.range(first..).take_while(|one| one.0 < to);
-        let length = |one: &(Timestamp, Timestamp)| one.1.min(to).since(one.0.max(from));
-        here.map(|one| length(one).unwrap_or_default()).sum()
+    /// How much of these stretches it covers, which are in the order of their beginnings.
+    fn within(&self, stretches: &[(Timestamp, Timestamp)]) -> Nanos {
+        let mut sum = Nanos::ZERO;
+        let mut first = 0;
+        for (from, to) in stretches.iter().copied() {
+            while self.stretches.get(first).is_some_and(|one| one.1 <= from) {
+                first += 1;
+            }
+            let here = self.stretches.range(first..).take_while(|one| one.0 < to);
+            let length = |one: &(Timestamp, Timestamp)| one.1.min(to).since(one.0.max(from));
+            sum += here.map(|one| length(one).unwrap_or_default()).sum();
+        }
+        sum
     }
 
     fn sum(&self) -> Nanos {
@@ -82,8 +102,9 @@ impl RunsTogether {
     pub fn add_run(&mut self, from: Timestamp, to: Timestamp) {
         self.ran += to.since(from).unwrap_or_default();
         let several = &mut self.several;
-        self.any
-            .add(from, to, |from, to| several.add(from, to, |_, _| ()));
+        self.any.add((from, to), MOST_OPEN, |from, to| {
+            several.add((from, to), MOST_KEPT, |_, _| ());
+        });
     }
 
     /// How long they ran, each for itself.
@@ -98,13 +119,13 @@ impl RunsTogether {
 
     /// For how much of these stretches, in each of which one of them ran, no other one did: at least so much.
     pub fn alone_in(&self, stretches: impl Iterator<Item = (Timestamp, Timestamp)>) -> Nanos {
-        let mut all = Nanos::ZERO;
-        let mut shared = self.several.settled;
-        for (from, to) in stretches {
-            all += to.since(from).unwrap_or_default();
-            shared += self.several.within(from, to);
-        }
-        all.saturating_sub(shared)
+        let mut stretches: Vec<_> = stretches.collect();
+        stretches.sort_unstable();
+        let lengths = stretches
+            .iter()
+            .map(|(from, to)| to.since(*from).unwrap_or_default());
+        let all: Nanos = lengths.sum();
+        all.saturating_sub(self.several.settled + self.several.within(&stretches))
     }
 
     /// How long exactly one of them ran.

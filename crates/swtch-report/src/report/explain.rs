@@ -488,7 +488,7 @@ impl<'p> ExplainPage<'p> {
             serial,
             loops,
             at_locks,
-            busiest: self.details.busiest(names, &self.objects, machine.wall),
+            busiest: self.details.busiest(names, &self.wakers, machine.wall),
         };
         let words = KeyNames {
             names,

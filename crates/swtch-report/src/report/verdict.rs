@@ -49,7 +49,7 @@ use super::programs::Programs;
 use super::reason::ByReason;
 use super::stack::Symbols;
 use super::wait::{Object, Objects};
-use super::waker::Waker;
+use super::waker::{Waker, Wakers};
 use super::worth::Saving;
 use advice::Advice;
 use no_cpu::QueueTime;
@@ -218,8 +218,8 @@ pub struct Details {
     seen: Vec<SeenTask>,
     /// How long programs ran on each CPU.
     ran_on: Vec<Nanos>,
-    /// The runs of each program, by the number of its family.
-    together: FxHashMap<usize, RunsTogether>,
+    /// The runs of each program, at the number of its family.
+    together: Vec<RunsTogether>,
 }
 
 /// What rows tell of a task, whether its switches count or not.
@@ -262,7 +262,7 @@ impl Details {
                 .map(|task| SeenTask::of(names.thread(task)))
                 .collect(),
             ran_on: Vec::new(),
-            together: FxHashMap::default(),
+            together: Vec::new(),
         }
     }
 
@@ -287,7 +287,7 @@ impl Details {
         self.time.add_run(row);
         self.seen[task].add_switch(row);
         let family = self.families[task];
-        self.together.entry(family).or_default().add(row);
+        self.together_mut(family).add(row);
         let cpu = usize::from(row.cpu.get());
         if cpu >= self.ran_on.len() {
             self.ran_on.resize(cpu + 1, Nanos::ZERO);
@@ -344,19 +344,25 @@ impl Details {
             self.seen[task].ran += open.lasted;
             let family = self.families[task];
             let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
-            let together = self.together.entry(family).or_default();
-            together.add_run(open.since, end);
+            self.together_mut(family).add_run(open.since, end);
         }
     }
 
+    fn together_mut(&mut self, family: usize) -> &mut RunsTogether {
+        if family >= self.together.len() {
+            self.together.resize_with(family + 1, RunsTogether::default);
+        }
+        &mut self.together[family]
+    }
+
     /// The thread of the programs that ran longest, if it ran nearly all the time.
-    pub fn busiest(&self, names: &Names, objects: &Objects, wall: Nanos) -> Option<BusiestThread> {
+    pub fn busiest(&self, names: &Names, wakers: &Wakers, wall: Nanos) -> Option<BusiestThread> {
         let programs = 0..names.thread_count();
         let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
         let busiest = programs.max_by_key(|task| (self.seen[*task].ran, Reverse(*task)))?;
         let ran = self.seen[busiest].ran;
         let ran_pct = percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
-        let served = percent(objects.served(busiest).as_ns(), wall.as_ns());
+        let served = percent(wakers.blocked_for(busiest).as_ns(), wall.as_ns());
         Some(BusiestThread {
             label: names.label(busiest),
             ran_pct,

@@ -196,7 +196,7 @@ pub struct Objects {
     /// tasks + waker; empty in a trace of many tasks. A hash would be most of the work.
     woken_by: Vec<u64>,
     /// What tasks did for which others waited, if that is asked for; the tag is the object's place.
-    chains: Option<Chains<usize>>,
+    chains: Option<Chains>,
     switches: u64,
     nameless: u64,
 }
@@ -296,12 +296,7 @@ impl Objects {
         chains.finish(&mut |place, meanwhile| objects[place].1.meanwhile.add(meanwhile));
     }
 
-    /// How long the task with this index ran while others of its program waited for it: at least so long.
-    pub fn served(&self, task: usize) -> Nanos {
-        self.of_chains(|chains| chains.served(task))
-    }
-
-    /// The same of those that waited at futexes.
+    /// How long the task with this index ran while others of its program waited for it at futexes: at least so long.
     pub fn served_in_turn(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.served_in_turn(task))
     }
@@ -326,7 +321,7 @@ impl Objects {
         self.chains.as_ref().map_or(&[], Chains::turns)
     }
 
-    fn of_chains(&self, time: impl Fn(&Chains<usize>) -> Nanos) -> Nanos {
+    fn of_chains(&self, time: impl Fn(&Chains) -> Nanos) -> Nanos {
         self.chains.as_ref().map_or(Nanos::ZERO, time)
     }
 
@@ -378,7 +373,11 @@ impl Objects {
             return;
         }
         let objects = &mut self.objects;
-        let is_asked = |place: &usize| objects[*place].0.may_be_a_lock();
+        // Two that talk have a conversation, and no lock.
+        let is_asked = |place: &usize| match &objects[*place] {
+            (object, _) if object.kind == ObjectKind::Futex => true,
+            (object, waited) => object.may_be_a_lock() && waited.waiters > 2,
+        };
         let place = place.filter(is_asked);
         let ended = ended_by(row, task, &self.programs, names);
         // Two that talk by a pipe take turns, too, and that is no lock.

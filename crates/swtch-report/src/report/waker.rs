@@ -159,6 +159,15 @@ impl Wakers {
         woken.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
     }
 
+    /// How long tasks were blocked in waits that this task ended.
+    pub fn blocked_for(&self, waker: usize) -> Nanos {
+        let ranked = self.ranked();
+        let of_it = ranked
+            .iter()
+            .filter(|((one, _), _)| *one == Waker::Task(waker));
+        of_it.map(|(_, woken)| woken.blocked).sum()
+    }
+
     /// Pairs of waker and woken, most waits first.
     pub fn ranked(&self) -> Vec<((Waker, usize), Woken)> {
         let table = self.table.iter().enumerate();

@@ -85,7 +85,7 @@ impl SerialWork {
         objects: &Objects,
         wall: Nanos,
     ) -> Option<Self> {
-        let together = details.together.get(&family)?;
+        let together = details.together.get(family)?;
         let ran = |task: usize| details.seen[task].ran;
         let share = |part: Nanos, whole: Nanos| percent(part.as_ns(), whole.as_ns()).unwrap_or(0.0);
         let served: Nanos = tasks.iter().map(|task| objects.served_in_turn(*task)).sum();
