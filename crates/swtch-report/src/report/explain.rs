@@ -23,9 +23,7 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{
-    Arch, AwaitedThing, CgroupId, Contention, Holder, LostTime, Nanos, Open, Pid, Timestamp,
-};
+use swtch_core::{Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Pid, Timestamp};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -105,8 +103,8 @@ pub struct Explanation {
     switches: u64,
     /// Where the time of programs went.
     pub lost: LostTime,
-    /// Of the time without a CPU, that in which the CPU was idle still.
-    idle: Nanos,
+    /// What is said if there is no cause.
+    nothing: String,
     /// What is said of a thread that ran nearly all the time.
     busiest: Option<BusiestThread>,
     /// The numbered causes first.
@@ -488,7 +486,7 @@ impl<'p> ExplainPage<'p> {
             serial,
             loops,
             at_locks,
-            busiest: self.details.busiest(names, &self.wakers, machine.wall),
+            busiest: BusiestThread::of(&self.details, names, &self.wakers, machine.wall),
         };
         let words = KeyNames {
             names,
@@ -528,7 +526,7 @@ impl<'p> ExplainPage<'p> {
             findings,
             numbered,
             lost: picture.lost,
-            idle: self.preemptors.held_by(Holder::Idle),
+            nothing: picture.nothing_is_lost(),
             busiest: picture.busiest,
             without_findings: verdict::nothing_stands_out(),
             fired: None,
@@ -749,11 +747,7 @@ impl Explanation {
     pub fn first_sentence(&self) -> Option<String> {
         match self.numbered {
             0 if self.lost.whole() == Nanos::ZERO => Some(self.without_findings.clone()),
-            0 => Some(verdict::nothing_is_lost(
-                &self.lost,
-                self.idle,
-                self.busiest.as_ref(),
-            )),
+            0 => Some(self.nothing.clone()),
             _ => None,
         }
     }

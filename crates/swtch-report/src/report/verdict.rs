@@ -13,6 +13,7 @@
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
 //! - [`serial`]: threads of which only one works at a time.
+//! - [`nothing`]: what is said where no time is lost.
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
@@ -20,6 +21,7 @@ mod advice;
 mod blocked;
 mod locks;
 mod no_cpu;
+mod nothing;
 mod preempted;
 mod serial;
 mod who;
@@ -27,6 +29,7 @@ mod who;
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
 pub use locks::TimeAtLocks;
+pub use nothing::BusiestThread;
 pub use serial::SerialWork;
 
 use std::cmp::Reverse;
@@ -49,7 +52,7 @@ use super::programs::Programs;
 use super::reason::ByReason;
 use super::stack::Symbols;
 use super::wait::{Object, Objects};
-use super::waker::{Waker, Wakers};
+use super::waker::Waker;
 use super::worth::Saving;
 use advice::Advice;
 use no_cpu::QueueTime;
@@ -84,10 +87,6 @@ const MOST_PCT: f64 = 50.0;
 
 /// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
-
-/// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
-const BUSY_PCT: f64 = 90.0;
-const DECIDES_PCT: f64 = 95.0;
 
 /// The rule for kernel threads that slept.
 const KERNEL_THREAD: &str = "kernel_thread";
@@ -142,36 +141,6 @@ pub struct VerdictInput<'a> {
     pub recorder: Option<Pid>,
 }
 
-/// A thread that ran nearly all the time.
-#[derive(Clone, Debug)]
-pub struct BusiestThread {
-    label: String,
-    /// For which share of the recording.
-    ran_pct: f64,
-    /// Whether others of its program waited for it for most of that.
-    is_awaited: bool,
-}
-
-impl BusiestThread {
-    /// Whether the program can be no faster than this thread, which loses hardly any time itself: what the others
-    /// lose, they would wait for it otherwise.
-    pub fn decides(&self) -> bool {
-        self.is_awaited && self.ran_pct >= DECIDES_PCT
-    }
-
-    /// What is said of it.
-    pub fn words(&self) -> String {
-        let awaited = match self.is_awaited {
-            true => ", and others wait for it",
-            false => "",
-        };
-        format!(
-            "{} ran {:.1} % of the time{awaited}: one CPU gives it no more.",
-            self.label, self.ran_pct
-        )
-    }
-}
-
 /// The machine on which a trace was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedMachine<'a> {
@@ -212,6 +181,9 @@ pub struct Details {
     time: LostTime,
     /// Waits of programs for a CPU.
     queue: QueueTime,
+    /// How long programs waited for others, by the task that ended it, and for interrupts.
+    for_others: Vec<Nanos>,
+    for_interrupts: Nanos,
     /// A number for the family of each task, by index.
     families: Vec<usize>,
     /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
@@ -257,6 +229,8 @@ impl Details {
             longest: vec![None; Reason::ALL.len()],
             time: LostTime::default(),
             queue: QueueTime::default(),
+            for_others: vec![Nanos::ZERO; names.thread_count()],
+            for_interrupts: Nanos::ZERO,
             families: families(names),
             seen: (0..names.thread_count())
                 .map(|task| SeenTask::of(names.thread(task)))
@@ -303,6 +277,7 @@ impl Details {
             self.time.add_wait(row, ended.ender);
             self.queue.add(row);
             self.seen[task].add_wait(row, ended.ender);
+            self.add_for_others(row, ended.ender, names);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -348,26 +323,24 @@ impl Details {
         }
     }
 
+    /// Adds the wait before a row's run, if it was for others.
+    fn add_for_others(&mut self, row: &Switch, ender: Ender, names: &Names) {
+        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        if AwaitedThing::of(reason, ender) != AwaitedThing::Others {
+            return;
+        }
+        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
+        match Waker::of(row, names) {
+            Some(Waker::Task(waker)) => self.for_others[waker] += blocked,
+            _ => self.for_interrupts += blocked,
+        }
+    }
+
     fn together_mut(&mut self, family: usize) -> &mut RunsTogether {
         if family >= self.together.len() {
             self.together.resize_with(family + 1, RunsTogether::default);
         }
         &mut self.together[family]
-    }
-
-    /// The thread of the programs that ran longest, if it ran nearly all the time.
-    pub fn busiest(&self, names: &Names, wakers: &Wakers, wall: Nanos) -> Option<BusiestThread> {
-        let programs = 0..names.thread_count();
-        let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
-        let busiest = programs.max_by_key(|task| (self.seen[*task].ran, Reverse(*task)))?;
-        let ran = self.seen[busiest].ran;
-        let ran_pct = percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
-        let served = percent(wakers.blocked_for(busiest).as_ns(), wall.as_ns());
-        Some(BusiestThread {
-            label: names.label(busiest),
-            ran_pct,
-            is_awaited: served.is_some_and(|share| share >= MOST_PCT),
-        })
     }
 
     /// The number of CPUs on which programs ran for more than a moment.
@@ -699,60 +672,6 @@ pub fn nothing_stands_out() -> String {
         "Nothing stands out: no reason makes {OFTEN_PCT} % of the switches or {LONG_PCT} % of the \
          blocked time."
     )
-}
-
-/// The first sentence where no thread lost time: what they did instead. For the time `idle` a thread could run
-/// on a CPU that was idle still; `busiest` is a thread that ran nearly all the time.
-pub fn nothing_is_lost(lost: &LostTime, idle: Nanos, busiest: Option<&BusiestThread>) -> String {
-    let at_work = lost.at_work().as_ns();
-    let part = |time: Nanos| format!("{time} ({})", share(time.as_ns(), at_work));
-    if let Some(busiest) = busiest.filter(|busiest| busiest.decides()) {
-        return format!(
-            "Hardly any time is lost that counts: {} All its threads together ran for {}, could run and had no CPU \
-             for {}, and were blocked in the middle of work for {}.",
-            busiest.words(),
-            lost.ran,
-            part(lost.no_cpu),
-            part(lost.blocked(AwaitedThing::Work)),
-        );
-    }
-    let mut words = format!(
-        "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in \
-         the middle of work for {}.",
-        lost.ran,
-        part(lost.no_cpu.saturating_sub(idle)),
-        part(lost.blocked(AwaitedThing::Work)),
-    );
-    if idle >= LEAST_TIME {
-        words += &format!(
-            " Until CPUs that were idle had woken up it took {}.",
-            part(idle)
-        );
-    }
-    if let Some(waited) = waited_otherwise(lost) {
-        words += &format!(" They waited {waited}.");
-    }
-    if let Some(busiest) = busiest {
-        words += &format!(" {}", busiest.words());
-    }
-    words
-}
-
-/// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for.
-pub fn waited_otherwise(lost: &LostTime) -> Option<String> {
-    let parts = [
-        (AwaitedThing::Others, "for others (work, or an answer)"),
-        (AwaitedThing::Own, "for each other"),
-        (AwaitedThing::Clock, "until a time they chose"),
-        (AwaitedThing::Untold, "for what is not told"),
-    ];
-    let mut parts = parts.map(|(awaited, words)| (lost.blocked(awaited), words));
-    parts.sort_by_key(|part| Reverse(part.0));
-    let told = parts.iter().filter(|(time, _)| *time >= LEAST_TIME);
-    let told: Vec<_> = told
-        .map(|(time, words)| format!("{time} {words}"))
-        .collect();
-    (!told.is_empty()).then(|| told.join(", "))
 }
 
 impl VerdictInput<'_> {

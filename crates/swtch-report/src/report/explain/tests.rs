@@ -242,7 +242,12 @@ the pieces are done sooner, but hardly more of them
 /// that time, or there was so much to do for a quarter of the recording only, and they were busy then.
 #[test]
 fn cpus_that_are_idle_meanwhile_are_not_too_few() {
-    let mut drawing = DrawnMachine::new();
+    let hog = |key| TaskEvent {
+        in_scope: false,
+        ..seen(key, 30, 27 + key, "hog")
+    };
+    let own = [seen(1, 10, 10, "server"), seen(2, 10, 11, "worker")];
+    let mut drawing = DrawnMachine::of(&[&own[..], &[hog(3), hog(4)]].concat());
     for turn in 0..300_u64 {
         for (task, cpu) in [(1, 0), (2, 1)] {
             let mut row = after(row(task, Reason::Poll), Reason::Poll, 100_000, 200_000);
@@ -251,7 +256,7 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             row.ran = Some(Nanos::from_ns(400_000));
             drawing.rows.push(row);
             let mut other = row;
-            (other.task, other.wait) = (TaskKey::new(3 - task), Wait::default());
+            (other.task, other.wait) = (TaskKey::new(2 + task), Wait::default());
             other.ts = row.ts.before(Nanos::from_ns(400_000));
             other.ran = Some(Nanos::from_ns(200_000));
             drawing.rows.push(other);
@@ -273,7 +278,7 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             .any(|place| place.contains("idle meanwhile for 55 %")),
         "{placed:?}"
     );
-    assert_eq!(first(1_200, 25.0).name, "oversubscribed");
+    assert_eq!(first(1_200, 25.0).name, "neighbour");
 }
 
 /// Whatever a thread is blocked for in the middle of work is a cause that can be numbered.

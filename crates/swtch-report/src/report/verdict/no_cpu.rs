@@ -178,8 +178,18 @@ impl VerdictInput<'_> {
         let direct = direct.saturating_sub(self.held_back());
         let at_locks = self.at_locks.through(Spent::NoCpu);
         let through = self.by_tasks(at_locks.saturating_sub(self.at_locks.inverted));
-        let (kind, time) = self.weighed(direct + through, self.longest_queue(), 0, total)?;
         let who = self.whose(&holders, direct);
+        let lost = match who {
+            // While its own threads have the CPU, the program goes on, and CPUs are enough.
+            NoCpu::Placement => holders.all.saturating_sub(holders.own).min(direct),
+            _ => direct + through,
+        };
+        let (kind, lost) = self.weighed(lost, self.longest_queue(), 0, total)?;
+        let time = if who == NoCpu::Placement {
+            lost
+        } else {
+            direct + through
+        };
         Some(Finding {
             name: who.name(),
             kind,
@@ -187,17 +197,24 @@ impl VerdictInput<'_> {
             subject: Subject::Time,
             switches: 0,
             time,
-            seen: format!(
-                "{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
+            seen: match who {
+                NoCpu::Placement => format!(
+                    "{}: threads that could run waited for a CPU for {direct}, and while other programs had it {}.",
+                    who.words(),
+                    self.lost_words(time),
+                ),
+                _ => format!(
+                    "{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
                  work{}.",
-                who.words(),
-                match through < LEAST_TIME {
-                    true => String::new(),
-                    false => format!(", and others waited {through} for these"),
-                },
-                share(time.as_ns(), self.lost.at_work().as_ns()),
-                self.times_as_long(direct),
-            ),
+                    who.words(),
+                    match through < LEAST_TIME {
+                        true => String::new(),
+                        false => format!(", and others waited {through} for these"),
+                    },
+                    share(time.as_ns(), self.lost.at_work().as_ns()),
+                    self.times_as_long(direct),
+                ),
+            },
             places: self.no_cpu_places(&holders, through, time),
             advice: self.advice_without_cpu(who, &holders),
         })

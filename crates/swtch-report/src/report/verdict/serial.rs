@@ -22,7 +22,7 @@ use super::super::wait::Objects;
 
 use super::advice;
 use super::locks::is_collector;
-use super::{Details, Finding, Subject, TimeAtLocks, VerdictInput};
+use super::{Details, Finding, MOST_PCT, Subject, TimeAtLocks, VerdictInput};
 
 /// From this share of the recording on in which one of its threads ran, a program is busy. One that waits for
 /// requests has threads that wait for work.
@@ -53,6 +53,8 @@ pub struct SerialWork {
     threads: usize,
     /// The one that did nearly all of it, if there is such a one.
     one: Option<usize>,
+    /// Of Java's threads that collect garbage, the one that did most of it, if they did most.
+    collector: Option<usize>,
 }
 
 impl SerialWork {
@@ -71,9 +73,9 @@ impl SerialWork {
                 .or_default()
                 .push(task);
         }
-        let found = families
-            .iter()
-            .filter_map(|(family, tasks)| Self::of_family(*family, tasks, details, objects, wall));
+        let found = families.iter().filter_map(|(family, tasks)| {
+            Self::of_family(*family, tasks, details, objects, names, wall)
+        });
         let most = found.max_by_key(|serial| (serial.waited, Reverse(serial.family)))?;
         (at_locks.lost() < most.waited).then_some(most)
     }
@@ -83,6 +85,7 @@ impl SerialWork {
         tasks: &[usize],
         details: &Details,
         objects: &Objects,
+        names: &Names,
         wall: Nanos,
     ) -> Option<Self> {
         let together = details.together.get(family)?;
@@ -100,6 +103,12 @@ impl SerialWork {
             .max_by_key(|task| objects.served_in_turn(**task))?;
         let is_one = share(objects.served_in_turn(most), served) >= ONE_PCT;
         let by_others = together.ran().saturating_sub(ran(most));
+        let served_by = |task: &usize| objects.served_in_turn(*task);
+        let collects = |task: &&usize| is_collector(&names.thread(**task).comm);
+        let collectors = tasks.iter().filter(collects);
+        let by_collectors: Nanos = collectors.clone().map(served_by).sum();
+        let is_collected = share(by_collectors, served) >= MOST_PCT;
+        let collector = collectors.max_by_key(|task| served_by(task));
         if is_one && share(by_others, together.ran()) < OTHERS_PCT {
             return None;
         }
@@ -116,6 +125,7 @@ impl SerialWork {
             waited,
             threads: parts.count(),
             one: is_one.then_some(most),
+            collector: collector.copied().filter(|_| is_collected),
         })
     }
 }
@@ -127,17 +137,17 @@ impl VerdictInput<'_> {
         let (kind, time) = self.weighed(serial.waited, serial.alone, 0, total)?;
         let (alone, waited) = (serial.alone, self.lost_words(serial.waited));
         let stacks = ("stacks", self.how_to_name_it());
-        let (name, seen, advice) = match serial.one {
-            Some(one) if is_collector(&self.names.thread(one).comm) => (
+        let (name, seen, advice) = match (serial.collector, serial.one) {
+            (Some(collector), _) => (
                 "collector",
                 format!(
-                    "Threads wait for Java's garbage collector: {} ran alone for {alone}, and others waited for it for \
-                     {waited}.",
-                    self.names.label(one),
+                    "Threads wait for Java's garbage collector, most for {}: one thread ran alone for {alone}, and \
+                     others waited for it for {waited}.",
+                    self.names.label(collector),
                 ),
                 advice::COLLECTOR.told(),
             ),
-            Some(one) => (
+            (None, Some(one)) => (
                 "one_works",
                 format!(
                     "One thread works while others wait for it: {} ran alone for {alone}, and they waited {waited}.",
@@ -145,7 +155,7 @@ impl VerdictInput<'_> {
                 ),
                 advice::ONE_WORKS.told_with(&[stacks]),
             ),
-            None => (
+            (None, None) => (
                 "serialised",
                 format!(
                     "Threads work in turns, one at a time: one of {} ran alone for {alone}, and others waited for it \

@@ -1,0 +1,170 @@
+//! What is said where no time is lost: what threads did instead, whom they waited for, and which of them ran nearly all
+//! the time.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use swtch_core::{AwaitedThing, Holder, Nanos, Reason};
+use swtch_output::sheet::percent;
+use swtch_output::text::counted;
+
+use super::super::names::Names;
+use super::super::waker::Wakers;
+use super::who::main_of;
+use super::{Details, LEAST_TIME, MOST_PCT, VerdictInput, share};
+
+/// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
+const BUSY_PCT: f64 = 90.0;
+const DECIDES_PCT: f64 = 95.0;
+
+/// From this share of all time on, sleeping is the main thing.
+const ASLEEP_PCT: f64 = 40.0;
+
+/// A thread that ran nearly all the time.
+#[derive(Clone, Debug)]
+pub struct BusiestThread {
+    label: String,
+    /// For which share of the recording.
+    ran_pct: f64,
+    /// Whether others of its program waited for it for most of that.
+    is_awaited: bool,
+}
+
+impl BusiestThread {
+    /// The thread of the programs that ran longest, if it ran nearly all the time.
+    pub fn of(details: &Details, names: &Names, wakers: &Wakers, wall: Nanos) -> Option<Self> {
+        let programs = 0..names.thread_count();
+        let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
+        let busiest = programs.max_by_key(|task| (details.seen[*task].ran, Reverse(*task)))?;
+        let ran = details.seen[busiest].ran;
+        let ran_pct = percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
+        let served = percent(wakers.blocked_for(busiest).as_ns(), wall.as_ns());
+        Some(Self {
+            label: names.label(busiest),
+            ran_pct,
+            is_awaited: served.is_some_and(|share| share >= MOST_PCT),
+        })
+    }
+
+    /// Whether the program can be no faster than this thread, which loses hardly any time itself: what the others
+    /// lose, they would wait for it otherwise.
+    pub fn decides(&self) -> bool {
+        self.is_awaited && self.ran_pct >= DECIDES_PCT
+    }
+
+    /// What is said of it.
+    pub fn words(&self) -> String {
+        let awaited = match self.is_awaited {
+            true => ", and others wait for it",
+            false => "",
+        };
+        format!(
+            "{} ran {:.1} % of the time{awaited}: one CPU gives it no more.",
+            self.label, self.ran_pct
+        )
+    }
+}
+
+impl VerdictInput<'_> {
+    /// The first sentence where no thread lost time: what they did instead.
+    pub fn nothing_is_lost(&self) -> String {
+        let lost = &self.lost;
+        let part =
+            |time: Nanos| format!("{time} ({})", share(time.as_ns(), lost.at_work().as_ns()));
+        let in_work = part(lost.blocked(AwaitedThing::Work));
+        if let Some(busiest) = self.busiest.as_ref().filter(|busiest| busiest.decides()) {
+            return format!(
+                "Hardly any time is lost that counts: {} All its threads together ran for {}, could run and had no CPU \
+                 for {}, and were blocked in the middle of work for {in_work}.",
+                busiest.words(),
+                lost.ran,
+                part(lost.no_cpu),
+            );
+        }
+        let idle = self.preemptors.held_by(Holder::Idle);
+        let mut words = format!(
+            "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in the \
+             middle of work for {in_work}.",
+            lost.ran,
+            part(lost.no_cpu.saturating_sub(idle)),
+        );
+        if idle >= LEAST_TIME {
+            words += &format!(
+                " Until CPUs that were idle had woken up it took {}.",
+                part(idle)
+            );
+        }
+        if let Some(waited) = self.waited_otherwise() {
+            words += &format!(" They waited {waited}.");
+        }
+        if let Some(asleep) = self.asleep_instead() {
+            words += &format!(" {asleep}");
+        }
+        if let Some(busiest) = &self.busiest {
+            words += &format!(" {}", busiest.words());
+        }
+        words
+    }
+
+    /// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for.
+    fn waited_otherwise(&self) -> Option<String> {
+        let others = match self.for_whom() {
+            Some(whom) => format!("for others, work or an answer ({whom})"),
+            None => "for others (work, or an answer)".to_owned(),
+        };
+        let parts = [
+            (AwaitedThing::Others, others),
+            (AwaitedThing::Own, "for each other".to_owned()),
+            (AwaitedThing::Clock, "until a time they chose".to_owned()),
+            (AwaitedThing::Untold, "for what is not told".to_owned()),
+        ];
+        let mut parts = parts.map(|(awaited, words)| (self.lost.blocked(awaited), words));
+        parts.sort_by_key(|part| Reverse(part.0));
+        let told = parts.iter().filter(|(time, _)| *time >= LEAST_TIME);
+        let told: Vec<_> = told
+            .map(|(time, words)| format!("{time} {words}"))
+            .collect();
+        (!told.is_empty()).then(|| told.join(", "))
+    }
+
+    /// Which programs ended the waits for others: `load 62.0 %, interrupts (network, disk) 38.0 %`.
+    fn for_whom(&self) -> Option<String> {
+        let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
+        for (task, time) in self.details.for_others.iter().enumerate() {
+            let process = self.names.thread(task).process;
+            *programs.entry(self.programs.label(process)).or_default() += *time;
+        }
+        *programs.entry("interrupts: network, disk").or_default() += self.details.for_interrupts;
+        let all: Nanos = programs.values().copied().sum();
+        let mut programs: Vec<_> = programs
+            .into_iter()
+            .filter(|one| one.1 > Nanos::ZERO)
+            .collect();
+        programs.sort_by_key(|(label, time)| (Reverse(*time), *label));
+        let named = programs.into_iter().map(|(label, time)| {
+            (
+                format!("{label} {}", share(time.as_ns(), all.as_ns())),
+                time.as_ns(),
+            )
+        });
+        main_of(named, all.as_ns())
+    }
+
+    /// What is said of programs that are mostly asleep on purpose: nobody but them knows whether for something.
+    fn asleep_instead(&self) -> Option<String> {
+        let tally = self.of_programs(Reason::Sleep);
+        percent(tally.blocked.as_ns(), self.lost.whole().as_ns())
+            .filter(|share| *share >= ASLEEP_PCT)?;
+        let median = self
+            .reasons
+            .of(Reason::Sleep)
+            .lengths
+            .off
+            .percentile(50.0)?;
+        Some(format!(
+            "Most of that they slept, {} of {median} (median): if these are tries for something that others have (a lock, \
+             a file, an answer), the time is lost to whoever has it.",
+            counted(tally.waits, "time")
+        ))
+    }
+}
