@@ -257,7 +257,7 @@ ROWS = (
     Row(
         "java-monitor",
         "six threads of Java: one of them has the monitor, and computes",
-        ("serialised",),
+        ("serialised", "one_works"),
         prepare="javac -d . " + str(HERE / "Causes.java"),
         command="java Causes monitor 2",
         needs=("javac",),
@@ -275,7 +275,7 @@ ROWS = (
     Row(
         "go-mutex",
         "six goroutines: one of them has the mutex, and computes",
-        ("serialised", "futex_contention"),
+        ("serialised", "one_works", "futex_contention"),
         prepare="go build -o mutex " + str(HERE / "mutex.go"),
         command="mutex",
         needs=("go",),
