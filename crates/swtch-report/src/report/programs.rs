@@ -30,6 +30,8 @@ const MOST_COMMANDS: usize = 4;
 pub struct Programs {
     of: Vec<usize>,
     labels: Vec<String>,
+    /// Processes that were not recorded and have the name of one that was.
+    namesakes: BTreeSet<usize>,
 }
 
 /// What was counted of one program.
@@ -58,7 +60,7 @@ impl Programs {
     /// Assigns each process of a trace to a program.
     pub fn new(names: &Names) -> Self {
         let processes = names.processes();
-        let strangers = namesakes(names);
+        let namesakes = namesakes(names);
         let mut commands: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for process in processes {
             let label = own_title(process).unwrap_or_else(|| process.title(WIDEST));
@@ -74,7 +76,7 @@ impl Programs {
                 2..=MOST_COMMANDS => process.title(WIDEST),
                 _ => process.comm.clone(),
             });
-            let label = match strangers.contains(&of.len()) {
+            let label = match namesakes.contains(&of.len()) {
                 true => format!("another {}", process.comm),
                 false => label,
             };
@@ -84,7 +86,16 @@ impl Programs {
             });
             of.push(place);
         }
-        Self { of, labels }
+        Self {
+            of,
+            labels,
+            namesakes,
+        }
+    }
+
+    /// Whether a process was not recorded and has the name of one that was.
+    pub fn is_namesake(&self, process: usize) -> bool {
+        self.namesakes.contains(&process)
     }
 
     /// The label of the program of a process.

@@ -13,12 +13,14 @@
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
 //! - [`serial`]: threads of which only one works at a time.
+//! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod advice;
 mod blocked;
+mod details;
 mod locks;
 mod no_cpu;
 mod nothing;
@@ -28,6 +30,7 @@ mod who;
 
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
+pub use details::{Details, LongestWait};
 pub use locks::TimeAtLocks;
 pub use nothing::BusiestThread;
 pub use serial::SerialWork;
@@ -36,26 +39,21 @@ use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use swtch_core::{
-    Arch, AwaitedThing, Category, CgroupId, Class, Distribution, Ender, LostTime, Nanos, Open, Pid,
-    Reason, Rule, RunsTogether, Switch, TaskKey, Timestamp,
-};
+use swtch_core::{Arch, Category, CgroupId, Distribution, LostTime, Nanos, Pid, Reason};
 use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
-use super::ends::{WaitEnds, ended_by};
 use super::group::Groups;
-use super::names::{Names, Thread, families};
+use super::names::Names;
 use super::preemptor::Preemptors;
 use super::programs::Programs;
 use super::reason::ByReason;
 use super::stack::Symbols;
 use super::wait::{Object, Objects};
-use super::waker::Waker;
 use super::worth::Saving;
 use advice::Advice;
-use no_cpu::QueueTime;
+use details::CpuLimit;
 use swtch_core::Tally;
 use who::main_of;
 
@@ -156,352 +154,6 @@ pub struct RecordedMachine<'a> {
     pub quotas: &'a [QuotaFacts],
 }
 
-/// Counts that only the verdict needs.
-#[derive(Debug)]
-pub struct Details {
-    /// How often each rule decided, in the order in which they were met first.
-    rules: Vec<(&'static Rule, u64)>,
-    /// The place in `rules` of the rule that decided last for each reason.
-    recent_rules: Vec<usize>,
-    /// Switches for the reason `throttle` and the waits after them, by [`CpuLimit::index`].
-    limits: [Tally; 3],
-    /// Run-queue time of tasks whose cgroup had used up its quota.
-    throttled: FxHashMap<CgroupId, Nanos>,
-    /// What was counted of kernel threads, by reason.
-    kernel: Vec<Tally>,
-    /// How the waits of programs began and ended, by reason; the tasks that ended them only after
-    /// [`Self::finish`].
-    ends: Vec<WaitEnds>,
-    /// Number of waits that each task ended, by reason and the task's index; empty for a reason that
-    /// no task has ended a wait for.
-    woken_by: Vec<Vec<u64>>,
-    /// The longest waits of programs, by reason.
-    longest: Vec<Option<LongestWait>>,
-    /// Where the time of programs went, before it is known which objects are locks.
-    time: LostTime,
-    /// Waits of programs for a CPU.
-    queue: QueueTime,
-    /// How long programs waited for others, by the task that ended it, and for interrupts.
-    for_others: Vec<Nanos>,
-    for_interrupts: Nanos,
-    /// A number for the family of each task, by index.
-    families: Vec<usize>,
-    /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
-    seen: Vec<SeenTask>,
-    /// How long programs ran on each CPU.
-    ran_on: Vec<Nanos>,
-    /// The runs of each program, at the number of its family.
-    together: Vec<RunsTogether>,
-}
-
-/// What rows tell of a task, whether its switches count or not.
-#[derive(Clone, Copy, Debug, Default)]
-struct SeenTask {
-    is_real_time: bool,
-    cgroup: Option<CgroupId>,
-    /// How long it ran, as far as that counts.
-    ran: Nanos,
-    /// Its waits that were counted, and those of them that others ended.
-    waits: u64,
-    ended_by_others: u64,
-    /// How long it was asleep until a time that it chose.
-    asleep: Nanos,
-    /// How often it left to wait in a call as epoll, and the last such call.
-    polls: u64,
-    poll_call: Option<u32>,
-    /// Its waits at one socket or pipe, how many, and the longest.
-    at_one: Nanos,
-    waits_at_one: u64,
-    longest_at_one: Nanos,
-}
-
-impl Details {
-    /// For a trace with these tasks.
-    pub fn new(names: &Names) -> Self {
-        Self {
-            rules: Vec::new(),
-            recent_rules: vec![0; Reason::ALL.len()],
-            limits: <[Tally; 3]>::default(),
-            throttled: FxHashMap::default(),
-            kernel: vec![Tally::default(); Reason::ALL.len()],
-            ends: vec![WaitEnds::default(); Reason::ALL.len()],
-            woken_by: vec![Vec::new(); Reason::ALL.len()],
-            longest: vec![None; Reason::ALL.len()],
-            time: LostTime::default(),
-            queue: QueueTime::default(),
-            for_others: vec![Nanos::ZERO; names.thread_count()],
-            for_interrupts: Nanos::ZERO,
-            families: families(names),
-            seen: (0..names.thread_count())
-                .map(|task| SeenTask::of(names.thread(task)))
-                .collect(),
-            ran_on: Vec::new(),
-            together: Vec::new(),
-        }
-    }
-
-    /// Adds any row of the task with this index, also one that does not count.
-    pub fn see(&mut self, row: &Switch, task: usize) {
-        let seen = &mut self.seen[task];
-        seen.is_real_time |= matches!(row.evidence.class, Class::RealTime | Class::Deadline);
-        seen.cgroup = Some(row.cgroup);
-    }
-
-    /// Adds a switch that counts, of the task with this index.
-    pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
-        let place = self.place_of(row.rule);
-        self.rules[place].1 += 1;
-        if row.rule.reason == Reason::Throttle {
-            self.limits[CpuLimit::of(row).index()].add_switch(row);
-        }
-        if names.process_of(task).is_kernel {
-            self.kernel[row.rule.reason.index()].add_switch(row);
-            return;
-        }
-        self.time.add_run(row);
-        self.seen[task].add_switch(row);
-        let family = self.families[task];
-        self.together_mut(family).add(row);
-        let cpu = usize::from(row.cpu.get());
-        if cpu >= self.ran_on.len() {
-            self.ran_on.resize(cpu + 1, Nanos::ZERO);
-        }
-        self.ran_on[cpu] += row.ran.unwrap_or(Nanos::ZERO);
-    }
-
-    /// Adds a wait that counts, of the task with this index.
-    pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
-        let is_kernel = names.process_of(task).is_kernel;
-        if !is_kernel {
-            let ended = ended_by(row, task, &self.families, names);
-            self.time.add_wait(row, ended.ender);
-            self.queue.add(row);
-            self.seen[task].add_wait(row, ended.ender);
-            self.add_for_others(row, ended.ender, names);
-        }
-        let Some(reason) = row.wait.reason else {
-            return;
-        };
-        if reason == Reason::Throttle {
-            let limit = CpuLimit::of(row);
-            self.limits[limit.index()].add_wait(row);
-            if limit == CpuLimit::Quota {
-                let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
-                *self.throttled.entry(row.cgroup).or_default() += runq;
-            }
-        }
-        if is_kernel {
-            self.kernel[reason.index()].add_wait(row);
-            return;
-        }
-        self.keep_longest(reason, row);
-        match Waker::of(row, names) {
-            Some(Waker::Task(waker)) => {
-                let woken_by = &mut self.woken_by[reason.index()];
-                if woken_by.is_empty() {
-                    woken_by.resize(names.thread_count(), 0);
-                }
-                woken_by[waker] += 1;
-                self.ends[reason.index()].add_stacks(row);
-            }
-            _ => self.ends[reason.index()].add(row, names),
-        }
-    }
-
-    /// Adds a run or a wait that no row tells, of the task with this index.
-    pub fn add_open(&mut self, open: &Open, task: usize, names: &Names) {
-        match (names.process_of(task).is_kernel, open.reason) {
-            (true, Some(reason)) => self.kernel[reason.index()].add_open(open),
-            (true, None) => {}
-            (false, _) => self.time.add_open(open),
-        }
-        if open.reason.is_none() {
-            self.seen[task].ran += open.lasted;
-            let family = self.families[task];
-            let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
-            self.together_mut(family).add_run(open.since, end);
-        }
-    }
-
-    /// Adds the wait before a row's run, if it was for others.
-    fn add_for_others(&mut self, row: &Switch, ender: Ender, names: &Names) {
-        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-        if AwaitedThing::of(reason, ender) != AwaitedThing::Others {
-            return;
-        }
-        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
-        match Waker::of(row, names) {
-            Some(Waker::Task(waker)) => self.for_others[waker] += blocked,
-            _ => self.for_interrupts += blocked,
-        }
-    }
-
-    fn together_mut(&mut self, family: usize) -> &mut RunsTogether {
-        if family >= self.together.len() {
-            self.together.resize_with(family + 1, RunsTogether::default);
-        }
-        &mut self.together[family]
-    }
-
-    /// The number of CPUs on which programs ran for more than a moment.
-    fn cpus_used(&self) -> u64 {
-        let all: Nanos = self.ran_on.iter().copied().sum();
-        let is_used =
-            |ran: &&Nanos| percent(ran.as_ns(), all.as_ns()).is_some_and(|share| share >= LOST_PCT);
-        let used = self.ran_on.iter().filter(is_used).count();
-        u64::try_from(used).unwrap_or(u64::MAX)
-    }
-
-    /// Where the time of programs went.
-    pub fn lost_time(
-        &self,
-        at_locks: &TimeAtLocks,
-        serial: Option<&SerialWork>,
-        loops: &BlockedLoops,
-    ) -> LostTime {
-        let mut time = self.time;
-        time.was_for_a_lock(at_locks.lost());
-        time.was_for_a_lock(serial.map_or(Nanos::ZERO, |serial| serial.waited));
-        time.was_in_work(loops.time, &[AwaitedThing::Others]);
-        time
-    }
-
-    /// Counts what can be told only after the last row.
-    pub fn finish(&mut self) {
-        for (ends, woken_by) in self.ends.iter_mut().zip(&mut self.woken_by) {
-            for (waker, count) in woken_by.iter_mut().enumerate() {
-                let count = std::mem::take(count);
-                if count > 0 {
-                    *ends.wakers.entry(Waker::Task(waker)).or_default() += count;
-                }
-            }
-        }
-    }
-
-    /// The place of a rule in `rules`. A rule of another version may be there several times under
-    /// one name.
-    fn place_of(&mut self, rule: &'static Rule) -> usize {
-        let recent = &mut self.recent_rules[rule.reason.index()];
-        let is_it = |known: &(&'static Rule, u64)| std::ptr::eq(known.0, rule);
-        if !self.rules.get(*recent).is_some_and(is_it) {
-            *recent = self.rules.iter().position(is_it).unwrap_or_else(|| {
-                self.rules.push((rule, 0));
-                self.rules.len() - 1
-            });
-        }
-        *recent
-    }
-
-    fn keep_longest(&mut self, reason: Reason, row: &Switch) {
-        let (Some(length), Some(ran)) = (row.wait.length(), row.ran) else {
-            return;
-        };
-        let longest = LongestWait {
-            length,
-            task: row.task,
-            ended: row.ts.before(ran),
-        };
-        let kept = &mut self.longest[reason.index()];
-        if kept.is_none_or(|kept| kept.length < length) {
-            *kept = Some(longest);
-        }
-    }
-
-    /// The longest wait for a reason.
-    pub fn longest(&self, reason: Reason) -> Option<LongestWait> {
-        self.longest[reason.index()]
-    }
-
-    /// How the waits of programs for a reason began and ended.
-    pub fn ends_of(&self, reason: Reason) -> &WaitEnds {
-        &self.ends[reason.index()]
-    }
-
-    /// Rules that decided for a reason, most often first.
-    fn rules_of(&self, reason: Reason) -> Vec<(&'static Rule, u64)> {
-        let mut by_name: FxHashMap<&str, (&'static Rule, u64)> = FxHashMap::default();
-        for (rule, count) in &self.rules {
-            by_name.entry(rule.name).or_insert((rule, 0)).1 += count;
-        }
-        let rules = by_name.into_values();
-        let mut rules: Vec<_> = rules.filter(|rule| rule.0.reason == reason).collect();
-        rules.sort_by_key(|(rule, count)| (Reverse(*count), rule.name));
-        rules
-    }
-
-    fn count_of(&self, rule: &str) -> u64 {
-        let of_name = self.rules.iter().filter(|known| known.0.name == rule);
-        of_name.map(|known| known.1).sum()
-    }
-}
-
-impl SeenTask {
-    fn add_wait(&mut self, row: &Switch, ender: Ender) {
-        self.waits += 1;
-        self.ended_by_others += u64::from(matches!(
-            ender,
-            Ender::Own | Ender::Other | Ender::Interrupt
-        ));
-        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
-        match (row.wait.reason, ender) {
-            (Some(Reason::Sleep), _) => self.asleep += blocked,
-            (Some(Reason::Net | Reason::Pipe), Ender::Other | Ender::Interrupt) => {
-                self.at_one += blocked;
-                self.waits_at_one += 1;
-                self.longest_at_one = self.longest_at_one.max(blocked);
-            }
-            _ => {}
-        }
-    }
-
-    fn add_switch(&mut self, row: &Switch) {
-        self.ran += row.ran.unwrap_or(Nanos::ZERO);
-        if row.rule.reason == Reason::Poll {
-            self.polls += 1;
-            self.poll_call = row.evidence.syscall;
-        }
-    }
-
-    /// Whether it waits for others, too, as an event loop does, or a worker.
-    fn serves_others(&self) -> bool {
-        percent(self.ended_by_others, self.waits).is_some_and(|share| share >= OFTEN_PCT)
-    }
-
-    /// What is known of a task without a row.
-    fn of(thread: &Thread) -> Self {
-        Self {
-            is_real_time: thread.is_real_time,
-            cgroup: thread.cgroup,
-            ..Self::default()
-        }
-    }
-}
-
-/// Whose limit of CPU time a task had used up. Only fair tasks have a cgroup's quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CpuLimit {
-    /// Of its cgroup.
-    Quota,
-    /// Its own, as a `SCHED_DEADLINE` task.
-    Budget,
-    /// Of all real-time tasks together.
-    RealTime,
-}
-
-impl CpuLimit {
-    const fn of(row: &Switch) -> Self {
-        match row.evidence.class {
-            Class::Deadline => Self::Budget,
-            Class::RealTime | Class::Stop => Self::RealTime,
-            Class::Idle | Class::Ext | Class::Fair => Self::Quota,
-        }
-    }
-
-    const fn index(self) -> usize {
-        self as usize
-    }
-}
-
 /// Which switches a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
@@ -584,26 +236,6 @@ impl Finding {
             "advice_unless": self.advice.as_ref().map(|advice| advice.unless),
             "worth": saving.map(Saving::to_json),
             "longest": longest,
-        })
-    }
-}
-
-/// The longest wait for a reason: its length, its task, and when it ended.
-#[derive(Clone, Copy, Debug)]
-pub struct LongestWait {
-    length: Nanos,
-    task: TaskKey,
-    ended: Timestamp,
-}
-
-impl LongestWait {
-    /// The wait as JSON, in ns since the start of the trace.
-    pub fn to_json(self, start: Timestamp) -> Value {
-        let to = self.ended.since(start).unwrap_or(Nanos::ZERO);
-        json!({
-            "task": self.task.get(),
-            "from_ns": to.saturating_sub(self.length).as_ns(),
-            "to_ns": to.as_ns(),
         })
     }
 }

@@ -22,6 +22,10 @@ const POLLING_SLEEP: Nanos = Nanos::from_ns(100_000_000);
 /// Who has waited in epoll so often is an event loop.
 const FEWEST_TURNS: u64 = 3;
 
+/// And it does so this often for each hundred of its other waits: who used epoll once, and waits for jobs at a pipe, is
+/// none.
+const FEWEST_TURNS_PCT: f64 = 5.0;
+
 /// Calls that wait until data is on the disk.
 const COMMITS: [&str; 7] = [
     "fsync",
@@ -413,7 +417,9 @@ impl BlockedLoops {
         for (task, seen) in details.seen.iter().enumerate() {
             let call = seen.poll_call.and_then(|call| arch?.syscall_name(call));
             let is_epoll = call.is_some_and(|name| name.starts_with("epoll"));
-            if is_epoll && seen.polls >= FEWEST_TURNS && seen.waits_at_one > 0 {
+            let turns = percent(seen.polls, seen.waits_at_one);
+            let is_loop = turns.is_some_and(|share| share >= FEWEST_TURNS_PCT);
+            if is_epoll && is_loop && seen.polls >= FEWEST_TURNS {
                 loops.tasks.push(task);
                 loops.time += seen.at_one;
                 loops.waits += seen.waits_at_one;

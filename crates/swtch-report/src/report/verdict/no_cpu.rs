@@ -184,12 +184,7 @@ impl VerdictInput<'_> {
             NoCpu::Placement => holders.all.saturating_sub(holders.own).min(direct),
             _ => direct + through,
         };
-        let (kind, lost) = self.weighed(lost, self.longest_queue(), 0, total)?;
-        let time = if who == NoCpu::Placement {
-            lost
-        } else {
-            direct + through
-        };
+        let (kind, time) = self.weighed(lost, self.longest_queue(), 0, total)?;
         Some(Finding {
             name: who.name(),
             kind,

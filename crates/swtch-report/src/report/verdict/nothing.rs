@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{AwaitedThing, Holder, Nanos, Reason};
+use swtch_core::{AwaitedThing, Holder, Nanos};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
@@ -17,8 +17,8 @@ use super::{Details, LEAST_TIME, MOST_PCT, VerdictInput, share};
 const BUSY_PCT: f64 = 90.0;
 const DECIDES_PCT: f64 = 95.0;
 
-/// From this share of all time on, sleeping is the main thing.
-const ASLEEP_PCT: f64 = 40.0;
+/// From this share of all time on, which idle threads of a runtime have, too, it is the main thing.
+const MOSTLY_PCT: f64 = 30.0;
 
 /// A thread that ran nearly all the time.
 #[derive(Clone, Debug)]
@@ -42,7 +42,8 @@ impl BusiestThread {
         Some(Self {
             label: names.label(busiest),
             ran_pct,
-            is_awaited: served.is_some_and(|share| share >= MOST_PCT),
+            // In a recording of the machine one busy program says nothing of the others.
+            is_awaited: !names.is_of_the_machine() && served.is_some_and(|share| share >= MOST_PCT),
         })
     }
 
@@ -82,8 +83,21 @@ impl VerdictInput<'_> {
             );
         }
         let idle = self.preemptors.held_by(Holder::Idle);
+        let doubts = [self.asleep_instead(), self.for_its_kind()];
+        let doubts: Vec<_> = doubts.into_iter().flatten().collect();
+        let how = if doubts.is_empty() {
+            ""
+        } else {
+            "known to be "
+        };
+        let beginning = match self.mostly_for_others() {
+            Some(others) => {
+                format!("Hardly any time is {how}lost in the program itself: {others}. Its")
+            }
+            None => format!("Hardly any time is {how}lost: its"),
+        };
         let mut words = format!(
-            "Hardly any time is lost: its threads ran for {}, could run and had no CPU for {}, and were blocked in the \
+            "{beginning} threads ran for {}, could run and had no CPU for {}, and were blocked in the \
              middle of work for {in_work}.",
             lost.ran,
             part(lost.no_cpu.saturating_sub(idle)),
@@ -97,8 +111,8 @@ impl VerdictInput<'_> {
         if let Some(waited) = self.waited_otherwise() {
             words += &format!(" They waited {waited}.");
         }
-        if let Some(asleep) = self.asleep_instead() {
-            words += &format!(" {asleep}");
+        for doubt in doubts {
+            words += &format!(" {doubt}");
         }
         if let Some(busiest) = &self.busiest {
             words += &format!(" {}", busiest.words());
@@ -106,11 +120,24 @@ impl VerdictInput<'_> {
         words
     }
 
+    /// What is said if threads mostly wait for others: a client for its server, a server for its clients.
+    fn mostly_for_others(&self) -> Option<String> {
+        let others = self.lost.blocked(AwaitedThing::Others);
+        percent(others.as_ns(), self.lost.whole().as_ns()).filter(|share| *share >= MOSTLY_PCT)?;
+        Some(format!(
+            "it waits for others most of the time, for work or an answer, {others} in all ({})",
+            self.for_whom()?
+        ))
+    }
+
     /// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for.
     fn waited_otherwise(&self) -> Option<String> {
-        let others = match self.for_whom() {
+        let others = match self
+            .for_whom()
+            .filter(|_| self.mostly_for_others().is_none())
+        {
             Some(whom) => format!("for others, work or an answer ({whom})"),
-            None => "for others (work, or an answer)".to_owned(),
+            None => "for others".to_owned(),
         };
         let parts = [
             (AwaitedThing::Others, others),
@@ -127,44 +154,63 @@ impl VerdictInput<'_> {
         (!told.is_empty()).then(|| told.join(", "))
     }
 
-    /// Which programs ended the waits for others: `load 62.0 %, interrupts (network, disk) 38.0 %`.
+    /// Which programs ended the waits for others: `load 62.0 %, interrupts: network, disk 38.0 %`.
     fn for_whom(&self) -> Option<String> {
+        let programs = self.others_by_program();
+        let all: Nanos = programs.iter().map(|(_, time)| *time).sum();
+        let named = programs.into_iter().map(|(label, time)| {
+            let words = format!("{label} {}", share(time.as_ns(), all.as_ns()));
+            (words, time.as_ns())
+        });
+        main_of(named, all.as_ns())
+    }
+
+    /// What is said if most waits for others were ended by processes of the same name that are not recorded: by the
+    /// other backends of a server, not by its clients.
+    fn for_its_kind(&self) -> Option<String> {
+        let others = self.details.for_others.iter().enumerate();
+        let of_its_kind = others.filter(|(task, _)| {
+            let process = self.names.thread(*task).process;
+            self.programs.is_namesake(process)
+        });
+        let of_its_kind: Nanos = of_its_kind.map(|(_, time)| *time).sum();
+        let others = self.lost.blocked(AwaitedThing::Others);
+        let is = |part: Nanos, whole: Nanos, least: f64| {
+            percent(part.as_ns(), whole.as_ns()).is_some_and(|share| share >= least)
+        };
+        (is(of_its_kind, others, MOST_PCT) && is(others, self.lost.whole(), MOSTLY_PCT)).then(|| {
+            format!(
+                "For {of_its_kind} it waited for processes of its own kind that are not recorded: perhaps for what these \
+                 had (a lock), and then that time is lost (record all of them, or -a)."
+            )
+        })
+    }
+
+    /// How long it waited for others, by who ended that, the longest first.
+    fn others_by_program(&self) -> Vec<(&str, Nanos)> {
         let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (task, time) in self.details.for_others.iter().enumerate() {
             let process = self.names.thread(task).process;
             *programs.entry(self.programs.label(process)).or_default() += *time;
         }
         *programs.entry("interrupts: network, disk").or_default() += self.details.for_interrupts;
-        let all: Nanos = programs.values().copied().sum();
         let mut programs: Vec<_> = programs
             .into_iter()
             .filter(|one| one.1 > Nanos::ZERO)
             .collect();
         programs.sort_by_key(|(label, time)| (Reverse(*time), *label));
-        let named = programs.into_iter().map(|(label, time)| {
-            (
-                format!("{label} {}", share(time.as_ns(), all.as_ns())),
-                time.as_ns(),
-            )
-        });
-        main_of(named, all.as_ns())
+        programs
     }
 
-    /// What is said of programs that are mostly asleep on purpose: nobody but them knows whether for something.
+    /// What is said of programs that mostly wait until a time they chose: nobody but them knows whether for something.
     fn asleep_instead(&self) -> Option<String> {
-        let tally = self.of_programs(Reason::Sleep);
-        percent(tally.blocked.as_ns(), self.lost.whole().as_ns())
-            .filter(|share| *share >= ASLEEP_PCT)?;
-        let median = self
-            .reasons
-            .of(Reason::Sleep)
-            .lengths
-            .off
-            .percentile(50.0)?;
+        let (time, times) = self.details.until_chosen;
+        percent(time.as_ns(), self.lost.whole().as_ns()).filter(|share| *share >= MOSTLY_PCT)?;
+        let mean = Nanos::from_ns(time.as_ns().checked_div(times)?);
         Some(format!(
-            "Most of that they slept, {} of {median} (median): if these are tries for something that others have (a lock, \
-             a file, an answer), the time is lost to whoever has it.",
-            counted(tally.waits, "time")
+            "They slept, or waited for what did not come in time, {} of {mean} (mean): if these are tries for something \
+             that others have (a lock, a file, an answer), that time is lost.",
+            counted(times, "time")
         ))
     }
 }

@@ -49,8 +49,8 @@ pub struct SerialWork {
     alone: Nanos,
     /// How long these waited.
     pub(super) waited: Nanos,
-    /// How many take part.
-    threads: usize,
+    /// Those that take part.
+    threads: Vec<usize>,
     /// The one that did nearly all of it, if there is such a one.
     one: Option<usize>,
     /// Of Java's threads that collect garbage, the one that did most of it, if they did most.
@@ -112,18 +112,16 @@ impl SerialWork {
         if is_one && share(by_others, together.ran()) < OTHERS_PCT {
             return None;
         }
-        let parts = tasks
-            .iter()
-            .filter(|task| share(ran(**task), together.ran()) >= LEAST_PCT);
-        let waited = parts
-            .clone()
-            .map(|task| objects.waited_in_turn(*task))
-            .sum();
+        let takes_part = |task: &usize| share(ran(*task), together.ran()) >= LEAST_PCT;
+        let threads: Vec<_> = tasks.iter().copied().filter(takes_part).collect();
         Some(Self {
             family,
             alone,
-            waited,
-            threads: parts.count(),
+            waited: threads
+                .iter()
+                .map(|task| objects.waited_in_turn(*task))
+                .sum(),
+            threads,
             one: is_one.then_some(most),
             collector: collector.copied().filter(|_| is_collected),
         })
@@ -160,15 +158,23 @@ impl VerdictInput<'_> {
                 format!(
                     "Threads work in turns, one at a time: one of {} ran alone for {alone}, and others waited for it \
                      for {waited}.",
-                    counted(u64::try_from(serial.threads).unwrap_or(u64::MAX), "thread"),
+                    counted(
+                        u64::try_from(serial.threads.len()).unwrap_or(u64::MAX),
+                        "thread"
+                    ),
                 ),
                 advice::SERIAL.told_with(&[stacks]),
             ),
         };
         let is_of_it = |task: usize| self.details.families[task] == serial.family;
-        let of_it = |task: usize, time: Nanos| if is_of_it(task) { time } else { Nanos::ZERO };
-        let served = |task| of_it(task, self.objects.served_in_turn(task));
-        let waited = |task| of_it(task, self.objects.waited_in_turn(task));
+        let served = |task: usize| match is_of_it(task) {
+            true => self.objects.served_in_turn(task),
+            false => Nanos::ZERO,
+        };
+        let waited = |task: usize| match serial.threads.contains(&task) {
+            true => self.objects.waited_in_turn(task),
+            false => Nanos::ZERO,
+        };
         Some(Finding {
             name,
             kind,

@@ -86,6 +86,48 @@ fn threads_that_work_in_turns_are_told_although_nobody_knows_for_what() {
     assert!(idle.findings.iter().all(|one| one.name != "serialised"));
 }
 
+/// One backend of a server is recorded, and another one wakes it.
+#[test]
+fn who_waits_for_its_own_kind_may_wait_for_a_lock() {
+    let other = TaskEvent {
+        in_scope: false,
+        ..seen(3, 30, 30, "postgres")
+    };
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "postgres"), other]);
+    for _ in 0..100 {
+        let wait = after(row(1, Reason::Poll), Reason::Poll, MS, 0);
+        drawing.run(woken_by(wait, 3), 1_000, 0);
+    }
+    let first = drawing.explained().first_sentence().unwrap();
+    assert!(
+        first.starts_with("Hardly any time is known to be lost in the program itself"),
+        "{first}"
+    );
+    assert!(first.contains("(another postgres 100.0 %)"), "{first}");
+    assert!(
+        first.contains("of its own kind that are not recorded"),
+        "{first}"
+    );
+}
+
+/// Who sleeps again and again may try for something.
+#[test]
+fn sleep_that_takes_most_of_the_time_is_in_doubt() {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..100 {
+        drawing.run(
+            after(row(1, Reason::Sleep), Reason::Sleep, 10 * MS, 0),
+            1_000,
+            0,
+        );
+    }
+    let first = drawing.explained().first_sentence().unwrap();
+    assert!(
+        first.contains("100 times of 10.0 ms (mean): if these are tries"),
+        "{first}"
+    );
+}
+
 /// Where one thread does the work, the others have none.
 #[test]
 fn a_thread_that_is_busy_alone_is_named() {

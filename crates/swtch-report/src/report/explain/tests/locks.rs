@@ -459,7 +459,7 @@ fn a_wait_that_ends_by_its_own_limit_is_for_nobody() {
     assert!(timed.change().unwrap().contains("their own time limit"));
     let first = explained.first_sentence().unwrap();
     assert!(
-        first.starts_with("Hardly any time is lost: its threads ran for 200 µs"),
+        first.starts_with("Hardly any time is known to be lost: its threads ran for 200 µs"),
         "{first}"
     );
     assert!(first.contains("400 ms until a time they chose"), "{first}");
