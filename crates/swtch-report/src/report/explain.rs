@@ -460,7 +460,7 @@ impl<'p> ExplainPage<'p> {
         bill: Option<&BillContext<'_>>,
     ) -> Explanation {
         let programs = Programs::new(names);
-        let at_locks = TimeAtLocks::of(&self.objects);
+        let at_locks = TimeAtLocks::of(&self.objects, arch);
         let (details, objects) = (&self.details, &self.objects);
         let serial = SerialWork::of(details, objects, &at_locks, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);

@@ -71,11 +71,11 @@ const LONG_PCT: f64 = 10.0;
 
 /// A program that hardly has any work may lose much of that little, in moments that nobody notices: from this share of
 /// the recording on it is.
-const MUCH_PCT: f64 = 5.0;
+const MUCH_PCT: f64 = 10.0;
 
 /// Less than that is noticed where one wait lasts so long.
 const NOTICED_PCT: f64 = 2.0;
-const LONG_WAIT: Nanos = Nanos::from_ns(20_000_000);
+const LONG_WAIT: Nanos = Nanos::from_ns(50_000_000);
 
 /// Less time than this is not costly, whatever its share.
 const LEAST_TIME: Nanos = Nanos::from_ns(1_000_000);

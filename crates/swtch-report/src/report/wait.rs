@@ -6,8 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{
-    Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, ServedAs, StackKind, Switch,
-    Timestamp, WaitObject,
+    Arch, Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, ServedAs, StackKind,
+    Switch, Timestamp, WaitObject,
 };
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
@@ -100,6 +100,15 @@ impl Object {
     /// for a disk, or for its lock in the kernel.
     pub const fn may_be_a_lock(&self) -> bool {
         matches!(self.kind, ObjectKind::Futex | ObjectKind::Call) || self.holds_tokens()
+    }
+
+    /// Whether it is a call that waits for nothing but a lock, whoever lets go of it.
+    pub fn is_lock_call(&self, arch: Option<Arch>) -> bool {
+        let number = u32::try_from(self.key)
+            .ok()
+            .filter(|_| self.kind == ObjectKind::Call);
+        let name = number.and_then(|number| arch?.syscall_name(number));
+        name.is_some_and(|name| ["flock", "fcntl"].contains(&name))
     }
 
     /// Whether what comes out of it may be a token.
@@ -376,6 +385,7 @@ impl Objects {
         // Two that talk have a conversation, and no lock.
         let is_asked = |place: &usize| match &objects[*place] {
             (object, _) if object.kind == ObjectKind::Futex => true,
+            (object, _) if object.kind == ObjectKind::Call => true,
             (object, waited) => object.may_be_a_lock() && waited.waiters > 2,
         };
         let place = place.filter(is_asked);

@@ -230,6 +230,10 @@ impl Details {
     ) -> LostTime {
         let mut time = self.time;
         time.was_for_a_lock(at_locks.lost());
+        time.was_in_work(
+            at_locks.in_calls,
+            &[AwaitedThing::Own, AwaitedThing::Others],
+        );
         time.was_for_a_lock(serial.map_or(Nanos::ZERO, |serial| serial.waited));
         time.was_in_work(loops.time, &[AwaitedThing::Others]);
         time

@@ -14,7 +14,7 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{Meanwhile, Nanos, Reason, Spent, WaitObject, WakerKind};
+use swtch_core::{Arch, Meanwhile, Nanos, Reason, Spent, WaitObject, WakerKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
@@ -84,7 +84,9 @@ fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
 pub struct TimeAtLocks {
     /// How long threads were blocked there.
     blocked: Nanos,
-    /// Of that, what those did meanwhile who let go of them, as far as it is known.
+    /// How long they were blocked in calls that wait for nothing but a lock.
+    pub(super) in_calls: Nanos,
+    /// Of both, what those did meanwhile who let go of them, as far as it is known.
     meanwhile: Meanwhile,
     /// How long threads waited at any futex for one of lower priority that had no CPU.
     pub(super) inverted: Nanos,
@@ -96,7 +98,7 @@ pub struct TimeAtLocks {
 
 impl TimeAtLocks {
     /// After all rows, and what was open at the end.
-    pub fn of(objects: &Objects) -> Self {
+    pub fn of(objects: &Objects, arch: Option<Arch>) -> Self {
         let mut time = Self::default();
         for (object, waited) in objects.ranked() {
             let inverted = waited.meanwhile.inverted;
@@ -109,11 +111,14 @@ impl TimeAtLocks {
                     object.may_be_a_lock() && waited.waiters > 2
                 }
             };
-            if !may_be || !sum.is_lock() {
+            if object.is_lock_call(arch) {
+                time.in_calls += waited.blocked;
+            } else if may_be && sum.is_lock() {
+                time.blocked += waited.blocked;
+            } else {
                 time.inverted_elsewhere += inverted;
                 continue;
             }
-            time.blocked += waited.blocked;
             time.meanwhile.add(&waited.meanwhile);
             for (main, spent) in time.main.iter_mut().zip(Spent::ALL) {
                 let here = waited.meanwhile.of(spent);
@@ -220,7 +225,8 @@ impl VerdictInput<'_> {
             ),
             FindingKind::Frequent => format!("blocked {} in all", sum.blocked),
         };
-        let mut places: Vec<_> = self.who_had_it(&sum).into_iter().collect();
+        let who_had_it = self.who_had_it(&sum).filter(|_| sum.is_lock());
+        let mut places: Vec<_> = who_had_it.into_iter().collect();
         places.extend(self.course(&sum.ends));
         Some(self.blamed_on_collector(Finding {
             name: match sum.is_lock() {
@@ -268,7 +274,7 @@ impl VerdictInput<'_> {
     /// `whoever had it meanwhile: ran 80.0 %, slept 12.0 %`
     fn who_had_it(&self, sum: &Sum) -> Option<String> {
         let whole = sum.meanwhile.whole();
-        if !sum.is_lock() || whole == Nanos::ZERO {
+        if whole == Nanos::ZERO {
             return None;
         }
         let mut parts = [
@@ -384,7 +390,8 @@ impl VerdictInput<'_> {
             let mut one = Sum::default();
             one.add(waited);
             // Two that hand something to and fro have a conversation.
-            if !one.is_lock() || one.waiters < 3 {
+            let is_lock = one.is_lock() && one.waiters > 2;
+            if !is_lock && !object.is_lock_call(self.arch) {
                 continue;
             }
             if main.is_none_or(|(_, blocked)| blocked < one.blocked) {

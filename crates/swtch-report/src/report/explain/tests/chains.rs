@@ -144,3 +144,23 @@ fn a_thread_that_is_busy_alone_is_named() {
         "{first}"
     );
 }
+
+/// A child that has inherited the locked file lets go of it at its end: it never waited for it itself.
+#[test]
+fn who_waits_in_flock_waits_for_a_lock_whoever_lets_go() {
+    let mut drawing = DrawnMachine::new();
+    for _ in 0..100 {
+        let wait = after(row(1, Reason::Ipc), Reason::Ipc, 5 * MS, 0);
+        drawing.run(in_call(woken_by(wait, 2), 73), 10_000, 0);
+    }
+    let first = drawing.findings().remove(0);
+    assert_eq!(
+        (first.name, first.kind),
+        ("token_contention", FindingKind::Lost)
+    );
+    assert!(
+        first.seen.contains("in flock(), as for a lock"),
+        "{}",
+        first.seen
+    );
+}
