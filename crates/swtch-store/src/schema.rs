@@ -19,6 +19,9 @@ use swtch_core::{
     Category, Certainty, CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack,
     StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp,
 };
+// Named in the meanings of columns.
+#[cfg(doc)]
+use swtch_core::{Evidence, Wait};
 
 use crate::column::{self, ColumnType, Mismatch, Presence, TraceColumn};
 use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};

@@ -120,13 +120,19 @@ impl VerdictInput<'_> {
         words
     }
 
+    /// Whether this is the main thing that a program did. In a recording of the machine, that of most programs is to
+    /// wait for something.
+    fn is_mostly(&self, time: Nanos) -> bool {
+        let share = percent(time.as_ns(), self.lost.whole().as_ns());
+        !self.names.is_of_the_machine() && share.is_some_and(|share| share >= MOSTLY_PCT)
+    }
+
     /// What is said if threads mostly wait for others: a client for its server, a server for its clients.
     fn mostly_for_others(&self) -> Option<String> {
         let others = self.lost.blocked(AwaitedThing::Others);
-        percent(others.as_ns(), self.lost.whole().as_ns()).filter(|share| *share >= MOSTLY_PCT)?;
+        let whom = self.for_whom().filter(|_| self.is_mostly(others))?;
         Some(format!(
-            "it waits for others most of the time, for work or an answer, {others} in all ({})",
-            self.for_whom()?
+            "it waits for others most of the time, for work or an answer, {others} in all ({whom})"
         ))
     }
 
@@ -175,10 +181,9 @@ impl VerdictInput<'_> {
         });
         let of_its_kind: Nanos = of_its_kind.map(|(_, time)| *time).sum();
         let others = self.lost.blocked(AwaitedThing::Others);
-        let is = |part: Nanos, whole: Nanos, least: f64| {
-            percent(part.as_ns(), whole.as_ns()).is_some_and(|share| share >= least)
-        };
-        (is(of_its_kind, others, MOST_PCT) && is(others, self.lost.whole(), MOSTLY_PCT)).then(|| {
+        let share = percent(of_its_kind.as_ns(), others.as_ns());
+        let is_most = share.is_some_and(|share| share >= MOST_PCT);
+        (is_most && self.is_mostly(others)).then(|| {
             format!(
                 "For {of_its_kind} it waited for processes of its own kind that are not recorded: perhaps for what these \
                  had (a lock), and then that time is lost (record all of them, or -a)."
@@ -205,12 +210,13 @@ impl VerdictInput<'_> {
     /// What is said of programs that mostly wait until a time they chose: nobody but them knows whether for something.
     fn asleep_instead(&self) -> Option<String> {
         let (time, times) = self.details.until_chosen;
-        percent(time.as_ns(), self.lost.whole().as_ns()).filter(|share| *share >= MOSTLY_PCT)?;
         let mean = Nanos::from_ns(time.as_ns().checked_div(times)?);
-        Some(format!(
-            "They slept, or waited for what did not come in time, {} of {mean} (mean): if these are tries for something \
-             that others have (a lock, a file, an answer), that time is lost.",
-            counted(times, "time")
-        ))
+        self.is_mostly(time).then(|| {
+            format!(
+                "They slept, or waited for what did not come in time, {} of {mean} (mean): if these are tries for \
+                 something that others have (a lock, a file, an answer), that time is lost.",
+                counted(times, "time")
+            )
+        })
     }
 }
