@@ -210,7 +210,7 @@ impl ChainStep {
 
     fn of_open(open: &Open) -> Self {
         let out = open.since.as_ns();
-        let end = out.saturating_add(open.lasted.as_ns());
+        let end = open.end().as_ns();
         let runq = open.runq.unwrap_or(Nanos::ZERO).as_ns();
         let reason = open.reason.unwrap_or(Reason::Unknown);
         let (woken, start) = match open.reason {

@@ -153,6 +153,13 @@ pub struct Open {
     pub cpu: Option<CpuId>,
 }
 
+impl Open {
+    /// When the capture ended, or the run began that was open then.
+    pub fn end(&self) -> Timestamp {
+        Timestamp::from_ns(self.since.as_ns().saturating_add(self.lasted.as_ns()))
+    }
+}
+
 /// What the source of events knows of a task that ran, or could run, when the capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskAtEnd {

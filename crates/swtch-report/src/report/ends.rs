@@ -57,10 +57,8 @@ impl WaitEnds {
     }
 }
 
-/// What ended the wait before a row's run, of the task with this index; `families` has a number for the program
-/// of each task.
-pub fn ended_by(row: &Switch, task: usize, families: &[usize], names: &Names) -> EndedBy {
-    let waker = Waker::of(row, names);
+/// What ended a wait of the task with this index, seen from it; `families` has a number for the program of each task.
+pub fn ended_by(waker: Option<Waker>, task: usize, families: &[usize]) -> EndedBy {
     let ender = match waker {
         Some(Waker::Task(waker)) if families[waker] == families[task] => Ender::Own,
         Some(Waker::Task(_)) => Ender::Other,

@@ -8,7 +8,7 @@
 use rustc_hash::FxHashMap;
 use swtch_core::{
     Category, Certainty, Contention, ContentionSums, GroupSplit, HeldWaits, Holder, Nanos, Open,
-    Reason, Rule, Switch, TaskKey, Timestamp, Wait, Wakeup,
+    Reason, Rule, Switch, TaskKey, Wait, Wakeup,
 };
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
@@ -330,9 +330,8 @@ impl Preemptors {
 /// What was open at the end, as rows that end then. What is not known on which CPU is left out.
 fn as_rows(open: &[Open]) -> Vec<Switch> {
     let row = |open: &Open| {
-        let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
         Some(Switch {
-            ts: end,
+            ts: open.end(),
             cpu: open.cpu?,
             task: open.task,
             ran: Some(match open.reason {

@@ -389,7 +389,7 @@ impl Objects {
             (object, waited) => object.may_be_a_lock() && waited.waiters > 2,
         };
         let place = place.filter(is_asked);
-        let ended = ended_by(row, task, &self.programs, names);
+        let ended = ended_by(Waker::of(row, names), task, &self.programs);
         // Two that talk by a pipe take turns, too, and that is no lock.
         let served = match place.map(|place| objects[place].0.kind) {
             Some(ObjectKind::Futex) => ServedAs::Turn,

@@ -139,12 +139,13 @@ impl Details {
     /// Adds a wait that counts, of the task with this index.
     pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
         let is_kernel = names.process_of(task).is_kernel;
+        let waker = Waker::of(row, names);
         if !is_kernel {
-            let ended = ended_by(row, task, &self.families, names);
+            let ended = ended_by(waker, task, &self.families);
             self.time.add_wait(row, ended.ender);
             self.queue.add(row);
             self.seen[task].add_wait(row, ended.ender);
-            self.add_awaited(row, ended.ender, names);
+            self.add_awaited(row, ended.ender, waker);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -162,7 +163,7 @@ impl Details {
             return;
         }
         self.keep_longest(reason, row);
-        match Waker::of(row, names) {
+        match waker {
             Some(Waker::Task(waker)) => {
                 let woken_by = &mut self.woken_by[reason.index()];
                 if woken_by.is_empty() {
@@ -185,16 +186,15 @@ impl Details {
         if open.reason.is_none() {
             self.seen[task].ran += open.lasted;
             let family = self.families[task];
-            let end = Timestamp::from_ns(open.since.as_ns() + open.lasted.as_ns());
-            self.together_mut(family).add_run(open.since, end);
+            self.together_mut(family).add_run(open.since, open.end());
         }
     }
 
     /// Adds the wait before a row's run, if it was for others, or until a chosen time.
-    pub(super) fn add_awaited(&mut self, row: &Switch, ender: Ender, names: &Names) {
+    pub(super) fn add_awaited(&mut self, row: &Switch, ender: Ender, waker: Option<Waker>) {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
-        match (AwaitedThing::of(reason, ender), Waker::of(row, names)) {
+        match (AwaitedThing::of(reason, ender), waker) {
             (AwaitedThing::Others, Some(Waker::Task(waker))) => self.for_others[waker] += blocked,
             (AwaitedThing::Others, _) => self.for_interrupts += blocked,
             (AwaitedThing::Clock, _) if reason != Reason::Poll => {

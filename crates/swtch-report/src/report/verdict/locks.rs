@@ -105,19 +105,13 @@ impl TimeAtLocks {
             time.inverted += inverted;
             let mut sum = Sum::default();
             sum.add(waited);
-            let may_be = match object.kind {
-                ObjectKind::Futex => true,
-                ObjectKind::File(_) | ObjectKind::Call => {
-                    object.may_be_a_lock() && waited.waiters > 2
-                }
-            };
-            if object.is_lock_call(arch) {
-                time.in_calls += waited.blocked;
-            } else if may_be && sum.is_lock() {
-                time.blocked += waited.blocked;
-            } else {
+            if !sum.is_lock_at(object, arch) {
                 time.inverted_elsewhere += inverted;
                 continue;
+            }
+            match object.is_lock_call(arch) {
+                true => time.in_calls += waited.blocked,
+                false => time.blocked += waited.blocked,
             }
             time.meanwhile.add(&waited.meanwhile);
             for (main, spent) in time.main.iter_mut().zip(Spent::ALL) {
@@ -157,6 +151,18 @@ impl Sum {
     /// Whether the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
         !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
+    }
+
+    /// Whether the object at which all of these waits were is a lock. Two that hand something to and fro by a file have
+    /// a conversation.
+    fn is_lock_at(&self, object: &Object, arch: Option<Arch>) -> bool {
+        let is_lock = match object.kind {
+            ObjectKind::Futex => self.is_lock(),
+            ObjectKind::File(_) | ObjectKind::Call => {
+                object.may_be_a_lock() && self.waiters > 2 && self.is_lock()
+            }
+        };
+        is_lock || object.is_lock_call(arch)
     }
 
     /// Whether most of these waits ended by their own limit, so that nobody has let go of anything.
@@ -389,9 +395,7 @@ impl VerdictInput<'_> {
         for (object, waited) in objects.iter().filter(|(object, _)| is_one(object)) {
             let mut one = Sum::default();
             one.add(waited);
-            // Two that hand something to and fro have a conversation.
-            let is_lock = one.is_lock() && one.waiters > 2;
-            if !is_lock && !object.is_lock_call(self.arch) {
+            if !one.is_lock_at(object, self.arch) {
                 continue;
             }
             if main.is_none_or(|(_, blocked)| blocked < one.blocked) {
