@@ -54,7 +54,7 @@ TRIALS = (
     Trial("REAL_TIME", "another CPU than the real-time task's", CPU0 + "./causes compute 1", "taskset -c 1 ./causes compute 1", r"ran ([\d.]+)", beside="chrt -f 50 " + CPU0 + "./causes compute 9", needs=("chrt",)),
     Trial("INVERSION", "a mutex that lends priority: waits over 2 ms", *mode("inversion"), r"timeouts (\d+)", False),
     Trial("YIELD", "block instead of sched_yield: CPU time", *mode("waits-by-yield"), r"ran ([\d.]+)", False),
-    Trial("LOCK", "let go of the lock before sleeping", *mode("lock")),
+    Trial("LOCK_ASLEEP", "let go of the lock before sleeping", *mode("lock")),
     Trial("BARRIER", "the same work for all", *mode("barrier"), "", False),
     Trial("TOKEN", "three tokens, not one", *mode("tokens")),
     Trial("COMMIT", "ten writes before each fsync", *mode("commits")),

@@ -127,6 +127,15 @@ ROWS = (
         command="causes lock",
     ),
     Row(
+        "full-pipe",
+        "writes to a pipe that another program reads slowly",
+        ("no_room",),
+        command="dd if=/dev/zero of=full bs=4096 count=800",
+        beside=("python3 -c 'import time; f = open(\"full\", \"rb\", 0); [time.sleep(0.02) for _ in iter(lambda: f.read(65536), b\"\")]'",),
+        prepare="mkfifo full",
+        names="by python3",
+    ),
+    Row(
         "lock-fsync",
         "one lock, whose holder waits for the disk",
         ("futex_contention", "block_io"),

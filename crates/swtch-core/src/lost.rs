@@ -95,9 +95,9 @@ pub struct LostTime {
 }
 
 impl LostTime {
-    /// Adds the run that a row ends.
-    pub fn add_run(&mut self, row: &Switch) {
-        self.ran += row.ran.unwrap_or(Nanos::ZERO);
+    /// Adds a run.
+    pub fn add_run(&mut self, ran: Nanos) {
+        self.ran += ran;
     }
 
     /// Adds the wait before a row's run.

@@ -30,6 +30,16 @@ impl Arch {
             Self::Aarch64 => syscalls::aarch64::Sysno::new(number).map(|call| call.name()),
         }
     }
+
+    /// Whether a call with this number hands over data: who blocks in it waits for room, and never for data.
+    pub fn hands_over(self, number: u32) -> bool {
+        const CALLS: [&str; 9] = [
+            "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg",
+            "vmsplice",
+        ];
+        self.syscall_name(number)
+            .is_some_and(|name| CALLS.contains(&name))
+    }
 }
 
 /// What a task that blocks in a call waits for.

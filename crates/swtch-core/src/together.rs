@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 
-use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
 /// Stretches that later runs may overlap still. A run that began before more of them than this is counted as if it had
@@ -91,14 +90,7 @@ pub struct RunsTogether {
 }
 
 impl RunsTogether {
-    /// Adds the run that a row ends; rows come in order of their time.
-    pub fn add(&mut self, row: &Switch) {
-        if let Some(ran) = row.ran {
-            self.add_run(row.ts.before(ran), row.ts);
-        }
-    }
-
-    /// Adds a run.
+    /// Adds a run; runs come in the order of their ends.
     pub fn add_run(&mut self, from: Timestamp, to: Timestamp) {
         self.ran += to.since(from).unwrap_or_default();
         let several = &mut self.several;

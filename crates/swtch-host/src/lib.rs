@@ -53,10 +53,12 @@ mod program;
 mod scheduler;
 pub mod thread;
 mod topology;
+mod used_up;
 
 pub use pressure::{LoadSums, pressure_total, steal};
 pub use processor::model_name;
 pub use topology::read_topology;
+pub use used_up::{DiskSums, MemoryLimit};
 
 /// One fact about the host, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -67,9 +67,10 @@ pub use directory::{Directory, DirectoryState};
 pub use error::Error;
 pub use event_writer::EventWriter;
 pub use meta::{
-    ClockSample, Counts, FORMAT_VERSION, FiredSwitch, Hooks, HostLoad, Imported, KernelCounts,
-    LastingGroup, LastingWaits, Meta, Overhead, QuotaFacts, RecorderGuard, RecordingBackend,
-    RecordingState, RingFacts, StackSettings, TraceHost, TreeCounts, UserCounts, WHOLE_SYSTEM,
+    ClockSample, Counts, DiskCounts, DiskFacts, FORMAT_VERSION, FiredSwitch, Hooks, HostLoad,
+    Imported, KernelCounts, LastingGroup, LastingWaits, MemoryLimitFacts, Meta, Overhead,
+    QuotaFacts, RecorderGuard, RecordingBackend, RecordingState, RingFacts, StackSettings,
+    TraceHost, TreeCounts, UserCounts, WHOLE_SYSTEM,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};

@@ -75,6 +75,11 @@ pub struct Meta {
     /// Quotas of CPU time of the cgroups that tasks were in, and of those above them. Older traces have
     /// none.
     pub quotas: Vec<QuotaFacts>,
+    /// What the disks of the machine did, those that did anything. None in traces of older versions, in imports, and in
+    /// dumps of a flight recorder; so with the next.
+    pub disks: Vec<DiskFacts>,
+    /// Limits of memory of the machine's cgroups, those that were reached.
+    pub memory_limits: Vec<MemoryLimitFacts>,
     /// Threads that were blocked all the time, so that no row tells of them. `None` where it was not looked:
     /// in traces of older programs, without eBPF, in imports, in dumps, and in recordings that did not
     /// end.
@@ -434,6 +439,64 @@ pub struct QuotaFacts {
     pub throttled_ns: u64,
 }
 
+/// What a disk of the machine did, whoever asked for it, by `/proc/diskstats`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskFacts {
+    /// Its name, as below `/dev`.
+    pub name: String,
+    /// Its sums when the recording began.
+    pub before: DiskCounts,
+    /// The same when it ended; `None` in a recording that was cut off.
+    pub after: Option<DiskCounts>,
+}
+
+impl DiskFacts {
+    /// What it did meanwhile; `None` if it is not known.
+    pub fn meanwhile(&self) -> Option<DiskCounts> {
+        let (before, after) = (&self.before, self.after?);
+        Some(DiskCounts {
+            requests: after.requests.saturating_sub(before.requests),
+            taken_ns: after.taken_ns.saturating_sub(before.taken_ns),
+            busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
+        })
+    }
+}
+
+/// Requests to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DiskCounts {
+    /// Number of requests that it completed: reads, writes, discards and flushes.
+    pub requests: u64,
+    /// How long these took, added up.
+    pub taken_ns: u64,
+    /// How long it had at least one of them.
+    pub busy_ns: u64,
+}
+
+/// The memory that a cgroup may use, and how often its processes wanted more (`memory.events` of cgroup v2,
+/// `memory.failcnt` of v1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryLimitFacts {
+    /// Path of the cgroup, in the hierarchy with the memory controller.
+    pub cgroup: String,
+    /// The limit.
+    pub bytes: u64,
+    /// How often it had been reached when the recording began.
+    pub reached_before: u64,
+    /// The same when it ended; `None` in a recording that was cut off.
+    pub reached_after: Option<u64>,
+}
+
+impl MemoryLimitFacts {
+    /// How often it was reached meanwhile; `None` if it is not known.
+    pub fn reached(&self) -> Option<u64> {
+        Some(self.reached_after?.saturating_sub(self.reached_before))
+    }
+}
+
 /// The threads in scope that were blocked from before the recording began until its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -510,6 +573,8 @@ impl Default for Meta {
             imported: None,
             ring: None,
             quotas: Vec::new(),
+            disks: Vec::new(),
+            memory_limits: Vec::new(),
             lasting: None,
         }
     }

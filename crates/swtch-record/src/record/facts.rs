@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result};
 use swtch_capture::{Capture, Children, LastingTasks, boottime_ns, monotonic_ns, process_cpu_ns};
 use swtch_core::{Arch, Nanos, TaskAtEnd, Timestamp};
-use swtch_host::LoadSums;
+use swtch_host::{DiskSums, LoadSums, MemoryLimit};
 use swtch_output::built;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{
-    ClockSample, Counts, Hooks, HostLoad, Meta, Overhead, RecordingState, TraceHost, TreeCounts,
-    WHOLE_SYSTEM,
+    ClockSample, Counts, DiskCounts, DiskFacts, Hooks, HostLoad, MemoryLimitFacts, Meta, Overhead,
+    RecordingState, TraceHost, TreeCounts, WHOLE_SYSTEM,
 };
 
 use super::Target;
@@ -96,6 +96,8 @@ pub fn at_start(target: &Target, started: Timestamp) -> Meta {
             ctxt_after: None,
         },
         load: load_at_start(),
+        disks: disks_at_start(),
+        memory_limits: memory_limits_at_start(),
         recorder_pid: Some(std::process::id()),
         ..Meta::default()
     }
@@ -111,8 +113,62 @@ fn load_at_start() -> HostLoad {
     }
 }
 
+fn disks_at_start() -> Vec<DiskFacts> {
+    let disks = DiskSums::read().into_iter().map(|disk| DiskFacts {
+        before: disk_counts(&disk),
+        after: None,
+        name: disk.name,
+    });
+    disks.collect()
+}
+
+const fn disk_counts(disk: &DiskSums) -> DiskCounts {
+    DiskCounts {
+        requests: disk.requests,
+        taken_ns: disk.taken.as_ns(),
+        busy_ns: disk.busy.as_ns(),
+    }
+}
+
+fn memory_limits_at_start() -> Vec<MemoryLimitFacts> {
+    let limits = MemoryLimit::read().into_iter();
+    let limits = limits.map(|limit| MemoryLimitFacts {
+        cgroup: limit.cgroup,
+        bytes: limit.bytes,
+        reached_before: limit.reached,
+        reached_after: None,
+    });
+    limits.collect()
+}
+
+/// Adds what disks did, and which limits of memory were reached. A cgroup that was made meanwhile had reached its limit
+/// never before; that of one that is gone is not known.
+fn used_up_at_end(meta: &mut Meta) {
+    let disks = DiskSums::read();
+    for facts in &mut meta.disks {
+        let now = disks.iter().find(|disk| disk.name == facts.name);
+        facts.after = now.map(disk_counts);
+    }
+    meta.disks
+        .retain(|disk| disk.meanwhile().is_some_and(|counts| counts.requests > 0));
+    let before = std::mem::take(&mut meta.memory_limits);
+    let limits = MemoryLimit::read().into_iter().map(|limit| {
+        let known = before.iter().find(|known| known.cgroup == limit.cgroup);
+        MemoryLimitFacts {
+            reached_before: known.map_or(0, |known| known.reached_before),
+            reached_after: Some(limit.reached),
+            cgroup: limit.cgroup,
+            bytes: limit.bytes,
+        }
+    });
+    meta.memory_limits = limits
+        .filter(|limit| limit.reached().is_some_and(|count| count > 0))
+        .collect();
+}
+
 /// Adds how loaded the machine was.
 pub(crate) fn load_at_end(meta: &mut Meta) {
+    used_up_at_end(meta);
     let sums = LoadSums::read();
     meta.load.cpu_pressure_after_ns = sums.cpu_pressure.map(Nanos::as_ns);
     meta.load.steal_after_ns = sums.steal.map(Nanos::as_ns);

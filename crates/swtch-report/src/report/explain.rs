@@ -276,7 +276,9 @@ impl<'p> ExplainPage<'p> {
         let names = filtered.names();
         let has_stacks = filtered.head().meta.stacks.is_some();
         let worth = prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered)));
-        let mut page = Self::new(&names, contention_of(filtered), worth);
+        let arch = filtered.arch();
+        let details = Details::new(&names, filtered.began(), arch);
+        let mut page = Self::new(&names, contention_of(filtered), details, worth);
         let fired = filtered.head().meta.ring.as_ref();
         let fired = fired.and_then(|ring| ring.fired);
         page.fired = fired.map(|fired| FiredWait::new(fired, contention_of(filtered)));
@@ -314,7 +316,12 @@ impl<'p> ExplainPage<'p> {
         Ok(())
     }
 
-    fn new(names: &Names, contention: Contention, worth: Option<SwitchPricing<'p>>) -> Self {
+    fn new(
+        names: &Names,
+        contention: Contention,
+        details: Details,
+        worth: Option<SwitchPricing<'p>>,
+    ) -> Self {
         Self {
             reasons: ByReason::default(),
             processes: Groups::new(By::Process, names),
@@ -324,7 +331,7 @@ impl<'p> ExplainPage<'p> {
             objects: Objects::with_chains(names),
             wakers: Wakers::new(names),
             places: StackCounts::default(),
-            details: Details::new(names),
+            details,
             worth,
             fired: None,
         }
@@ -417,6 +424,8 @@ impl<'p> ExplainPage<'p> {
             cpus: head.meta.cpus_of_the_recorded(),
             busy_pct: head.busy_pct(),
             quotas: &head.meta.quotas,
+            disks: &head.meta.disks,
+            memory_limits: &head.meta.memory_limits,
             wall: head.duration(),
             recorder: head.meta.recorder_pid.map(Pid::new),
         };
@@ -480,6 +489,8 @@ impl<'p> ExplainPage<'p> {
             cpus: machine.cpus,
             busy_pct: machine.busy_pct,
             quotas: machine.quotas,
+            disks: machine.disks,
+            memory_limits: machine.memory_limits,
             wall: machine.wall,
             recorder: machine.recorder,
             lost: self.details.lost_time(&at_locks, serial.as_ref(), &loops),

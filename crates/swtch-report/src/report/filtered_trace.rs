@@ -109,6 +109,12 @@ impl<'t> FilteredTrace<'t> {
         Rc::clone(&self.selection)
     }
 
+    /// When the part of the recording began that is read; `None` if a file does not tell.
+    pub fn began(&self) -> Option<Timestamp> {
+        let start = self.head().began()?;
+        Some(self.selection.from().max(start))
+    }
+
     /// Whether the runs of all tasks are in the trace.
     pub const fn coverage(&self) -> Coverage {
         self.coverage

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use swtch_core::{Gap, Nanos};
+use swtch_core::{Gap, Nanos, Timestamp};
 use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
 use swtch_output::message;
@@ -102,6 +102,11 @@ impl TraceHead {
     /// Length of the recording, or until its last row if it did not end.
     pub fn duration(&self) -> Nanos {
         told_length(&self.meta).unwrap_or(self.duration)
+    }
+
+    /// When the recording began; `None` if a file does not tell.
+    pub fn began(&self) -> Option<Timestamp> {
+        told_length(&self.meta).map(|_| Timestamp::from_ns(self.meta.start_ns))
     }
 
     /// For which share of the recording all CPUs of the machine together were busy, with whatever; `None` if it is

@@ -42,7 +42,7 @@ use serde_json::{Value, json};
 use swtch_core::{Arch, Category, CgroupId, Distribution, LostTime, Nanos, Pid, Reason};
 use swtch_output::sheet::percent;
 use swtch_output::text::grouped;
-use swtch_store::QuotaFacts;
+use swtch_store::{DiskFacts, MemoryLimitFacts, QuotaFacts};
 
 use super::group::Groups;
 use super::names::Names;
@@ -123,6 +123,10 @@ pub struct VerdictInput<'a> {
     pub busy_pct: Option<f64>,
     /// Quotas of CPU time of these cgroups and of those above them, where the recording tells them.
     pub quotas: &'a [QuotaFacts],
+    /// What the machine's disks did.
+    pub disks: &'a [DiskFacts],
+    /// Limits of memory that were reached.
+    pub memory_limits: &'a [MemoryLimitFacts],
     /// Where the time of programs went.
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
@@ -152,6 +156,10 @@ pub struct RecordedMachine<'a> {
     pub recorder: Option<Pid>,
     /// As in [`VerdictInput`].
     pub quotas: &'a [QuotaFacts],
+    /// As in [`VerdictInput`].
+    pub disks: &'a [DiskFacts],
+    /// As in [`VerdictInput`].
+    pub memory_limits: &'a [MemoryLimitFacts],
 }
 
 /// Which switches a finding is about.
@@ -257,6 +265,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::tokens,
         VerdictInput::pipe,
         VerdictInput::blocked_loop,
+        VerdictInput::no_room,
         VerdictInput::net,
         VerdictInput::ipc,
         VerdictInput::poll,

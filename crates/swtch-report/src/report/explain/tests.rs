@@ -64,7 +64,12 @@ impl DrawnMachine {
         let names = &self.names;
         let selection = Selection::new(&Filter::default(), names, Timestamp::default());
         let contention = Contention::new(Coverage::EveryTask, 1, &[]);
-        let mut page = ExplainPage::new(names, contention, worth);
+        let mut page = ExplainPage::new(
+            names,
+            contention,
+            Details::new(names, None, Some(Arch::X86_64)),
+            worth,
+        );
         let mut visitors = page.visitors(names);
         let mut parts = Vec::new();
         for visit in &mut visitors {
@@ -97,6 +102,8 @@ impl DrawnMachine {
             wall,
             recorder: Some(Pid::new(40)),
             quotas: &self.quotas,
+            disks: &[],
+            memory_limits: &[],
         };
         page.conclude(names, Some(Arch::X86_64), &cgroups, machine, None, None)
     }
@@ -119,6 +126,8 @@ impl DrawnMachine {
             wall: Nanos::from_ns(wall_ms * MS),
             recorder: None,
             quotas: &[],
+            disks: &[],
+            memory_limits: &[],
         };
         page.conclude(
             names,
@@ -226,7 +235,7 @@ verdict
 Most switches: slice 100.0 % (8).
 Longest time waiting for a CPU came after: slice 100.0 % (18.0 ms).
 
-1. More threads want to run than there are CPUs: threads that could run waited for a CPU for 18.0 ms: \
+1. More threads want to run than there are CPUs, all of them on 1 of 2 (bound by affinity, or a cpuset?): threads that could run waited for a CPU for 18.0 ms: \
 42.9 % of the time in which its threads had work, 0.7 times as long as they ran.
    had the CPU: its own threads 100.0 % (18.0 ms)
    took the CPU: server/10 from worker/11 4 times, worker/11 from server/10 4 times
@@ -239,7 +248,8 @@ the pieces are done sooner, but hardly more of them
 }
 
 /// Short waits in each of thirty windows, one thread on each of the two CPUs. These were busy for less than a half of
-/// that time, or there was so much to do for a quarter of the recording only, and they were busy then.
+/// that time, or there was so much to do for two thirds of the recording only, and they were busy then. In a longer one
+/// such short waits are no cause.
 #[test]
 fn cpus_that_are_idle_meanwhile_are_not_too_few() {
     let hog = |key| TaskEvent {
@@ -278,7 +288,8 @@ fn cpus_that_are_idle_meanwhile_are_not_too_few() {
             .any(|place| place.contains("idle meanwhile for 55 %")),
         "{placed:?}"
     );
-    assert_eq!(first(1_200, 25.0).name, "neighbour");
+    assert_eq!(first(450, 66.0).name, "neighbour");
+    assert_ne!(first(1_200, 25.0).kind, FindingKind::Lost);
 }
 
 /// Whatever a thread is blocked for in the middle of work is a cause that can be numbered.

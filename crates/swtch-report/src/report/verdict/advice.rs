@@ -146,6 +146,12 @@ pub(super) const LOCK: Advice = row(
     "whoever has it sleeps or waits there by intent: then it is the order that takes the time, and not the lock",
 );
 
+pub(super) const LOCK_ASLEEP: Advice = row(
+    "whoever has it keeps it while it sleeps or waits for others itself: let go of it before that; where it guards a few \
+     of something (connections, buffers), have more of them",
+    "nobody else may work meanwhile",
+);
+
 pub(super) const HAND_OVER: Advice = row(
     "its wakers do not wait for it, as with a hand-over of work: hand over more at once",
     "each piece has to be begun at once",
@@ -185,6 +191,12 @@ pub(super) const COLLECTOR: Advice = row(
 pub(super) const CONVERSATION: Advice = row(
     "each message costs a switch: send or take several at once, or let one thread do both jobs",
     "the next message depends on the answer",
+);
+
+pub(super) const NO_ROOM: Advice = row(
+    "it can go on only as fast as {whom} reads: see what {whom} waits for, or write from a thread of its own, less, or \
+     to a file",
+    "it has to wait, and must not run ahead of its reader",
 );
 
 pub(super) const OTHER_SIDE: Advice = row(

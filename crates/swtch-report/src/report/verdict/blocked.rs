@@ -1,14 +1,16 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
+use std::cmp::Reverse;
 use swtch_core::{Arch, Nanos, Reason, Spent};
-use swtch_output::text::counted;
+
+use swtch_output::text::{counted, escaped};
 
 use super::super::group::RowSyscall;
 use super::advice::{self, Advice, AdviceText};
 use super::who::WaitEnder;
 use super::{
     Details, Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent,
-    typical,
+    share, typical,
 };
 use swtch_core::Tally;
 
@@ -89,6 +91,7 @@ impl VerdictInput<'_> {
         } else {
             let until = match reason {
                 Reason::Ipc => "posts",
+                _ if self.is_mostly_for_room(reason) => "reads",
                 _ => "sends",
             };
             (
@@ -111,6 +114,19 @@ impl VerdictInput<'_> {
             places,
             advice: Some(advice),
         })
+    }
+
+    /// Whether most switches for this reason were in calls that hand over data.
+    fn is_mostly_for_room(&self, reason: Reason) -> bool {
+        let calls = self.calls_of(reason);
+        let all: u64 = calls.iter().map(|(_, count)| count).sum();
+        let hands_over = |call: &RowSyscall| match call {
+            RowSyscall::Number(number) => self.arch.is_some_and(|arch| arch.hands_over(*number)),
+            _ => false,
+        };
+        let writes = calls.iter().filter(|(call, _)| hands_over(call));
+        let writes = writes.map(|(_, count)| count).sum();
+        percent(writes, all).is_some_and(|share| share >= MOST_PCT)
     }
 
     /// Advice for tasks that wait for another side: who ends their waits decides what helps.
@@ -177,7 +193,7 @@ impl VerdictInput<'_> {
     }
 
     /// What is said if most of this sleep was in threads that serve others: whoever comes meanwhile has to wait.
-    fn asleep_at_work(&self, all: Nanos) -> Option<String> {
+    pub(super) fn asleep_at_work(&self, all: Nanos) -> Option<String> {
         let tasks = 0..self.names.thread_count();
         let tasks = tasks.filter(|task| !self.names.process_of(*task).is_kernel);
         let tasks = tasks.map(|task| &self.details.seen[task]);
@@ -215,17 +231,46 @@ impl VerdictInput<'_> {
         } else {
             ("Blocked in file system calls", &advice::FILE_CALL)
         };
-        self.blocked("block_io", Reason::Io, what, advice, total)
+        let mut finding = self.blocked("block_io", Reason::Io, what, advice, total)?;
+        finding.places.extend(self.busiest_disk());
+        Some(finding)
+    }
+
+    /// `meanwhile vda was busy for 96.0 % of the time: 12,345 requests, 152 µs each (mean)`
+    fn busiest_disk(&self) -> Option<String> {
+        let known = self.disks.iter();
+        let known = known.filter_map(|disk| Some((disk.name.as_str(), disk.meanwhile()?)));
+        let (name, counts) = known.max_by_key(|(name, counts)| (counts.busy_ns, Reverse(*name)))?;
+        let mean = Nanos::from_ns(counts.taken_ns.checked_div(counts.requests)?);
+        Some(format!(
+            "the machine's disk {} was busy for {} of the time: {}, {mean} each (mean), whoever asked",
+            escaped(name),
+            share(counts.busy_ns.min(self.wall.as_ns()), self.wall.as_ns()),
+            counted(counts.requests, "request"),
+        ))
     }
 
     pub(super) fn fault(&self, total: &Tally) -> Option<Finding> {
-        self.blocked(
-            "memory",
-            Reason::Fault,
-            "Blocked for memory",
-            &advice::MEMORY,
-            total,
-        )
+        let what = "Blocked for memory";
+        let mut finding = self.blocked("memory", Reason::Fault, what, &advice::MEMORY, total)?;
+        finding.places.extend(self.memory_limit());
+        finding.places.extend(self.busiest_disk());
+        Some(finding)
+    }
+
+    /// The limit of memory that was reached most often. Cgroups of memory may be others than those of switches, so that
+    /// it is not known whether it is the program's.
+    fn memory_limit(&self) -> Option<String> {
+        let reached = self.memory_limits.iter();
+        let reached = reached.filter_map(|limit| Some((limit.reached()?, limit)));
+        let (count, limit) =
+            reached.max_by_key(|(count, limit)| (*count, Reverse(&limit.cgroup)))?;
+        Some(format!(
+            "meanwhile cgroup {} reached its limit of memory, {} MB, {}",
+            escaped(&limit.cgroup),
+            limit.bytes >> 20,
+            counted(count, "time"),
+        ))
     }
 
     /// Waits for the kernel's own locks: those of files and address spaces are the program's doing.
@@ -289,6 +334,32 @@ impl VerdictInput<'_> {
                 .chain(self.places_and_wakers(Reason::Net))
                 .collect(),
             advice: Some(advice::LOOP.told()),
+        })
+    }
+
+    /// Waits in calls that hand over data, until others have read enough of it: there is more to do, and it cannot.
+    pub(super) fn no_room(&self, total: &Tally) -> Option<Finding> {
+        let waits = &self.details.for_room;
+        let (kind, time) = self.weighed(waits.sum(), waits.longest, 0, total)?;
+        let programs = self.by_program(waits);
+        let whom = programs.first().map_or("it", |(label, _)| *label);
+        let read_by = self.ended_by_programs(waits);
+        Some(Finding {
+            name: "no_room",
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen: format!(
+                "Threads wait until what they wrote to a pipe or a socket has been read, by {whom}: {}.",
+                self.lost_words(time)
+            ),
+            places: read_by
+                .map(|who| format!("read by: {who}"))
+                .into_iter()
+                .collect(),
+            advice: Some(advice::NO_ROOM.told_with(&[("whom", whom)])),
         })
     }
 
@@ -363,7 +434,10 @@ impl VerdictInput<'_> {
         let weight = self.weighed(time, self.longest_of(&[reason]), tally.switches, total)?;
         let mut finding = self.waited(name, reason, what, weight, advice, total);
         let at_locks = spent.and_then(|spent| self.through_locks(spent, through, time));
-        finding.places.splice(0..0, at_locks);
+        let siblings = spent.and_then(|spent| self.through_siblings(spent, time));
+        finding
+            .places
+            .splice(0..0, at_locks.into_iter().chain(siblings));
         Some(finding)
     }
 

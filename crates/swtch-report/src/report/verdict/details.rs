@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    AwaitedThing, CgroupId, Class, Ender, LostTime, Nanos, Open, Reason, Rule, RunsTogether,
+    Arch, AwaitedThing, CgroupId, Class, Ender, LostTime, Nanos, Open, Reason, Rule, RunsTogether,
     Switch, Tally, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
 
 use super::super::ends::{WaitEnds, ended_by};
+use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
@@ -22,6 +23,12 @@ use super::{LOST_PCT, OFTEN_PCT};
 /// Counts that only the verdict needs.
 #[derive(Debug)]
 pub struct Details {
+    /// When the part of the recording began that is read.
+    began: Option<Timestamp>,
+    /// Architecture, for the names of system calls.
+    arch: Option<Arch>,
+    /// When the last task that was seen on each CPU left it.
+    left_at: Vec<Option<Timestamp>>,
     /// How often each rule decided, in the order in which they were met first.
     pub(super) rules: Vec<(&'static Rule, u64)>,
     /// The place in `rules` of the rule that decided last for each reason.
@@ -44,12 +51,13 @@ pub struct Details {
     pub(super) time: LostTime,
     /// Waits of programs for a CPU.
     pub(super) queue: QueueTime,
-    /// How long programs waited for others, by the task that ended it, and for interrupts.
-    pub(super) for_others: Vec<Nanos>,
-    pub(super) for_interrupts: Nanos,
-    /// How long programs waited until a time they chose, and how often: asleep, or at something that did not come
-    /// before. An event loop's timer is no such time.
-    pub(super) until_chosen: (Nanos, u64),
+    /// Waits of programs for others, for work or an answer; and until others had read what they wrote.
+    pub(super) for_others: WaitsForOthers,
+    pub(super) for_room: WaitsForOthers,
+    /// Waits of programs until a time they chose: asleep, and at what did not come before. An event loop's timer is no
+    /// such time.
+    pub(super) asleep: WaitSum,
+    pub(super) timed_out: WaitSum,
     /// A number for the family of each task, by index.
     pub(super) families: Vec<usize>,
     /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
@@ -60,11 +68,64 @@ pub struct Details {
     pub(super) together: Vec<RunsTogether>,
 }
 
+/// How long programs waited for others, by who ended that.
+#[derive(Debug)]
+pub(super) struct WaitsForOthers {
+    /// By the index of the task.
+    pub(super) by_task: Vec<Nanos>,
+    pub(super) by_interrupts: Nanos,
+    pub(super) longest: Nanos,
+}
+
+impl WaitsForOthers {
+    fn new(names: &Names) -> Self {
+        Self {
+            by_task: vec![Nanos::ZERO; names.thread_count()],
+            by_interrupts: Nanos::ZERO,
+            longest: Nanos::ZERO,
+        }
+    }
+
+    fn add(&mut self, blocked: Nanos, waker: Option<Waker>) {
+        match waker {
+            Some(Waker::Task(waker)) => self.by_task[waker] += blocked,
+            _ => self.by_interrupts += blocked,
+        }
+        self.longest = self.longest.max(blocked);
+    }
+
+    /// All of it.
+    pub(super) fn sum(&self) -> Nanos {
+        self.by_interrupts + self.by_task.iter().copied().sum()
+    }
+}
+
+/// How long waits lasted, and how many there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WaitSum {
+    pub(super) blocked: Nanos,
+    pub(super) waits: u64,
+}
+
+impl WaitSum {
+    fn add(&mut self, blocked: Nanos) {
+        self.blocked += blocked;
+        self.waits += 1;
+    }
+}
+
 /// What rows tell of a task, whether its switches count or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeenTask {
     pub(super) is_real_time: bool,
     pub(super) cgroup: Option<CgroupId>,
+    /// Whether a row of it was seen.
+    is_seen: bool,
+    /// After its first row: since when it had run at least, if that row does not tell.
+    began: Option<Timestamp>,
+    /// The call in which it left before its last row's run, and after it.
+    waited_in: Option<u32>,
+    leaves_in: Option<u32>,
     /// How long it ran, as far as that counts.
     pub(super) ran: Nanos,
     /// Its waits that were counted, and those of them that others ended.
@@ -82,9 +143,12 @@ pub(super) struct SeenTask {
 }
 
 impl Details {
-    /// For a trace with these tasks.
-    pub fn new(names: &Names) -> Self {
+    /// For a trace with these tasks, of which the part that is read began then, as far as that is known.
+    pub fn new(names: &Names, began: Option<Timestamp>, arch: Option<Arch>) -> Self {
         Self {
+            began,
+            arch,
+            left_at: Vec::new(),
             rules: Vec::new(),
             recent_rules: vec![0; Reason::ALL.len()],
             limits: <[Tally; 3]>::default(),
@@ -95,9 +159,10 @@ impl Details {
             longest: vec![None; Reason::ALL.len()],
             time: LostTime::default(),
             queue: QueueTime::default(),
-            for_others: vec![Nanos::ZERO; names.thread_count()],
-            for_interrupts: Nanos::ZERO,
-            until_chosen: (Nanos::ZERO, 0),
+            for_others: WaitsForOthers::new(names),
+            for_room: WaitsForOthers::new(names),
+            asleep: WaitSum::default(),
+            timed_out: WaitSum::default(),
             families: families(names),
             seen: (0..names.thread_count())
                 .map(|task| SeenTask::of(names.thread(task)))
@@ -109,9 +174,21 @@ impl Details {
 
     /// Adds any row of the task with this index, also one that does not count.
     pub fn see(&mut self, row: &Switch, task: usize) {
+        let cpu = usize::from(row.cpu.get());
+        if cpu >= self.left_at.len() {
+            self.left_at.resize(cpu + 1, self.began);
+        }
+        let left_at = self.left_at[cpu].replace(row.ts);
         let seen = &mut self.seen[task];
+        // Only the first row of a task may end a run that began before.
+        seen.began = left_at.filter(|_| !std::mem::replace(&mut seen.is_seen, true));
         seen.is_real_time |= matches!(row.evidence.class, Class::RealTime | Class::Deadline);
         seen.cgroup = Some(row.cgroup);
+        let call = match RowSyscall::of(row) {
+            RowSyscall::Number(number) => Some(number),
+            _ => None,
+        };
+        seen.waited_in = std::mem::replace(&mut seen.leaves_in, call);
     }
 
     /// Adds a switch that counts, of the task with this index.
@@ -125,15 +202,32 @@ impl Details {
             self.kernel[row.rule.reason.index()].add_switch(row);
             return;
         }
-        self.time.add_run(row);
-        self.seen[task].add_switch(row);
+        let ran = self.run_of(row, task);
+        self.time.add_run(ran);
+        self.seen[task].add_switch(row, ran);
         let family = self.families[task];
-        self.together_mut(family).add(row);
+        self.together_mut(family)
+            .add_run(row.ts.before(ran), row.ts);
         let cpu = usize::from(row.cpu.get());
         if cpu >= self.ran_on.len() {
             self.ran_on.resize(cpu + 1, Nanos::ZERO);
         }
-        self.ran_on[cpu] += row.ran.unwrap_or(Nanos::ZERO);
+        self.ran_on[cpu] += ran;
+    }
+
+    /// Whether the wait before a row's run was for room in a pipe or a socket: in a call that hands over data.
+    fn is_for_room(&self, row: &Switch, task: usize) -> bool {
+        let call = self.seen[task].waited_in;
+        matches!(row.wait.reason, Some(Reason::Pipe | Reason::Net))
+            && call.is_some_and(|call| self.arch.is_some_and(|arch| arch.hands_over(call)))
+    }
+
+    /// Length of the run that a row ends. If that began before the recording, the part in the recording: the first row
+    /// of a thread tells no length then, and on its CPU nobody else was seen to run.
+    fn run_of(&self, row: &Switch, task: usize) -> Nanos {
+        let since = self.seen[task].began.filter(|_| row.ran.is_none());
+        let since = since.and_then(|began| row.ts.since(began));
+        row.ran.or(since).unwrap_or(Nanos::ZERO)
     }
 
     /// Adds a wait that counts, of the task with this index.
@@ -144,8 +238,9 @@ impl Details {
             let ended = ended_by(waker, task, &self.families);
             self.time.add_wait(row, ended.ender);
             self.queue.add(row);
-            self.seen[task].add_wait(row, ended.ender);
-            self.add_awaited(row, ended.ender, waker);
+            let is_for_room = self.is_for_room(row, task);
+            self.seen[task].add_wait(row, ended.ender, is_for_room);
+            self.add_awaited(row, ended.ender, waker, is_for_room);
         }
         let Some(reason) = row.wait.reason else {
             return;
@@ -191,16 +286,14 @@ impl Details {
     }
 
     /// Adds the wait before a row's run, if it was for others, or until a chosen time.
-    pub(super) fn add_awaited(&mut self, row: &Switch, ender: Ender, waker: Option<Waker>) {
+    fn add_awaited(&mut self, row: &Switch, ender: Ender, waker: Option<Waker>, is_for_room: bool) {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
-        match (AwaitedThing::of(reason, ender), waker) {
-            (AwaitedThing::Others, Some(Waker::Task(waker))) => self.for_others[waker] += blocked,
-            (AwaitedThing::Others, _) => self.for_interrupts += blocked,
-            (AwaitedThing::Clock, _) if reason != Reason::Poll => {
-                self.until_chosen.0 += blocked;
-                self.until_chosen.1 += 1;
-            }
+        match AwaitedThing::of(reason, ender) {
+            AwaitedThing::Others if is_for_room => self.for_room.add(blocked, waker),
+            AwaitedThing::Others => self.for_others.add(blocked, waker),
+            AwaitedThing::Clock if reason == Reason::Sleep => self.asleep.add(blocked),
+            AwaitedThing::Clock if reason != Reason::Poll => self.timed_out.add(blocked),
             _ => {}
         }
     }
@@ -235,7 +328,8 @@ impl Details {
             &[AwaitedThing::Own, AwaitedThing::Others],
         );
         time.was_for_a_lock(serial.map_or(Nanos::ZERO, |serial| serial.waited));
-        time.was_in_work(loops.time, &[AwaitedThing::Others]);
+        let in_work = loops.time + self.for_room.sum();
+        time.was_in_work(in_work, &[AwaitedThing::Others]);
         time
     }
 
@@ -309,7 +403,7 @@ impl Details {
 }
 
 impl SeenTask {
-    pub(super) fn add_wait(&mut self, row: &Switch, ender: Ender) {
+    pub(super) fn add_wait(&mut self, row: &Switch, ender: Ender, is_for_room: bool) {
         self.waits += 1;
         self.ended_by_others += u64::from(matches!(
             ender,
@@ -318,7 +412,7 @@ impl SeenTask {
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
         match (row.wait.reason, ender) {
             (Some(Reason::Sleep), _) => self.asleep += blocked,
-            (Some(Reason::Net | Reason::Pipe), Ender::Other | Ender::Interrupt) => {
+            (Some(Reason::Net | Reason::Pipe), Ender::Other | Ender::Interrupt) if !is_for_room => {
                 self.at_one += blocked;
                 self.waits_at_one += 1;
                 self.longest_at_one = self.longest_at_one.max(blocked);
@@ -327,8 +421,8 @@ impl SeenTask {
         }
     }
 
-    pub(super) fn add_switch(&mut self, row: &Switch) {
-        self.ran += row.ran.unwrap_or(Nanos::ZERO);
+    pub(super) fn add_switch(&mut self, row: &Switch, ran: Nanos) {
+        self.ran += ran;
         if row.rule.reason == Reason::Poll {
             self.polls += 1;
             self.poll_call = row.evidence.syscall;

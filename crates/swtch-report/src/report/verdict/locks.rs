@@ -172,6 +172,21 @@ impl Sum {
         percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= TIMED_OUT_PCT)
     }
 
+    /// Whether others hand out work there.
+    fn hands_out(&self) -> bool {
+        let by_others = self.woken_by_task.saturating_sub(self.woken_by_waiter);
+        let all: u64 = self.ends.wakers.values().sum();
+        let by_others = percent(by_others, all);
+        self.waiters > 1 && by_others.is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// Whether those who have it mostly sleep meanwhile, or wait for others.
+    fn is_held_asleep(&self) -> bool {
+        let asleep = self.meanwhile.of(Spent::Clock) + self.meanwhile.of(Spent::Others);
+        let share = percent(asleep.as_ns(), self.meanwhile.whole().as_ns());
+        share.is_some_and(|share| share >= MOST_PCT)
+    }
+
     /// Whether those who wait are mostly woken together, by one of them that came last. A pool without work is
     /// woken together, too, but by others.
     fn is_barrier(&self) -> bool {
@@ -188,24 +203,24 @@ impl VerdictInput<'_> {
         let first = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
-        let what = match (words.len(), self.is_python(first.process)) {
-            (1, _) => "One futex word",
-            (_, true) => {
-                "Futex words side by side, most likely Python's global interpreter lock (GIL)"
-            }
-            (_, false) => "Futex words side by side, as those of one lock and its conditions",
-        };
         let is_python = words.len() > 1 && self.is_python(first.process);
         let is_barrier = sum.is_barrier() && !is_python;
-        let what = if is_barrier {
-            "Threads wait for the last of them, as at a barrier: futex word"
-        } else {
-            what
+        let what = match (words.len(), sum.is_lock()) {
+            _ if is_barrier => "Threads wait for the last of them, as at a barrier: futex word",
+            _ if is_python => {
+                "Threads wait for each other, most likely for Python's global interpreter lock (GIL): futex words side by \
+                 side"
+            }
+            (1, true) => "Threads wait for each other, as at one lock: futex word",
+            (_, true) => "Threads wait for each other, as at one lock: futex words side by side",
+            (1, false) => "One futex word",
+            (_, false) => "Futex words side by side, as those of one lock and its conditions",
         };
         let advice = match (sum.is_lock(), is_python) {
             _ if sum.is_timed_out() => advice::TIMED_OUT.told(),
             _ if is_barrier => advice::BARRIER.told(),
             (true, true) => advice::GIL.told(),
+            (true, false) if sum.is_held_asleep() => advice::LOCK_ASLEEP.told(),
             (true, false) => advice::LOCK.told_with(&[
                 ("share", &share(sum.woken_by_waiter, sum.woken_by_task)),
                 ("stacks", self.how_to_name_it()),
@@ -279,7 +294,13 @@ impl VerdictInput<'_> {
 
     /// `whoever had it meanwhile: ran 80.0 %, slept 12.0 %`
     fn who_had_it(&self, sum: &Sum) -> Option<String> {
-        let whole = sum.meanwhile.whole();
+        let words = self.spent_in_words(&sum.meanwhile)?;
+        Some(format!("whoever had it meanwhile: {words}"))
+    }
+
+    /// `ran 80.0 %, slept 12.0 %`
+    pub(super) fn spent_in_words(&self, meanwhile: &Meanwhile) -> Option<String> {
+        let whole = meanwhile.whole();
         if whole == Nanos::ZERO {
             return None;
         }
@@ -294,15 +315,47 @@ impl VerdictInput<'_> {
             (Spent::Others, "waited for others, or for the network"),
             (Spent::Untold, "did what is not told"),
         ]
-        .map(|(spent, words)| (sum.meanwhile.of(spent), words));
+        .map(|(spent, words)| (meanwhile.of(spent), words));
         parts.sort_by_key(|part| Reverse(part.0));
         let named = parts.iter().map(|(time, words)| {
             let words = format!("{words} {}", share(time.as_ns(), whole.as_ns()));
             (words, time.as_ns())
         });
+        main_of(named, whole.as_ns())
+    }
+
+    /// What threads did meanwhile for which others of their program waited, where nothing tells whether for what these
+    /// had, or for work: not at locks, nor where work is handed out to several.
+    pub(super) fn own_meanwhile(&self) -> Meanwhile {
+        let mut meanwhile = Meanwhile::default();
+        for (object, waited) in self.objects.ranked() {
+            let mut sum = Sum::default();
+            sum.add(waited);
+            if sum.waiters < 2 && !sum.is_lock_at(object, self.arch) {
+                meanwhile.add(&waited.meanwhile);
+            }
+        }
+        meanwhile
+    }
+
+    /// How long threads waited where work is handed out to several of them: they had none.
+    pub(super) fn handed_out(&self) -> Nanos {
+        let objects = self.objects.ranked().into_iter();
+        let hands_out = objects.filter(|(object, waited)| {
+            let mut sum = Sum::default();
+            sum.add(waited);
+            object.kind == ObjectKind::Futex && sum.hands_out()
+        });
+        hands_out.map(|(_, waited)| waited.blocked).sum()
+    }
+
+    /// What is said of such waits for those that were held up by this; `None` if it is little beside that time.
+    pub(super) fn through_siblings(&self, spent: Spent, whole: Nanos) -> Option<String> {
+        let time = self.own_meanwhile().of(spent);
+        percent(time.as_ns(), whole.as_ns()).filter(|share| *share >= MOST_PCT)?;
         Some(format!(
-            "whoever had it meanwhile: {}",
-            main_of(named, whole.as_ns())?
+            "besides, for {time} others of its threads waited for those that did so: for what these had (a lock), or for \
+             work"
         ))
     }
 

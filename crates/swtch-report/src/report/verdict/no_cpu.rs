@@ -28,6 +28,10 @@ const IDLE_MEANWHILE_PCT: f64 = 15.0;
 /// and more on two CPUs (`sysctl_sched_base_slice`, `kernel/sched/fair.c`, v6.18).
 const SHORT_QUEUE: Nanos = Nanos::from_ns(1_000_000);
 
+/// A program with little work waits a moment for a CPU at each wakeup: such short waits are told from this share of the
+/// recording on.
+const SHORT_PCT: f64 = 25.0;
+
 /// How long the CPUs were busy is counted in hundredths of a second (`/proc/stat`): of less time than this it says
 /// nothing.
 const LONG_ENOUGH: Nanos = Nanos::from_ns(200_000_000);
@@ -185,6 +189,10 @@ impl VerdictInput<'_> {
             _ => direct + through,
         };
         let (kind, time) = self.weighed(lost, self.longest_queue(), 0, total)?;
+        let of_all = percent(time.as_ns(), self.wall.as_ns());
+        if self.details.queue.is_short() && of_all.is_some_and(|share| share < SHORT_PCT) {
+            return None;
+        }
         Some(Finding {
             name: who.name(),
             kind,
@@ -199,9 +207,10 @@ impl VerdictInput<'_> {
                     self.lost_words(time),
                 ),
                 _ => format!(
-                    "{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
-                 work{}.",
+                    "{}{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
+                     work{}.",
                     who.words(),
+                    self.on_which(who),
                     match through < LEAST_TIME {
                         true => String::new(),
                         false => format!(", and others waited {through} for these"),
@@ -213,6 +222,18 @@ impl VerdictInput<'_> {
             places: self.no_cpu_places(&holders, through, time),
             advice: self.advice_without_cpu(who, &holders),
         })
+    }
+
+    /// `, on 1 of the machine's 2`, where its own threads are too many for the CPUs on which they ran.
+    fn on_which(&self, who: NoCpu) -> String {
+        let used = self.details.cpus_used();
+        match who == NoCpu::Own && used < u64::from(self.cpus) {
+            true => format!(
+                ", all of them on {used} of {} (bound by affinity, or a cpuset?)",
+                self.cpus
+            ),
+            false => String::new(),
+        }
     }
 
     /// Who had the CPU, mostly, in this time without one.

@@ -4,14 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{AwaitedThing, Holder, Nanos};
+use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
 use super::super::names::Names;
 use super::super::waker::Wakers;
+use super::details::WaitsForOthers;
 use super::who::main_of;
-use super::{Details, LEAST_TIME, MOST_PCT, VerdictInput, share};
+use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, capitalised, share};
 
 /// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
 const BUSY_PCT: f64 = 90.0;
@@ -66,103 +67,200 @@ impl BusiestThread {
     }
 }
 
+/// What threads mostly wait for, where no time is known to be lost.
+struct MainWait {
+    awaited: &'static [AwaitedThing],
+    time: Nanos,
+    /// Whether it may be lost all the same.
+    is_doubtful: bool,
+    words: String,
+}
+
 impl VerdictInput<'_> {
-    /// The first sentence where no thread lost time: what they did instead.
+    /// The first sentences where no thread lost time: what they mostly did instead, and then the figures.
     pub fn nothing_is_lost(&self) -> String {
-        let lost = &self.lost;
-        let part =
-            |time: Nanos| format!("{time} ({})", share(time.as_ns(), lost.at_work().as_ns()));
-        let in_work = part(lost.blocked(AwaitedThing::Work));
-        if let Some(busiest) = self.busiest.as_ref().filter(|busiest| busiest.decides()) {
+        let decides = self.busiest.as_ref().filter(|busiest| busiest.decides());
+        if let Some(busiest) = decides {
             return format!(
-                "Hardly any time is lost that counts: {} All its threads together ran for {}, could run and had no CPU \
-                 for {}, and were blocked in the middle of work for {in_work}.",
+                "Hardly any time is lost that counts: {} {}",
                 busiest.words(),
-                lost.ran,
-                part(lost.no_cpu),
+                capitalised(&self.had_work())
             );
         }
+        let others = [self.for_its_kind(), self.mostly_for_others()];
+        let others = others.into_iter().flatten().next();
+        let mostly = [others, self.asleep_instead(), self.mostly_for_each_other()];
+        let mut mostly: Vec<_> = mostly.into_iter().flatten().collect();
+        mostly.sort_by_key(|main| Reverse(main.time));
+        let told: Vec<_> = mostly
+            .iter()
+            .flat_map(|main| main.awaited)
+            .copied()
+            .collect();
+        let beginning = match mostly.iter().any(|main| main.is_doubtful) {
+            true => "Else hardly any time is lost",
+            false if mostly.is_empty() => "Hardly any time is lost",
+            false => "In the program itself hardly any time is lost",
+        };
+        let mut sentences: Vec<_> = mostly.into_iter().map(|main| main.words).collect();
+        sentences.extend(self.busiest.as_ref().map(BusiestThread::words));
+        sentences.push(format!("{beginning}: {}", self.had_work()));
+        if let Some(waited) = self.waited_otherwise(&told) {
+            let besides = if told.is_empty() {
+                "They"
+            } else {
+                "Besides, they"
+            };
+            sentences.push(format!("{besides} waited {waited}."));
+        }
+        sentences.join(" ")
+    }
+
+    /// How long its threads had work, and what became of that time.
+    fn had_work(&self) -> String {
+        let lost = &self.lost;
         let idle = self.preemptors.held_by(Holder::Idle);
-        let doubts = [self.asleep_instead(), self.for_its_kind()];
-        let doubts: Vec<_> = doubts.into_iter().flatten().collect();
-        let how = if doubts.is_empty() {
-            ""
-        } else {
-            "known to be "
+        let is_mostly_idle = percent(idle.as_ns(), lost.no_cpu.as_ns());
+        let idle = match is_mostly_idle.is_some_and(|share| share >= MOSTLY_PCT) {
+            true => format!(" (of that {idle} until CPUs that were idle had woken up)"),
+            false => String::new(),
         };
-        let beginning = match self.mostly_for_others() {
-            Some(others) => {
-                format!("Hardly any time is {how}lost in the program itself: {others}. Its")
-            }
-            None => format!("Hardly any time is {how}lost: its"),
-        };
-        let mut words = format!(
-            "{beginning} threads ran for {}, could run and had no CPU for {}, and were blocked in the \
-             middle of work for {in_work}.",
+        format!(
+            "its threads had work for {}, of which they ran for {}, had no CPU for {}{idle}, and were blocked in the \
+             middle of work for {}.",
+            lost.at_work(),
             lost.ran,
-            part(lost.no_cpu.saturating_sub(idle)),
-        );
-        if idle >= LEAST_TIME {
-            words += &format!(
-                " Until CPUs that were idle had woken up it took {}.",
-                part(idle)
-            );
-        }
-        if let Some(waited) = self.waited_otherwise() {
-            words += &format!(" They waited {waited}.");
-        }
-        for doubt in doubts {
-            words += &format!(" {doubt}");
-        }
-        if let Some(busiest) = &self.busiest {
-            words += &format!(" {}", busiest.words());
-        }
-        words
+            lost.no_cpu,
+            lost.blocked(AwaitedThing::Work),
+        )
     }
 
     /// Whether this is the main thing that a program did. In a recording of the machine, that of most programs is to
     /// wait for something.
     fn is_mostly(&self, time: Nanos) -> bool {
-        let share = percent(time.as_ns(), self.lost.whole().as_ns());
+        let share = percent(time.as_ns(), self.busy_whole().as_ns());
         !self.names.is_of_the_machine() && share.is_some_and(|share| share >= MOSTLY_PCT)
     }
 
-    /// What is said if threads mostly wait for others: a client for its server, a server for its clients.
-    fn mostly_for_others(&self) -> Option<String> {
-        let others = self.lost.blocked(AwaitedThing::Others);
-        let whom = self.for_whom().filter(|_| self.is_mostly(others))?;
-        Some(format!(
-            "it waits for others most of the time, for work or an answer, {others} in all ({whom})"
-        ))
+    /// All time, without that of threads that had no work.
+    fn busy_whole(&self) -> Nanos {
+        self.lost.whole().saturating_sub(self.waited_for_work())
     }
 
-    /// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for.
-    fn waited_otherwise(&self) -> Option<String> {
-        let others = match self
-            .for_whom()
-            .filter(|_| self.mostly_for_others().is_none())
-        {
+    /// How long threads waited for work that others of their program hand out.
+    fn waited_for_work(&self) -> Nanos {
+        self.handed_out().min(self.lost.blocked(AwaitedThing::Own))
+    }
+
+    /// What is said if threads mostly wait for others: a client for its server, a server for its clients; and if they
+    /// wait for those of the program that do.
+    fn mostly_for_others(&self) -> Option<MainWait> {
+        let others = self.lost.blocked(AwaitedThing::Others);
+        let own = self.lost.blocked(AwaitedThing::Own);
+        let through = self.own_meanwhile().of(Spent::Others).min(own);
+        let time = others + through;
+        let whom = self.for_whom().filter(|_| self.is_mostly(time))?;
+        let is_much =
+            percent(through.as_ns(), time.as_ns()).is_some_and(|share| share >= MOSTLY_PCT);
+        let through = match is_much {
+            true => format!(
+                " For {through} others of its threads waited for those that did so: for work, or for what these had (a \
+                 lock), and then that time is lost."
+            ),
+            false => String::new(),
+        };
+        Some(MainWait {
+            awaited: match is_much {
+                true => &[AwaitedThing::Others, AwaitedThing::Own],
+                false => &[AwaitedThing::Others],
+            },
+            time,
+            is_doubtful: is_much,
+            words: format!(
+                "It mostly waits for others, for work or an answer: {whom}, {others} in all.{through}"
+            ),
+        })
+    }
+
+    /// What is said if threads mostly wait for each other, and not because these sleep or wait for others, nor for their
+    /// children.
+    fn mostly_for_each_other(&self) -> Option<MainWait> {
+        let meanwhile = self.own_meanwhile();
+        let not_here = meanwhile.of(Spent::Clock) + meanwhile.of(Spent::Others);
+        let time = self.lost.blocked(AwaitedThing::Own);
+        let time = time.saturating_sub(self.waited_for_work());
+        let here = meanwhile.whole().saturating_sub(not_here);
+        self.is_mostly(here.min(time)).then(|| MainWait {
+            time,
+            awaited: &[AwaitedThing::Own],
+            is_doubtful: true,
+            words: format!(
+                "Its threads mostly wait {}, {time} in all: for work, or for what these had (a lock), and then that time \
+                 is lost.",
+                self.for_each_other()
+            ),
+        })
+    }
+
+    /// The time in which threads were blocked, and not known to be in the middle of work, by what they waited for,
+    /// without what is told already.
+    fn waited_otherwise(&self, told: &[AwaitedThing]) -> Option<String> {
+        let others = match self.for_whom() {
             Some(whom) => format!("for others, work or an answer ({whom})"),
             None => "for others".to_owned(),
         };
-        let parts = [
-            (AwaitedThing::Others, others),
-            (AwaitedThing::Own, "for each other".to_owned()),
-            (AwaitedThing::Clock, "until a time they chose".to_owned()),
-            (AwaitedThing::Untold, "for what is not told".to_owned()),
-        ];
-        let mut parts = parts.map(|(awaited, words)| (self.lost.blocked(awaited), words));
+        let for_work = self.waited_for_work();
+        let blocked = |awaited| (self.lost.blocked(awaited), awaited);
+        let (own, is_own) = blocked(AwaitedThing::Own);
+        let for_children = self.of_programs(Reason::Child).blocked_in_all();
+        let for_children = for_children.min(own.saturating_sub(for_work));
+        let for_each_other = own.saturating_sub(for_work + for_children);
+        let mut parts = [
+            (blocked(AwaitedThing::Others), others),
+            ((for_each_other, is_own), self.for_each_other()),
+            ((for_children, is_own), "for child processes".to_owned()),
+            (
+                (for_work, is_own),
+                "for work that others of them hand out".to_owned(),
+            ),
+            (
+                blocked(AwaitedThing::Clock),
+                "until a time they chose".to_owned(),
+            ),
+            (
+                blocked(AwaitedThing::Untold),
+                "for what is not told".to_owned(),
+            ),
+        ]
+        .map(|((time, awaited), words)| (time, awaited, words));
         parts.sort_by_key(|part| Reverse(part.0));
-        let told = parts.iter().filter(|(time, _)| *time >= LEAST_TIME);
-        let told: Vec<_> = told
-            .map(|(time, words)| format!("{time} {words}"))
+        let whole = self.lost.whole().as_ns();
+        let is_small = |time: Nanos| percent(time.as_ns(), whole).is_none_or(|pct| pct < LOST_PCT);
+        let parts = parts
+            .iter()
+            .filter(|(time, awaited, _)| !is_small(*time) && !told.contains(awaited));
+        let parts: Vec<_> = parts
+            .map(|(time, _, words)| format!("{time} {words}"))
             .collect();
-        (!told.is_empty()).then(|| told.join(", "))
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// Which programs ended the waits for others: `load 62.0 %, interrupts: network, disk 38.0 %`.
+    /// `for each other (whoever ended that, meanwhile: slept 80.0 %, ran 15.0 %)`
+    fn for_each_other(&self) -> String {
+        match self.spent_in_words(&self.own_meanwhile()) {
+            Some(words) => format!("for each other (whoever ended that, meanwhile: {words})"),
+            None => "for each other".to_owned(),
+        }
+    }
+
+    /// Which programs ended the waits for others, for work or an answer.
     fn for_whom(&self) -> Option<String> {
-        let programs = self.others_by_program();
+        self.ended_by_programs(&self.details.for_others)
+    }
+
+    /// Which programs ended such waits: `load 62.0 %, interrupts: network, disk 38.0 %`.
+    pub(super) fn ended_by_programs(&self, waits: &WaitsForOthers) -> Option<String> {
+        let programs = self.by_program(waits);
         let all: Nanos = programs.iter().map(|(_, time)| *time).sum();
         let named = programs.into_iter().map(|(label, time)| {
             let words = format!("{label} {}", share(time.as_ns(), all.as_ns()));
@@ -173,32 +271,36 @@ impl VerdictInput<'_> {
 
     /// What is said if most waits for others were ended by processes of the same name that are not recorded: by the
     /// other backends of a server, not by its clients.
-    fn for_its_kind(&self) -> Option<String> {
-        let others = self.details.for_others.iter().enumerate();
+    fn for_its_kind(&self) -> Option<MainWait> {
+        let others = self.details.for_others.by_task.iter().enumerate();
         let of_its_kind = others.filter(|(task, _)| {
             let process = self.names.thread(*task).process;
             self.programs.is_namesake(process)
         });
         let of_its_kind: Nanos = of_its_kind.map(|(_, time)| *time).sum();
         let others = self.lost.blocked(AwaitedThing::Others);
+        let whom = self.for_whom().filter(|_| self.is_mostly(others))?;
         let share = percent(of_its_kind.as_ns(), others.as_ns());
-        let is_most = share.is_some_and(|share| share >= MOST_PCT);
-        (is_most && self.is_mostly(others)).then(|| {
-            format!(
-                "For {of_its_kind} it waited for processes of its own kind that are not recorded: perhaps for what these \
-                 had (a lock), and then that time is lost (record all of them, or -a)."
-            )
+        share.filter(|share| *share >= MOST_PCT)?;
+        Some(MainWait {
+            awaited: &[AwaitedThing::Others],
+            time: others,
+            is_doubtful: true,
+            words: format!(
+                "It mostly waits for processes of its own kind that are not recorded ({whom}), {others} in all: perhaps \
+                 for what these had (a lock), and then that time is lost; record all of them, or -a."
+            ),
         })
     }
 
-    /// How long it waited for others, by who ended that, the longest first.
-    fn others_by_program(&self) -> Vec<(&str, Nanos)> {
+    /// How long such waits were by program that ended them, the longest first.
+    pub(super) fn by_program(&self, waits: &WaitsForOthers) -> Vec<(&str, Nanos)> {
         let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
-        for (task, time) in self.details.for_others.iter().enumerate() {
+        for (task, time) in waits.by_task.iter().enumerate() {
             let process = self.names.thread(task).process;
             *programs.entry(self.programs.label(process)).or_default() += *time;
         }
-        *programs.entry("interrupts: network, disk").or_default() += self.details.for_interrupts;
+        *programs.entry("interrupts: network, disk").or_default() += waits.by_interrupts;
         let mut programs: Vec<_> = programs
             .into_iter()
             .filter(|one| one.1 > Nanos::ZERO)
@@ -208,15 +310,33 @@ impl VerdictInput<'_> {
     }
 
     /// What is said of programs that mostly wait until a time they chose: nobody but them knows whether for something.
-    fn asleep_instead(&self) -> Option<String> {
-        let (time, times) = self.details.until_chosen;
-        let mean = Nanos::from_ns(time.as_ns().checked_div(times)?);
-        self.is_mostly(time).then(|| {
-            format!(
-                "They slept, or waited for what did not come in time, {} of {mean} (mean): if these are tries for \
-                 something that others have (a lock, a file, an answer), that time is lost.",
-                counted(times, "time")
+    fn asleep_instead(&self) -> Option<MainWait> {
+        let (asleep, timed_out) = (&self.details.asleep, &self.details.timed_out);
+        let in_doubt = "If these are tries for what others have (a lock, a file, an answer), that time is lost.";
+        let (sum, what, doubt) = if asleep.blocked >= timed_out.blocked {
+            let at_work = self.asleep_at_work(asleep.blocked);
+            let at_work = at_work.map(|words| format!("{}.", capitalised(&words)));
+            (
+                asleep,
+                "sleeps",
+                at_work.unwrap_or_else(|| in_doubt.to_owned()),
             )
+        } else {
+            let what = "waits for what does not come before a time limit";
+            (timed_out, what, in_doubt.to_owned())
+        };
+        let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);
+        let words = format!(
+            "It mostly {what}: {}, {mean} each (mean), {} in all. {doubt}",
+            counted(sum.waits, "time"),
+            sum.blocked,
+        );
+        let time = asleep.blocked + timed_out.blocked;
+        self.is_mostly(time).then_some(MainWait {
+            awaited: &[AwaitedThing::Clock],
+            time,
+            is_doubtful: true,
+            words,
         })
     }
 }
