@@ -16,6 +16,7 @@
 //! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
 //! - [`blocked`]: tasks that blocked for anything else.
+//! - [`used_up`]: what disks and limits of memory say of that.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod advice;
@@ -26,6 +27,7 @@ mod no_cpu;
 mod nothing;
 mod preempted;
 mod serial;
+mod used_up;
 mod who;
 
 pub use advice::AdviceText;

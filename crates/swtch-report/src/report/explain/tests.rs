@@ -14,13 +14,15 @@ use swtch_core::{
     Class, Coverage, CpuId, Ender, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait,
     WakerKind,
 };
-use swtch_store::QuotaFacts;
+use swtch_store::{DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
     names: Names,
     rows: Vec<Switch>,
     quotas: Vec<QuotaFacts>,
+    disks: Vec<DiskFacts>,
+    memory_limits: Vec<MemoryLimitFacts>,
 }
 
 impl DrawnMachine {
@@ -29,6 +31,8 @@ impl DrawnMachine {
             names: names(),
             rows: Vec::new(),
             quotas: Vec::new(),
+            disks: Vec::new(),
+            memory_limits: Vec::new(),
         }
     }
 
@@ -46,6 +50,8 @@ impl DrawnMachine {
             names: Names::new(events),
             rows: Vec::new(),
             quotas: Vec::new(),
+            disks: Vec::new(),
+            memory_limits: Vec::new(),
         }
     }
 
@@ -102,8 +108,8 @@ impl DrawnMachine {
             wall,
             recorder: Some(Pid::new(40)),
             quotas: &self.quotas,
-            disks: &[],
-            memory_limits: &[],
+            disks: &self.disks,
+            memory_limits: &self.memory_limits,
         };
         page.conclude(names, Some(Arch::X86_64), &cgroups, machine, None, None)
     }
@@ -550,6 +556,88 @@ fn the_cgroup_whose_quota_was_used_up_is_named() {
     assert!(
         advice.starts_with("raise the quota of /limited (cpu.max;"),
         "{advice}"
+    );
+}
+
+/// Waits of 10 ms in a machine with a busy disk, and with one that has hardly anything to do.
+#[test]
+fn a_disk_that_is_idle_is_not_what_held_up_who_waits_for_it() {
+    let place = |busy_ms: u64, memory_limits: Vec<MemoryLimitFacts>, reason| {
+        let mut drawing = DrawnMachine::new();
+        for _ in 0..100 {
+            drawing.run(after(row(1, reason), reason, 10 * MS, 0), 10_000, 0);
+        }
+        let counts = |requests, taken_ms, busy_ms| DiskCounts {
+            requests,
+            taken_ns: taken_ms * MS,
+            busy_ns: busy_ms * MS,
+        };
+        drawing.disks = vec![
+            DiskFacts {
+                name: "sdb".to_owned(),
+                before: counts(5, 1, 1),
+                after: Some(counts(6, 2, 2)),
+            },
+            DiskFacts {
+                name: "sda".to_owned(),
+                before: counts(100, 100, 100),
+                after: Some(counts(300, 300, 100 + busy_ms)),
+            },
+            DiskFacts {
+                name: "cut".to_owned(),
+                before: counts(5, 1, 1),
+                after: None,
+            },
+        ];
+        drawing.memory_limits = memory_limits;
+        drawing
+            .explained_of(Nanos::from_ns(1_000 * MS))
+            .findings
+            .remove(0)
+    };
+    let busy = place(900, Vec::new(), Reason::Io).places.join("; ");
+    assert!(
+        busy.contains(
+            "disk sda was busy for 90.0 % of the time: 200 requests, 1.00 ms each (mean)"
+        ),
+        "{busy}"
+    );
+    assert!(!busy.contains("held them back"), "{busy}");
+    let idle = place(100, Vec::new(), Reason::Io).places.join("; ");
+    assert!(
+        idle.contains("took 10.0 ms (mean), so something else held them back"),
+        "{idle}"
+    );
+    let limit = |after| MemoryLimitFacts {
+        cgroup: "/web".to_owned(),
+        bytes: 32 << 20,
+        reached_before: 4,
+        reached_after: after,
+    };
+    let elsewhere = MemoryLimitFacts {
+        cgroup: "/lim".to_owned(),
+        ..limit(Some(900))
+    };
+    let own = MemoryLimitFacts {
+        cgroup: "/limited".to_owned(),
+        ..limit(Some(5))
+    };
+    let memory = place(100, vec![elsewhere, own], Reason::Fault)
+        .places
+        .join("; ");
+    assert!(
+        memory.contains("cgroup /limited reached its limit of memory, 32 MB, 1 time"),
+        "{memory}"
+    );
+    let memory = place(100, vec![limit(None), limit(Some(11))], Reason::Fault);
+    let places = memory.places.join("; ");
+    assert!(
+        places.contains("cgroup /web reached its limit of memory, 32 MB, 7 times"),
+        "{places}"
+    );
+    assert!(
+        memory.change().unwrap().contains("raise its limit"),
+        "{memory:?}"
     );
 }
 

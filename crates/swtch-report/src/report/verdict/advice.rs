@@ -252,6 +252,12 @@ pub(super) const MEMORY: Advice = row(
     "memory is short: then pages that are locked push out others",
 );
 
+pub(super) const MEMORY_LIMIT: Advice = row(
+    "if the program is in that cgroup, raise its limit (memory.max, memory.high; memory.limit_in_bytes in cgroup v1), or \
+     use less: the kernel takes pages back that are read again",
+    "the machine has no more memory, either",
+);
+
 pub(super) const FILE_LOCK: Advice = row(
     "the kernel lets one thread at a time write to a file: write to files of their own, or let one thread write for \
      all",

@@ -1,16 +1,15 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
-use std::cmp::Reverse;
 use swtch_core::{Arch, Nanos, Reason, Spent};
 
-use swtch_output::text::{counted, escaped};
+use swtch_output::text::counted;
 
 use super::super::group::RowSyscall;
 use super::advice::{self, Advice, AdviceText};
 use super::who::WaitEnder;
 use super::{
     Details, Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent,
-    share, typical,
+    typical,
 };
 use swtch_core::Tally;
 
@@ -232,45 +231,21 @@ impl VerdictInput<'_> {
             ("Blocked in file system calls", &advice::FILE_CALL)
         };
         let mut finding = self.blocked("block_io", Reason::Io, what, advice, total)?;
-        finding.places.extend(self.busiest_disk());
+        finding.places.extend(self.busiest_disk(Reason::Io));
         Some(finding)
-    }
-
-    /// `meanwhile vda was busy for 96.0 % of the time: 12,345 requests, 152 µs each (mean)`
-    fn busiest_disk(&self) -> Option<String> {
-        let known = self.disks.iter();
-        let known = known.filter_map(|disk| Some((disk.name.as_str(), disk.meanwhile()?)));
-        let (name, counts) = known.max_by_key(|(name, counts)| (counts.busy_ns, Reverse(*name)))?;
-        let mean = Nanos::from_ns(counts.taken_ns.checked_div(counts.requests)?);
-        Some(format!(
-            "the machine's disk {} was busy for {} of the time: {}, {mean} each (mean), whoever asked",
-            escaped(name),
-            share(counts.busy_ns.min(self.wall.as_ns()), self.wall.as_ns()),
-            counted(counts.requests, "request"),
-        ))
     }
 
     pub(super) fn fault(&self, total: &Tally) -> Option<Finding> {
+        let limit = self.memory_limit();
+        let advice = match limit {
+            Some(_) => &advice::MEMORY_LIMIT,
+            None => &advice::MEMORY,
+        };
         let what = "Blocked for memory";
-        let mut finding = self.blocked("memory", Reason::Fault, what, &advice::MEMORY, total)?;
-        finding.places.extend(self.memory_limit());
-        finding.places.extend(self.busiest_disk());
+        let mut finding = self.blocked("memory", Reason::Fault, what, advice, total)?;
+        finding.places.extend(limit);
+        finding.places.extend(self.busiest_disk(Reason::Fault));
         Some(finding)
-    }
-
-    /// The limit of memory that was reached most often. Cgroups of memory may be others than those of switches, so that
-    /// it is not known whether it is the program's.
-    fn memory_limit(&self) -> Option<String> {
-        let reached = self.memory_limits.iter();
-        let reached = reached.filter_map(|limit| Some((limit.reached()?, limit)));
-        let (count, limit) =
-            reached.max_by_key(|(count, limit)| (*count, Reverse(&limit.cgroup)))?;
-        Some(format!(
-            "meanwhile cgroup {} reached its limit of memory, {} MB, {}",
-            escaped(&limit.cgroup),
-            limit.bytes >> 20,
-            counted(count, "time"),
-        ))
     }
 
     /// Waits for the kernel's own locks: those of files and address spaces are the program's doing.

@@ -7,6 +7,7 @@ use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
 use super::advice;
+use super::used_up::is_at_or_below;
 use super::{CpuLimit, Finding, NAMED, Subject, VerdictInput, is_often, typical};
 use swtch_core::Tally;
 
@@ -116,11 +117,8 @@ impl VerdictInput<'_> {
     /// The quota that stopped CPUs longest, of those of a cgroup and of all above it.
     fn used_up(&self, cgroup: CgroupId) -> Option<&QuotaFacts> {
         let path = self.cgroups.get(&cgroup)?;
-        let limits = |holder: &str| {
-            let below = path.strip_prefix(holder.trim_end_matches('/'));
-            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
-        };
-        let quotas = self.quotas.iter().filter(|quota| limits(&quota.cgroup));
+        let quotas = self.quotas.iter();
+        let quotas = quotas.filter(|quota| is_at_or_below(path, &quota.cgroup));
         let worst = quotas.max_by_key(|quota| quota.throttled_ns);
         worst.filter(|quota| quota.throttled_ns > 0)
     }
