@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The corpus of causes: programs of which it is known where their threads lose time, and what swtch says first.
 
-    tests/causes/run.py [--quick] [--only NAME …] [--renamed] [--beside-hogs] [--keep DIR]
+    tests/causes/run.py [--quick] [--only NAME …] [--renamed] [--beside-hogs] [--whole-machine] [--keep DIR]
 
 Each row is recorded and explained by the program that SWTCH names (default: target/debug/swtch). The truth of a row
 comes from how its program is built, from its own counters, or from /proc, never from swtch: `causes.c` prints what the
@@ -132,7 +132,7 @@ ROWS = (
         ("no_room",),
         command="dd if=/dev/zero of=full bs=4096 count=800",
         beside=("python3 -c 'import time; f = open(\"full\", \"rb\", 0); [time.sleep(0.02) for _ in iter(lambda: f.read(65536), b\"\")]'",),
-        prepare="mkfifo full",
+        prepare="rm -f full; mkfifo full",
         names="by python3",
     ),
     Row(
@@ -404,11 +404,11 @@ class Bench:
         return ["sh", "-c", f"exec {command}" if "=" not in command.split()[0] else f"exec env {command}"]
 
     @contextlib.contextmanager
-    def started(self, command: str) -> Iterator[subprocess.Popen[bytes]]:
+    def started(self, words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
         """A program in a session of its own, which is ended with all that it has started."""
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
         process = subprocess.Popen(
-            self.words(command), cwd=self.place, env=self.environment, start_new_session=True, **quiet
+            words, cwd=self.place, env=self.environment, start_new_session=True, **quiet
         )
         try:
             yield process
@@ -429,19 +429,25 @@ class Bench:
         with contextlib.ExitStack() as stack:
             if self.options.beside_hogs:
                 for _ in range(2):
-                    stack.enter_context(self.started("causes compute 60"))
+                    stack.enter_context(self.started(self.words("causes compute 60")))
             if row.server:
-                server = stack.enter_context(self.started(row.server))
+                server = stack.enter_context(self.started(self.words(row.server)))
                 time.sleep(row.ready_s)
-                record += ["-p", str(server.pid), "-d", str(row.seconds)]
+                record += self.of_machine(row) or ["-p", str(server.pid), "-d", str(row.seconds)]
             for command in row.beside:
-                stack.enter_context(self.started(command))
+                stack.enter_context(self.started(self.words(command)))
             if row.beside or row.server:
                 time.sleep(0.2)
-            if row.command:
-                record += ["--", *self.words(row.command)]
+            limited: list[str] = []
             if row.quota_pct:
-                record = ["sh", "-c", f"echo $$ > {stack.enter_context(quota(row.quota_pct, row.inner))}; exec \"$@\"", "-", *record]
+                group = stack.enter_context(quota(row.quota_pct, row.inner))
+                limited = ["sh", "-c", f'echo $$ > {group}; exec "$@"', "-"]
+            if row.command and self.options.whole_machine:
+                again = ["sh", "-c", 'while :; do "$@"; done', "-"]
+                stack.enter_context(self.started([*limited, *again, *self.words(row.command)]))
+                record += self.of_machine(row)
+            elif row.command:
+                record = [*limited, *record, "--", *self.words(row.command)]
             done = subprocess.run(
                 record,
                 cwd=self.place,
@@ -454,6 +460,10 @@ class Bench:
         if not (trace / "meta.json").exists():
             raise RuntimeError(f"nothing was recorded: {done.stderr.strip()}")
         return trace, done.stdout
+
+    def of_machine(self, row: Row) -> list[str]:
+        """How to record the whole machine, if that is wanted."""
+        return ["-a", "-d", str(row.seconds)] if self.options.whole_machine else []
 
     def run(self, row: Row) -> Outcome:
         begun = time.monotonic()
@@ -468,10 +478,13 @@ class Bench:
         if self.options.beside_hogs and NOTHING in right:
             # Beside busy loops on every CPU somebody else has the CPU, and that is true.
             right += ("neighbour",)
+        if self.options.whole_machine and {"oversubscribed", "neighbour"} & {*right}:
+            # Who is the program and who its neighbour is a question of the programs of a machine.
+            right += ("crowded_machine",)
         verdict = "right" if first in right else "half" if first in row.half else "wrong"
         if verdict == "right" and not re.search(row.names, told_of_first(told, numbered, seen)):
             verdict = "half"
-        differs = difference(told, printed) if row.is_counted else ""
+        differs = difference(told, printed) if row.is_counted and not self.options.whole_machine else ""
         if not self.options.keep:
             shutil.rmtree(trace, ignore_errors=True)
         return Outcome(row, first, seen, verdict, time.monotonic() - begun, differs)
@@ -547,6 +560,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], help="these rows")
     parser.add_argument("--renamed", action="store_true", help="programs and threads under other names")
     parser.add_argument("--beside-hogs", action="store_true", help="beside two busy loops")
+    parser.add_argument("--whole-machine", action="store_true", help="record the machine (-a), and not the program")
     parser.add_argument("--keep", type=Path, help="where the traces go, and stay")
     return parser.parse_args()
 

@@ -49,7 +49,7 @@ use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
     self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
-    RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
+    PartFacts, RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -276,8 +276,12 @@ impl<'p> ExplainPage<'p> {
         let names = filtered.names();
         let has_stacks = filtered.head().meta.stacks.is_some();
         let worth = prices.map(|prices| SwitchPricing::new(prices, &names, is_complete(filtered)));
-        let arch = filtered.arch();
-        let details = Details::new(&names, filtered.began(), arch);
+        let part = PartFacts {
+            began: filtered.began(),
+            arch: filtered.arch(),
+            recorder: filtered.head().meta.recorder_pid.map(Pid::new),
+        };
+        let details = Details::new(&names, part);
         let mut page = Self::new(&names, contention_of(filtered), details, worth);
         let fired = filtered.head().meta.ring.as_ref();
         let fired = fired.and_then(|ring| ring.fired);
@@ -310,7 +314,7 @@ impl<'p> ExplainPage<'p> {
         self.objects.finish_chains(&opens, &runs, names);
         let is_taken = |run: &&Open| selection.takes_task(names.index(run.task));
         for open in opens.iter().chain(runs.iter().filter(is_taken)) {
-            self.details.add_open(open, names.index(open.task), names);
+            self.details.add_open(open, names.index(open.task));
         }
         self.preemptors.add_open(&runs, &opens, names);
         Ok(())
@@ -359,7 +363,7 @@ impl<'p> ExplainPage<'p> {
                 calls.add(row, task, counted, names);
                 details.see(row, task);
                 if counted.switch {
-                    details.add_switch(row, task, names);
+                    details.add_switch(row, task);
                 }
                 if counted.wait {
                     details.add_wait(row, task, names);

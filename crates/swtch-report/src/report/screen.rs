@@ -27,6 +27,9 @@ use super::verdict::in_words;
 use super::{report_sheet, words};
 use swtch_core::Tally;
 
+/// A recording that is not longer than this shows only a moment.
+const SHORT: Nanos = Nanos::from_ns(200_000_000);
+
 /// Lines of the screen: it should not scroll away on a large terminal.
 const LINES: usize = 40;
 
@@ -207,6 +210,10 @@ fn beginning(
     if let Some(used) = utilisation(explained, head) {
         lines.extend(hung("", &used, width));
     }
+    if is_short(head) {
+        let words = format!("{length} is too short to say what is usual: record for longer (-d 5)");
+        lines.extend(hung("note: ", &words, width));
+    }
     let is_said = |warning: &String| {
         of_others
             .as_ref()
@@ -219,6 +226,13 @@ fn beginning(
         lines.extend(hung("blocked: ", &escaped(wait), width));
     }
     lines
+}
+
+/// Whether so little was recorded of what went on for longer: a command that ends is recorded as a whole.
+fn is_short(head: &TraceHead) -> bool {
+    let meta = &head.meta;
+    let is_recording = meta.imported.is_none() && meta.ring.is_none();
+    is_recording && meta.command.is_empty() && head.duration() < SHORT
 }
 
 /// `On average 1.4 of its threads ran, 11.3 wanted a CPU and had none; …`: how well CPUs were used.

@@ -32,7 +32,7 @@ mod who;
 
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
-pub use details::{Details, LongestWait};
+pub use details::{Details, LongestWait, PartFacts};
 pub use locks::TimeAtLocks;
 pub use nothing::BusiestThread;
 pub use serial::SerialWork;
@@ -87,9 +87,6 @@ const MOST_PCT: f64 = 50.0;
 
 /// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
-
-/// The rule for kernel threads that slept.
-const KERNEL_THREAD: &str = "kernel_thread";
 
 /// How many threads, calls or pairs a finding names.
 pub const NAMED: usize = 3;
@@ -322,8 +319,7 @@ impl VerdictInput<'_> {
         let tally = self.of_programs(Reason::Unknown);
         percent(tally.switches, total.switches).filter(|share| *share >= UNKNOWN_PCT)?;
         let rules = self.details.rules_of(Reason::Unknown);
-        let of_programs = rules.iter().filter(|(rule, _)| rule.name != KERNEL_THREAD);
-        let words = of_programs.take(NAMED);
+        let words = rules.iter().take(NAMED);
         let words =
             words.map(|(rule, count)| format!("{} {}: {}", grouped(*count), rule.name, rule.help));
         let mut places: Vec<String> = words.collect();

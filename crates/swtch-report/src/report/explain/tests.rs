@@ -73,7 +73,13 @@ impl DrawnMachine {
         let mut page = ExplainPage::new(
             names,
             contention,
-            Details::new(names, None, Some(Arch::X86_64)),
+            Details::new(
+                names,
+                PartFacts {
+                    arch: Some(Arch::X86_64),
+                    ..PartFacts::default()
+                },
+            ),
             worth,
         );
         let mut visitors = page.visitors(names);

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, AwaitedThing, CgroupId, Class, Ender, LostTime, Nanos, Open, Reason, Rule, RunsTogether,
-    Switch, Tally, TaskKey, Timestamp,
+    Arch, AwaitedThing, CgroupId, Class, Ender, LostTime, Nanos, Open, Pid, Reason, Rule,
+    RunsTogether, Switch, Tally, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
 
@@ -37,8 +37,11 @@ pub struct Details {
     pub(super) limits: [Tally; 3],
     /// Run-queue time of tasks whose cgroup had used up its quota.
     pub(super) throttled: FxHashMap<CgroupId, Nanos>,
-    /// What was counted of kernel threads, by reason.
+    /// What each task is, by index.
+    kinds: Vec<TaskKind>,
+    /// What was counted of kernel threads, and of the recorder, by reason.
     pub(super) kernel: Vec<Tally>,
+    pub(super) recorder: Vec<Tally>,
     /// How the waits of programs began and ended, by reason; the tasks that ended them only after
     /// [`Self::finish`].
     pub(super) ends: Vec<WaitEnds>,
@@ -66,6 +69,46 @@ pub struct Details {
     pub(super) ran_on: Vec<Nanos>,
     /// The runs of each program, at the number of its family.
     pub(super) together: Vec<RunsTogether>,
+}
+
+/// What is known of the part of a recording that is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PartFacts {
+    /// When it began, as far as a file tells.
+    pub began: Option<Timestamp>,
+    /// Architecture, for the names of system calls.
+    pub arch: Option<Arch>,
+    /// Process id of the recorder.
+    pub recorder: Option<Pid>,
+}
+
+/// Whose time a task's is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TaskKind {
+    Program,
+    Kernel,
+    /// What the recorder takes is told apart, also if the machine is recorded, and it with that.
+    Recorder,
+}
+
+impl TaskKind {
+    fn of(task: usize, names: &Names, recorder: Option<Pid>) -> Self {
+        if names.process_of(task).is_kernel {
+            Self::Kernel
+        } else if is_recorder(task, names, recorder) {
+            Self::Recorder
+        } else {
+            Self::Program
+        }
+    }
+}
+
+/// Whether the task is of the recorder, or of a helper that it started: not of the command whose parent it is.
+pub(super) fn is_recorder(task: usize, names: &Names, recorder: Option<Pid>) -> bool {
+    let process = names.process_of(task);
+    let is_it = |pid: Option<Pid>| pid.is_some() && pid == recorder;
+    let may_be_helper = names.is_of_the_machine() || !names.thread(task).in_scope;
+    is_it(process.pid) || is_it(process.parent) && may_be_helper
 }
 
 /// How long programs waited for others, by who ended that.
@@ -143,17 +186,21 @@ pub(super) struct SeenTask {
 }
 
 impl Details {
-    /// For a trace with these tasks, of which the part that is read began then, as far as that is known.
-    pub fn new(names: &Names, began: Option<Timestamp>, arch: Option<Arch>) -> Self {
+    /// For a trace with these tasks.
+    pub fn new(names: &Names, part: PartFacts) -> Self {
         Self {
-            began,
-            arch,
+            began: part.began,
+            arch: part.arch,
             left_at: Vec::new(),
             rules: Vec::new(),
             recent_rules: vec![0; Reason::ALL.len()],
             limits: <[Tally; 3]>::default(),
             throttled: FxHashMap::default(),
+            kinds: (0..names.thread_count())
+                .map(|task| TaskKind::of(task, names, part.recorder))
+                .collect(),
             kernel: vec![Tally::default(); Reason::ALL.len()],
+            recorder: vec![Tally::default(); Reason::ALL.len()],
             ends: vec![WaitEnds::default(); Reason::ALL.len()],
             woken_by: vec![Vec::new(); Reason::ALL.len()],
             longest: vec![None; Reason::ALL.len()],
@@ -192,15 +239,16 @@ impl Details {
     }
 
     /// Adds a switch that counts, of the task with this index.
-    pub fn add_switch(&mut self, row: &Switch, task: usize, names: &Names) {
+    pub fn add_switch(&mut self, row: &Switch, task: usize) {
+        let reason = row.rule.reason;
+        if let Some(apart) = self.apart(task) {
+            apart[reason.index()].add_switch(row);
+            return;
+        }
         let place = self.place_of(row.rule);
         self.rules[place].1 += 1;
-        if row.rule.reason == Reason::Throttle {
+        if reason == Reason::Throttle {
             self.limits[CpuLimit::of(row).index()].add_switch(row);
-        }
-        if names.process_of(task).is_kernel {
-            self.kernel[row.rule.reason.index()].add_switch(row);
-            return;
         }
         let ran = self.run_of(row, task);
         self.time.add_run(ran);
@@ -213,6 +261,15 @@ impl Details {
             self.ran_on.resize(cpu + 1, Nanos::ZERO);
         }
         self.ran_on[cpu] += ran;
+    }
+
+    /// What is counted apart of this task, because it is of no program.
+    fn apart(&mut self, task: usize) -> Option<&mut [Tally]> {
+        match self.kinds[task] {
+            TaskKind::Program => None,
+            TaskKind::Kernel => Some(&mut self.kernel),
+            TaskKind::Recorder => Some(&mut self.recorder),
+        }
     }
 
     /// Whether the wait before a row's run was for room in a pipe or a socket: in a call that hands over data.
@@ -232,16 +289,19 @@ impl Details {
 
     /// Adds a wait that counts, of the task with this index.
     pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
-        let is_kernel = names.process_of(task).is_kernel;
-        let waker = Waker::of(row, names);
-        if !is_kernel {
-            let ended = ended_by(waker, task, &self.families);
-            self.time.add_wait(row, ended.ender);
-            self.queue.add(row);
-            let is_for_room = self.is_for_room(row, task);
-            self.seen[task].add_wait(row, ended.ender, is_for_room);
-            self.add_awaited(row, ended.ender, waker, is_for_room);
+        if let Some(apart) = self.apart(task) {
+            if let Some(reason) = row.wait.reason {
+                apart[reason.index()].add_wait(row);
+            }
+            return;
         }
+        let waker = Waker::of(row, names);
+        let ended = ended_by(waker, task, &self.families);
+        self.time.add_wait(row, ended.ender);
+        self.queue.add(row);
+        let is_for_room = self.is_for_room(row, task);
+        self.seen[task].add_wait(row, ended.ender, is_for_room);
+        self.add_awaited(row, ended.ender, waker, is_for_room);
         let Some(reason) = row.wait.reason else {
             return;
         };
@@ -252,10 +312,6 @@ impl Details {
                 let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
                 *self.throttled.entry(row.cgroup).or_default() += runq;
             }
-        }
-        if is_kernel {
-            self.kernel[reason.index()].add_wait(row);
-            return;
         }
         self.keep_longest(reason, row);
         match waker {
@@ -272,12 +328,14 @@ impl Details {
     }
 
     /// Adds a run or a wait that no row tells, of the task with this index.
-    pub fn add_open(&mut self, open: &Open, task: usize, names: &Names) {
-        match (names.process_of(task).is_kernel, open.reason) {
-            (true, Some(reason)) => self.kernel[reason.index()].add_open(open),
-            (true, None) => {}
-            (false, _) => self.time.add_open(open),
+    pub fn add_open(&mut self, open: &Open, task: usize) {
+        if let Some(apart) = self.apart(task) {
+            if let Some(reason) = open.reason {
+                apart[reason.index()].add_open(open);
+            }
+            return;
         }
+        self.time.add_open(open);
         if open.reason.is_none() {
             self.seen[task].ran += open.lasted;
             let family = self.families[task];

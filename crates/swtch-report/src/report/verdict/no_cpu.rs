@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Category, CgroupId, Holder, Nanos, Pid, Reason, Spent, Switch, Timestamp};
+use swtch_core::{Category, CgroupId, Holder, Nanos, Reason, Spent, Switch, Timestamp};
 use swtch_output::text::counted;
 
 use super::advice::{self, Advice, AdviceText};
+use super::details::is_recorder;
 use super::{Finding, LEAST_TIME, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
 use swtch_core::Tally;
 
@@ -421,7 +422,7 @@ impl VerdictInput<'_> {
         let mut holders = Holders::default();
         let is_of_the_machine = self.names.is_of_the_machine();
         for (index, time) in self.preemptors.held_by_tasks() {
-            if self.is_recorder(index) {
+            if is_recorder(index, self.names, self.recorder) {
                 holders.recorder += time;
                 continue;
             }
@@ -449,13 +450,6 @@ impl VerdictInput<'_> {
             self.take_own_from(&mut holders);
         }
         holders
-    }
-
-    /// Whether the task is of the recorder: what it takes is no cause of the program's.
-    fn is_recorder(&self, index: usize) -> bool {
-        let process = self.names.process_of(index);
-        let is_it = |pid: Option<Pid>| pid.is_some() && pid == self.recorder;
-        is_it(process.pid) || is_it(process.parent) && !self.names.thread(index).in_scope
     }
 
     /// In a recording of the whole machine everybody is recorded, and so it is asked of each wait whether the

@@ -119,7 +119,7 @@ impl VerdictInput<'_> {
     /// How long its threads had work, and what became of that time.
     fn had_work(&self) -> String {
         let lost = &self.lost;
-        let idle = self.preemptors.held_by(Holder::Idle);
+        let idle = self.preemptors.held_by(Holder::Idle).min(lost.no_cpu);
         let is_mostly_idle = percent(idle.as_ns(), lost.no_cpu.as_ns());
         let idle = match is_mostly_idle.is_some_and(|share| share >= MOSTLY_PCT) {
             true => format!(" (of that {idle} until CPUs that were idle had woken up)"),

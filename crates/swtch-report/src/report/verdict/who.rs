@@ -98,6 +98,7 @@ impl VerdictInput<'_> {
     pub fn of_programs(&self, reason: Reason) -> Tally {
         let mut tally = self.reasons.of(reason).tally.clone();
         tally.subtract(&self.details.kernel[reason.index()]);
+        tally.subtract(&self.details.recorder[reason.index()]);
         tally
     }
 

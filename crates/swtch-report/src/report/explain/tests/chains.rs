@@ -169,13 +169,19 @@ fn who_waits_in_flock_waits_for_a_lock_whoever_lets_go() {
 fn a_run_counts_from_the_beginning_of_the_recording() {
     let began = Some(Timestamp::from_ns(0));
     let names = DrawnMachine::new().names;
-    let mut details = Details::new(&names, began, None);
+    let mut details = Details::new(
+        &names,
+        PartFacts {
+            began,
+            ..PartFacts::default()
+        },
+    );
     let mut add = |task: u32, cpu: u16, at: u64| {
         let mut row = row(task, Reason::Slice);
         (row.ts, row.cpu, row.ran) = (Timestamp::from_ns(at), CpuId::new(cpu), None);
         let task = names.index(row.task);
         details.see(&row, task);
-        details.add_switch(&row, task, &names);
+        details.add_switch(&row, task);
         let time = details.lost_time(&TimeAtLocks::default(), None, &BlockedLoops::default());
         time.ran.as_ns()
     };
