@@ -23,7 +23,7 @@ Parquet reads its files (checked with DuckDB 2.0 and pyarrow 26).
 | `TABLE.parquet` | a table of a finished trace (zstd; `switch` in order of time) |
 | `TABLE.arrows` | the same table while it is recorded or imported: an Arrow IPC stream, flushed every second |
 | `records.raw` | while it is recorded, in place of `switch`, `task` and `open`: the kernel's records as they came, packed |
-| `meta.json` | host, kernel, clocks, command, losses, own overhead, quotas of CPU time |
+| `meta.json` | host, kernel, clocks, command, losses, own overhead, quotas of CPU time, limits of memory, disks |
 | `checksums.csv` | which files count, and the CRC-32 of each part: `file,offset,length,crc32` |
 
 ```sql

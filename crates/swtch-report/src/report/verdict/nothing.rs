@@ -56,12 +56,14 @@ impl BusiestThread {
 
     /// What is said of it.
     pub fn words(&self) -> String {
-        let awaited = match self.is_awaited {
-            true => ", and others wait for it",
-            false => "",
+        let what = match self.is_awaited {
+            true => {
+                ", and others wait for it: together they are as fast as this one thread, to which one CPU gives no more"
+            }
+            false => ": one CPU gives it no more",
         };
         format!(
-            "{} ran {:.1} % of the time{awaited}: one CPU gives it no more.",
+            "{} ran {:.1} % of the time{what}.",
             self.label, self.ran_pct
         )
     }
@@ -82,9 +84,9 @@ impl VerdictInput<'_> {
         let decides = self.busiest.as_ref().filter(|busiest| busiest.decides());
         if let Some(busiest) = decides {
             return format!(
-                "Hardly any time is lost that counts: {} {}",
+                "{} Hardly any time is lost that counts: {}",
                 busiest.words(),
-                capitalised(&self.had_work())
+                self.had_work()
             );
         }
         let others = [self.for_its_kind(), self.mostly_for_others()];
