@@ -149,8 +149,7 @@ ROWS = (
     Row(
         "pingpong",
         "two threads on one CPU hand a byte to and fro: they take turns, and switching is the cost",
-        ("pipe_conversation", "reason", NOTHING),
-        ("oversubscribed",),
+        ("woken_early",),
         command=CPU0 + "causes pingpong",
     ),
     Row("yields", "two threads give one CPU to each other", ("yield",), command="causes yields"),

@@ -361,13 +361,7 @@ impl<'p> ExplainPage<'p> {
                 reasons.add(row, counted);
                 threads.add(row, task, counted, names);
                 calls.add(row, task, counted, names);
-                details.see(row, task);
-                if counted.switch {
-                    details.add_switch(row, task);
-                }
-                if counted.wait {
-                    details.add_wait(row, task, names);
-                }
+                details.add(row, task, counted, names);
             }
         };
         let waits = move |rows: CountedRows<'_>| {

@@ -77,6 +77,9 @@ const MOST_OBJECTS: usize = 512;
 /// Most functions that are named of a waker's stack.
 const FUNCTIONS_NAMED: usize = 3;
 
+/// Stands for the place of an object in waits of one process for another that have none.
+const BETWEEN_PROCESSES: usize = usize::MAX;
+
 /// Wakeups by one task that are no further apart belong to one call that wakes many: waking a thread takes
 /// some µs.
 const TOGETHER: Nanos = Nanos::from_ns(50_000);
@@ -204,8 +207,11 @@ pub struct Objects {
     /// Number of waits for each of the first [`MOST_OBJECTS`] objects that each task ended, at object ×
     /// tasks + waker; empty in a trace of many tasks. A hash would be most of the work.
     woken_by: Vec<u64>,
-    /// What tasks did for which others waited, if that is asked for; the tag is the object's place.
+    /// What tasks did for which others waited, if that is asked for; the tag is the object's place, or
+    /// [`BETWEEN_PROCESSES`].
     chains: Option<Chains>,
+    /// What these did in waits of one process of a program for another, at what is no object that could be a lock.
+    between_processes: Meanwhile,
     switches: u64,
     nameless: u64,
 }
@@ -217,6 +223,19 @@ impl ObjectWaits {
             let apart = woken.since(before).or_else(|| before.since(woken));
             last == waker && apart.is_some_and(|apart| apart <= TOGETHER)
         })
+    }
+}
+
+/// Adds what was done meanwhile to the object at this place, or to what has none.
+fn charge(
+    objects: &mut [(Object, ObjectWaits)],
+    between: &mut Meanwhile,
+    place: usize,
+    meanwhile: &Meanwhile,
+) {
+    match objects.get_mut(place) {
+        Some((_, waited)) => waited.meanwhile.add(meanwhile),
+        None => between.add(meanwhile),
     }
 }
 
@@ -238,6 +257,7 @@ impl Objects {
             last: LastByTask::new(names),
             woken_by: Vec::new(),
             chains: None,
+            between_processes: Meanwhile::default(),
             switches: 0,
             nameless: 0,
         }
@@ -301,8 +321,13 @@ impl Objects {
                 chains.push_open(open, task);
             }
         }
-        let objects = &mut self.objects;
-        chains.finish(&mut |place, meanwhile| objects[place].1.meanwhile.add(meanwhile));
+        let (objects, between) = (&mut self.objects, &mut self.between_processes);
+        chains.finish(&mut |place, meanwhile| charge(objects, between, place, meanwhile));
+    }
+
+    /// What processes of one program did meanwhile for which others of them waited, in epoll, at a pipe or a socket.
+    pub const fn between_processes(&self) -> &Meanwhile {
+        &self.between_processes
     }
 
     /// How long the task with this index ran while others of its program waited for it at futexes: at least so long.
@@ -388,21 +413,29 @@ impl Objects {
             (object, _) if object.kind == ObjectKind::Call => true,
             (object, waited) => object.may_be_a_lock() && waited.waiters > 2,
         };
-        let place = place.filter(is_asked);
         let ended = ended_by(Waker::of(row, names), task, &self.programs);
+        let process = |task: usize| names.thread(task).process;
+        let is_between = || {
+            let is_message = matches!(
+                row.wait.reason,
+                Some(Reason::Poll | Reason::Pipe | Reason::Net)
+            );
+            is_message && ended.own.is_some_and(|own| process(own) != process(task))
+        };
+        let place = place.filter(is_asked);
+        let place = place.or_else(|| is_between().then_some(BETWEEN_PROCESSES));
         // Two that talk by a pipe take turns, too, and that is no lock.
-        let served = match place.map(|place| objects[place].0.kind) {
+        let served = match place.and_then(|place| Some(objects.get(place)?.0.kind)) {
             Some(ObjectKind::Futex) => ServedAs::Turn,
             _ => ServedAs::Message,
         };
+        let between = &mut self.between_processes;
         chains.push(
             row,
             task,
             ended,
             (place, served),
-            &mut |place, meanwhile| {
-                objects[place].1.meanwhile.add(meanwhile);
-            },
+            &mut |place, meanwhile| charge(objects, between, place, meanwhile),
         );
     }
 

@@ -54,6 +54,12 @@ pub(super) const OVERSUBSCRIBED: Advice = row(
      sooner, but hardly more of them",
 );
 
+pub(super) const WOKEN_EARLY: Advice = row(
+    "if they take turns (a message to and fro), they need no more CPUs: wake the other last, or hand over more at once; \
+     if each has work of its own, let them use more CPUs",
+    "the switches are what it is about",
+);
+
 pub(super) const NEIGHBOUR: Advice = row(
     "give this program CPUs of its own (taskset, cpuset), or a greater share of them than {who} has (cpu.weight of \
      its cgroup; nice counts within a session only, where kernel.sched_autogroup_enabled is 1)",

@@ -347,7 +347,19 @@ impl VerdictInput<'_> {
 
     pub(super) fn stopped(&self, total: &Tally) -> Option<Finding> {
         let what = "Stopped by a signal or a debugger";
-        self.blocked("stopped", Reason::Stop, what, &advice::STOPPED, total)
+        let finding = self.blocked("stopped", Reason::Stop, what, &advice::STOPPED, total)?;
+        let lets_go_on = self.wakers_in(self.details.ends_of(Reason::Stop));
+        let lets_go_on = lets_go_on.into_iter().find_map(|(ender, _)| match ender {
+            WaitEnder::Task(label) => Some(label),
+            _ => None,
+        });
+        Some(match lets_go_on {
+            Some(label) => Finding {
+                seen: format!("{} Who lets it go on is {label}.", finding.seen),
+                ..finding
+            },
+            None => finding,
+        })
     }
 
     pub(super) fn child(&self, total: &Tally) -> Option<Finding> {

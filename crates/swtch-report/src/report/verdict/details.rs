@@ -5,12 +5,13 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, AwaitedThing, CgroupId, Class, Ender, LostTime, Nanos, Open, Pid, Reason, Rule,
+    Arch, AwaitedThing, CgroupId, Class, CpuId, Ender, LostTime, Nanos, Open, Pid, Reason, Rule,
     RunsTogether, Switch, Tally, TaskKey, Timestamp,
 };
 use swtch_output::sheet::percent;
 
 use super::super::ends::{WaitEnds, ended_by};
+use super::super::filter::CountedParts;
 use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
 use super::super::waker::Waker;
@@ -57,6 +58,8 @@ pub struct Details {
     /// Waits of programs for others, for work or an answer; and until others had read what they wrote.
     pub(super) for_others: WaitsForOthers,
     pub(super) for_room: WaitsForOthers,
+    /// And for processes of the same program.
+    pub(super) for_processes: WaitsForOthers,
     /// Waits of programs until a time they chose: asleep, and at what did not come before. An event loop's timer is no
     /// such time.
     pub(super) asleep: WaitSum,
@@ -143,6 +146,39 @@ impl WaitsForOthers {
     }
 }
 
+/// How a task left the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastLeaving {
+    /// When, and which.
+    at: Option<(Timestamp, CpuId)>,
+    /// The call in which it left.
+    call: Option<u32>,
+    /// If a task that was just woken took the CPU: which.
+    to: Option<usize>,
+    /// Who had woken it to the run that ended so.
+    woken_by: Option<usize>,
+}
+
+impl LastLeaving {
+    fn of(row: &Switch, waker: Option<Waker>, names: &Names) -> Self {
+        Self {
+            at: Some((row.ts, row.cpu)),
+            call: match RowSyscall::of(row) {
+                RowSyscall::Number(number) => Some(number),
+                _ => None,
+            },
+            to: row
+                .next_task
+                .filter(|_| row.rule.reason == Reason::Wakeup)
+                .map(|next| names.index(next)),
+            woken_by: match waker {
+                Some(Waker::Task(waker)) => Some(waker),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// How long waits lasted, and how many there were.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitSum {
@@ -166,9 +202,8 @@ pub(super) struct SeenTask {
     is_seen: bool,
     /// After its first row: since when it had run at least, if that row does not tell.
     began: Option<Timestamp>,
-    /// The call in which it left before its last row's run, and after it.
-    waited_in: Option<u32>,
-    leaves_in: Option<u32>,
+    /// How it left the CPU when it did so last.
+    left: LastLeaving,
     /// How long it ran, as far as that counts.
     pub(super) ran: Nanos,
     /// Its waits that were counted, and those of them that others ended.
@@ -208,6 +243,7 @@ impl Details {
             queue: QueueTime::default(),
             for_others: WaitsForOthers::new(names),
             for_room: WaitsForOthers::new(names),
+            for_processes: WaitsForOthers::new(names),
             asleep: WaitSum::default(),
             timed_out: WaitSum::default(),
             families: families(names),
@@ -219,8 +255,22 @@ impl Details {
         }
     }
 
+    /// Adds what counts of a row of the task with this index. Rows that do not count are needed, too: others may have
+    /// waited for their runs.
+    pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
+        let waker = Waker::of(row, names);
+        self.see(row, task);
+        if counted.switch {
+            self.add_switch(row, task);
+        }
+        if counted.wait {
+            self.add_wait(row, task, waker, names);
+        }
+        self.seen[task].left = LastLeaving::of(row, waker, names);
+    }
+
     /// Adds any row of the task with this index, also one that does not count.
-    pub fn see(&mut self, row: &Switch, task: usize) {
+    fn see(&mut self, row: &Switch, task: usize) {
         let cpu = usize::from(row.cpu.get());
         if cpu >= self.left_at.len() {
             self.left_at.resize(cpu + 1, self.began);
@@ -231,15 +281,10 @@ impl Details {
         seen.began = left_at.filter(|_| !std::mem::replace(&mut seen.is_seen, true));
         seen.is_real_time |= matches!(row.evidence.class, Class::RealTime | Class::Deadline);
         seen.cgroup = Some(row.cgroup);
-        let call = match RowSyscall::of(row) {
-            RowSyscall::Number(number) => Some(number),
-            _ => None,
-        };
-        seen.waited_in = std::mem::replace(&mut seen.leaves_in, call);
     }
 
     /// Adds a switch that counts, of the task with this index.
-    pub fn add_switch(&mut self, row: &Switch, task: usize) {
+    fn add_switch(&mut self, row: &Switch, task: usize) {
         let reason = row.rule.reason;
         if let Some(apart) = self.apart(task) {
             apart[reason.index()].add_switch(row);
@@ -263,6 +308,27 @@ impl Details {
         self.ran_on[cpu] += ran;
     }
 
+    /// How long of the wait before a row's run the CPU was kept by whoever had woken the task; or by whom the task had
+    /// woken itself, and which took the CPU from it.
+    fn in_turn(&self, row: &Switch, task: usize, waker: Option<Waker>) -> Nanos {
+        let in_turn = || {
+            let began = row.ts.before(row.ran?);
+            let runnable = began.before(row.wait.runq?);
+            let other = match (row.wait.reason, waker) {
+                (Some(Reason::Wakeup), _) => {
+                    let taker = self.seen[task].left.to?;
+                    Some(taker).filter(|taker| self.seen[*taker].left.woken_by == Some(task))?
+                }
+                (_, Some(Waker::Task(waker))) => waker,
+                _ => return None,
+            };
+            let (left, cpu) = self.seen[other].left.at?;
+            let is_its_cpu = cpu == row.cpu && left <= began;
+            is_its_cpu.then(|| left.since(runnable)).flatten()
+        };
+        in_turn().unwrap_or(Nanos::ZERO)
+    }
+
     /// What is counted apart of this task, because it is of no program.
     fn apart(&mut self, task: usize) -> Option<&mut [Tally]> {
         match self.kinds[task] {
@@ -274,7 +340,7 @@ impl Details {
 
     /// Whether the wait before a row's run was for room in a pipe or a socket: in a call that hands over data.
     fn is_for_room(&self, row: &Switch, task: usize) -> bool {
-        let call = self.seen[task].waited_in;
+        let call = self.seen[task].left.call;
         matches!(row.wait.reason, Some(Reason::Pipe | Reason::Net))
             && call.is_some_and(|call| self.arch.is_some_and(|arch| arch.hands_over(call)))
     }
@@ -288,20 +354,21 @@ impl Details {
     }
 
     /// Adds a wait that counts, of the task with this index.
-    pub fn add_wait(&mut self, row: &Switch, task: usize, names: &Names) {
+    fn add_wait(&mut self, row: &Switch, task: usize, waker: Option<Waker>, names: &Names) {
         if let Some(apart) = self.apart(task) {
             if let Some(reason) = row.wait.reason {
                 apart[reason.index()].add_wait(row);
             }
             return;
         }
-        let waker = Waker::of(row, names);
         let ended = ended_by(waker, task, &self.families);
         self.time.add_wait(row, ended.ender);
-        self.queue.add(row);
+        self.queue.add(row, self.in_turn(row, task, waker));
         let is_for_room = self.is_for_room(row, task);
         self.seen[task].add_wait(row, ended.ender, is_for_room);
-        self.add_awaited(row, ended.ender, waker, is_for_room);
+        let process = |task: usize| names.thread(task).process;
+        let is_between = ended.own.is_some_and(|own| process(own) != process(task));
+        self.add_awaited(row, ended.ender, waker, (is_for_room, is_between));
         let Some(reason) = row.wait.reason else {
             return;
         };
@@ -344,10 +411,18 @@ impl Details {
     }
 
     /// Adds the wait before a row's run, if it was for others, or until a chosen time.
-    fn add_awaited(&mut self, row: &Switch, ender: Ender, waker: Option<Waker>, is_for_room: bool) {
+    /// Told besides is whether it was for room, and for another process of the program.
+    fn add_awaited(
+        &mut self,
+        row: &Switch,
+        ender: Ender,
+        waker: Option<Waker>,
+        (is_for_room, is_between): (bool, bool),
+    ) {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
         match AwaitedThing::of(reason, ender) {
+            AwaitedThing::Own if is_between => self.for_processes.add(blocked, waker),
             AwaitedThing::Others if is_for_room => self.for_room.add(blocked, waker),
             AwaitedThing::Others => self.for_others.add(blocked, waker),
             AwaitedThing::Clock if reason == Reason::Sleep => self.asleep.add(blocked),

@@ -327,7 +327,7 @@ impl VerdictInput<'_> {
     /// What threads did meanwhile for which others of their program waited, where nothing tells whether for what these
     /// had, or for work: not at locks, nor where work is handed out to several.
     pub(super) fn own_meanwhile(&self) -> Meanwhile {
-        let mut meanwhile = Meanwhile::default();
+        let mut meanwhile = *self.objects.between_processes();
         for (object, waited) in self.objects.ranked() {
             let mut sum = Sum::default();
             sum.add(waited);

@@ -22,6 +22,9 @@ const IDLE_PCT: f64 = 10.0;
 /// From this share on, others had the CPU; below it, the program's own threads are too many beside them.
 const STRANGERS_PCT: f64 = 60.0;
 
+/// From this share on, threads are woken too early, and are not too many.
+const WAKER_PCT: f64 = 60.0;
+
 /// From this share on in which CPUs were idle while threads waited for them, they were not too few.
 const IDLE_MEANWHILE_PCT: f64 = 15.0;
 
@@ -49,6 +52,8 @@ pub(super) struct QueueTime {
     all: Nanos,
     /// Of that, in waits shorter than [`SHORT_QUEUE`].
     short: Nanos,
+    /// And while whoever had woken the thread kept the CPU.
+    by_waker: Nanos,
     longest: Nanos,
     /// When the first window began.
     start: Option<Timestamp>,
@@ -57,12 +62,13 @@ pub(super) struct QueueTime {
 }
 
 impl QueueTime {
-    /// Adds the wait before a row's run.
-    pub(super) fn add(&mut self, row: &Switch) {
+    /// Adds the wait before a row's run, and how long of it whoever had woken the task kept that CPU.
+    pub(super) fn add(&mut self, row: &Switch, by_waker: Nanos) {
         let (Some(queued), Some(ran)) = (row.wait.runq, row.ran) else {
             return;
         };
         self.all += queued;
+        self.by_waker += by_waker;
         self.longest = self.longest.max(queued);
         if queued < SHORT_QUEUE {
             self.short += queued;
@@ -82,6 +88,11 @@ impl QueueTime {
     /// Whether most of this time was in short waits.
     fn is_short(&self) -> bool {
         percent(self.short.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// Whether whoever had woken a thread kept its CPU for most of this time.
+    fn is_by_wakers(&self) -> bool {
+        percent(self.by_waker.as_ns(), self.all.as_ns()).is_some_and(|share| share >= WAKER_PCT)
     }
 
     /// The windows in which threads waited for a CPU for a tenth of the time and longer, all together.
@@ -133,6 +144,8 @@ enum NoCpu {
     Machine,
     /// Other programs had it.
     Neighbour,
+    /// The program's own threads had it, which had woken those that waited.
+    Waker,
     /// The program's own threads had it.
     Own,
 }
@@ -146,6 +159,7 @@ impl NoCpu {
             Self::Placement => "placement",
             Self::Machine => "crowded_machine",
             Self::Neighbour => "neighbour",
+            Self::Waker => "woken_early",
             Self::Own => "oversubscribed",
         }
     }
@@ -157,6 +171,7 @@ impl NoCpu {
             Self::Placement => "Threads are woken where others run, while CPUs are idle",
             Self::Machine => "Programs take the CPUs from each other",
             Self::Neighbour => "Other programs have the CPU",
+            Self::Waker => "Threads are woken by others that go on and keep the CPU",
             Self::Own => "More threads want to run than there are CPUs",
         }
     }
@@ -220,7 +235,7 @@ impl VerdictInput<'_> {
                     self.times_as_long(direct),
                 ),
             },
-            places: self.no_cpu_places(&holders, through, time),
+            places: self.no_cpu_places(who, &holders, through, time),
             advice: self.advice_without_cpu(who, &holders),
         })
     }
@@ -251,6 +266,8 @@ impl VerdictInput<'_> {
             NoCpu::Machine
         } else if holders.is_mostly(strangers, STRANGERS_PCT) {
             NoCpu::Neighbour
+        } else if self.details.queue.is_by_wakers() {
+            NoCpu::Waker
         } else {
             NoCpu::Own
         }
@@ -306,13 +323,26 @@ impl VerdictInput<'_> {
             NoCpu::Placement => Some(advice::PLACEMENT.told()),
             NoCpu::Machine => Some(advice::CROWDED.told()),
             NoCpu::Neighbour => Some(advice::NEIGHBOUR.told_with(&[("who", first)])),
+            NoCpu::Waker => Some(advice::WOKEN_EARLY.told()),
             NoCpu::Own => Some(advice::OVERSUBSCRIBED.told_with(&[("cpus", &cpus)])),
         }
     }
 
     /// Who had the CPU, who waited to the end, and which tasks took it most often.
-    fn no_cpu_places(&self, holders: &Holders, through: Nanos, all: Nanos) -> Vec<String> {
+    fn no_cpu_places(
+        &self,
+        who: NoCpu,
+        holders: &Holders,
+        through: Nanos,
+        all: Nanos,
+    ) -> Vec<String> {
         let mut places: Vec<_> = self.holders_in_words(holders).into_iter().collect();
+        if who == NoCpu::Waker {
+            let by_waker = self.details.queue.by_waker;
+            places.push(format!(
+                "for {by_waker} of that it was whoever had woken the thread, or whom it had woken itself"
+            ));
+        }
         places.extend(self.through_locks(Spent::NoCpu, through, all));
         if let Some(idle) = self.idle_meanwhile() {
             places.push(format!(

@@ -29,6 +29,8 @@ pub struct BusiestThread {
     ran_pct: f64,
     /// Whether others of its program waited for it for most of that.
     is_awaited: bool,
+    /// How many more ran nearly all the time.
+    more: u64,
 }
 
 impl BusiestThread {
@@ -37,35 +39,42 @@ impl BusiestThread {
         let programs = 0..names.thread_count();
         let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
         let busiest = programs.max_by_key(|task| (details.seen[*task].ran, Reverse(*task)))?;
-        let ran = details.seen[busiest].ran;
-        let ran_pct = percent(ran.as_ns(), wall.as_ns()).filter(|share| *share >= BUSY_PCT)?;
+        let share_of = |task: usize| percent(details.seen[task].ran.as_ns(), wall.as_ns());
+        let is_busy = |task: &usize| share_of(*task).is_some_and(|share| share >= BUSY_PCT);
+        let ran_pct = share_of(busiest).filter(|_| is_busy(&busiest))?;
+        let busy = (0..names.thread_count()).filter(is_busy).count();
         let served = percent(wakers.blocked_for(busiest).as_ns(), wall.as_ns());
         Some(Self {
             label: names.label(busiest),
             ran_pct,
             // In a recording of the machine one busy program says nothing of the others.
             is_awaited: !names.is_of_the_machine() && served.is_some_and(|share| share >= MOST_PCT),
+            more: u64::try_from(busy.saturating_sub(1)).unwrap_or(u64::MAX),
         })
     }
 
     /// Whether the program can be no faster than this thread, which loses hardly any time itself: what the others
     /// lose, they would wait for it otherwise.
     pub fn decides(&self) -> bool {
-        self.is_awaited && self.ran_pct >= DECIDES_PCT
+        self.is_awaited && self.more == 0 && self.ran_pct >= DECIDES_PCT
     }
 
     /// What is said of it.
     pub fn words(&self) -> String {
-        let what = match self.is_awaited {
-            true => {
-                ", and others wait for it: together they are as fast as this one thread, to which one CPU gives no more"
-            }
-            false => ": one CPU gives it no more",
-        };
-        format!(
-            "{} ran {:.1} % of the time{what}.",
-            self.label, self.ran_pct
-        )
+        let one = format!("{} ran {:.1} % of the time", self.label, self.ran_pct);
+        if self.more > 0 {
+            let more = counted(self.more, "more thread");
+            return format!(
+                "{one}, and {more} {BUSY_PCT} % and above: a CPU each gives them no more."
+            );
+        }
+        match self.is_awaited {
+            true => format!(
+                "{one}, and others wait for it: together they are as fast as this one thread, to which one CPU gives no \
+                 more."
+            ),
+            false => format!("{one}: one CPU gives it no more."),
+        }
     }
 }
 
@@ -247,11 +256,20 @@ impl VerdictInput<'_> {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// `for each other (whoever ended that, meanwhile: slept 80.0 %, ran 15.0 %)`
+    /// `for each other (gzip 99.0 %; whoever ended that, meanwhile: ran 80.0 %, slept 15.0 %)`
     fn for_each_other(&self) -> String {
-        match self.spent_in_words(&self.own_meanwhile()) {
-            Some(words) => format!("for each other (whoever ended that, meanwhile: {words})"),
-            None => "for each other".to_owned(),
+        let processes = &self.details.for_processes;
+        let own = self.lost.blocked(AwaitedThing::Own);
+        let own = own.saturating_sub(self.waited_for_work());
+        let is_most = percent(processes.sum().as_ns(), own.as_ns());
+        let is_most = is_most.is_some_and(|share| share >= MOST_PCT);
+        let whom = self.ended_by_programs(processes).filter(|_| is_most);
+        let meanwhile = self.spent_in_words(&self.own_meanwhile());
+        let meanwhile = meanwhile.map(|words| format!("whoever ended that, meanwhile: {words}"));
+        let told: Vec<_> = [whom, meanwhile].into_iter().flatten().collect();
+        match told.is_empty() {
+            true => "for each other".to_owned(),
+            false => format!("for each other ({})", told.join("; ")),
         }
     }
 

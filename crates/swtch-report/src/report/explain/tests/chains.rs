@@ -182,8 +182,11 @@ fn a_run_counts_from_the_beginning_of_the_recording() {
         let mut row = row(task, Reason::Slice);
         (row.ts, row.cpu, row.ran) = (Timestamp::from_ns(at), CpuId::new(cpu), None);
         let task = names.index(row.task);
-        details.see(&row, task);
-        details.add_switch(&row, task);
+        let counted = crate::report::filter::CountedParts {
+            switch: true,
+            wait: true,
+        };
+        details.add(&row, task, counted, &names);
         let time = details.lost_time(&TimeAtLocks::default(), None, &BlockedLoops::default());
         time.ran.as_ns()
     };
@@ -244,6 +247,62 @@ fn threads_to_which_work_is_handed_out_had_none() {
     );
     assert!(
         first.contains("waited 1.98 s for work that others of them hand out"),
+        "{first}"
+    );
+}
+
+/// Two threads take turns on one CPU: each is woken by the other half a millisecond before that one leaves. Three that
+/// wait for each other as long are too many.
+#[test]
+fn threads_that_are_woken_early_are_not_too_many() {
+    let first_of = |threads: u32| {
+        let events: Vec<_> = (1..=threads)
+            .map(|key| seen(key, 10, 9 + key, "w"))
+            .collect();
+        let mut drawing = DrawnMachine::of(&events);
+        for turn in 0..300 {
+            let (task, waker) = (1 + turn % threads, 1 + (turn + 1) % threads);
+            let wait = after(row(task, Reason::Pipe), Reason::Pipe, MS, 500_000);
+            drawing.run(woken_by(wait, waker), MS, 1 + (turn + 1) % threads);
+        }
+        drawing.findings().remove(0)
+    };
+    let two = first_of(2);
+    assert_eq!((two.name, two.kind), ("woken_early", FindingKind::Lost));
+    let places = two.places.join("; ");
+    assert!(
+        places.contains("of that it was whoever had woken the thread"),
+        "{places}"
+    );
+    assert_eq!(first_of(3).name, "oversubscribed");
+}
+
+/// A backend of a server waits in epoll for another one, which waits for its client.
+#[test]
+fn processes_of_one_program_that_wait_for_each_other_wait_for_whom_these_wait() {
+    let client = TaskEvent {
+        in_scope: false,
+        ..seen(3, 30, 30, "client")
+    };
+    let backend = TaskEvent {
+        parent_pid: Pid::new(10),
+        ..seen(2, 11, 11, "server")
+    };
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "server"), backend, client]);
+    for _ in 0..100 {
+        drawing.run(row(3, Reason::Pipe), 10 * MS, 2);
+        let wait = after(row(2, Reason::Poll), Reason::Poll, 10 * MS, 0);
+        drawing.run(woken_by(wait, 3), 10_000, 1);
+        let wait = after(row(1, Reason::Poll), Reason::Poll, 10 * MS, 0);
+        drawing.run(woken_by(wait, 2), 10_000, 0);
+    }
+    let first = drawing.explained().first_sentence().unwrap();
+    assert!(
+        first.starts_with("It mostly waits for others, for work or an answer: client 100.0 %, 1.00 s in all. For 9"),
+        "{first}"
+    );
+    assert!(
+        first.contains("others of its threads waited for those that did so"),
         "{first}"
     );
 }
