@@ -38,6 +38,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 NOTHING = "nothing"
+# What `causes.c` prints at its end of its own threads.
+TRUTH = r"truth ran ([\d.]+) queued ([\d.]+)"
 PASSED_OVER = 3
 LIMIT_S = 90
 TRIES = 3
@@ -474,7 +476,7 @@ class Bench:
         first = numbered[0]["name"] if numbered else NOTHING
         seen = numbered[0]["seen"] if numbered else told["without_findings"] or ""
         right = row.right
-        if self.options.beside_hogs and NOTHING in right:
+        if self.options.beside_hogs and (NOTHING in right or mostly_queued(printed)):
             # Beside busy loops on every CPU somebody else has the CPU, and that is true.
             right += ("neighbour",)
         if self.options.whole_machine and {"oversubscribed", "neighbour"} & {*right}:
@@ -502,9 +504,14 @@ NEAR_S = 0.02
 NEAR_S_PER_SWITCH = 30e-6
 
 
+def mostly_queued(printed: str) -> bool:
+    """Whether the program's threads waited longer for a CPU than they ran, by the kernel's own account."""
+    return any(float(queued) > float(ran) for ran, queued in re.findall(TRUTH, printed))
+
+
 def difference(told: dict[str, Any], printed: str) -> str:
     """How what was measured differs from what the kernel says of the program's threads; empty if it agrees."""
-    truth = re.findall(r"truth ran ([\d.]+) queued ([\d.]+)", printed)
+    truth = re.findall(TRUTH, printed)
     if len(truth) != 1:
         return ""
     lost, switches = told["lost"], told["reasons_total"]["switches"]

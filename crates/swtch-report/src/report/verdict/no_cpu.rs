@@ -226,7 +226,7 @@ impl VerdictInput<'_> {
                     "{}{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
                      work{}.",
                     who.words(),
-                    self.on_which(who),
+                    self.on_which(who, &holders),
                     match through < LEAST_TIME {
                         true => String::new(),
                         false => format!(", and others waited {through} for these"),
@@ -240,10 +240,12 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// `, on 1 of the machine's 2`, where its own threads are too many for the CPUs on which they ran.
-    fn on_which(&self, who: NoCpu) -> String {
+    /// `, all of them on 1 of 2`, where its own threads are too many for the CPUs on which they ran, and nobody else is
+    /// there.
+    fn on_which(&self, who: NoCpu, holders: &Holders) -> String {
         let used = self.details.cpus_used();
-        match who == NoCpu::Own && used < u64::from(self.cpus) {
+        let is_alone = holders.is_mostly(holders.own, 100.0 - NAMED_PCT);
+        match who == NoCpu::Own && is_alone && used < u64::from(self.cpus) {
             true => format!(
                 ", all of them on {used} of {} (bound by affinity, or a cpuset?)",
                 self.cpus
