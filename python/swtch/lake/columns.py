@@ -84,4 +84,5 @@ SEGMENT_COLUMNS: dict[str, str] = {
     "file_columns": "VARCHAR",
     "contention_bytes": "BIGINT",
     "contention_crc32": "BIGINT",
+    "rules_version": "BIGINT",
 }

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Error
 from ..program import answer_of_program
 from ..result import engine_errors
-from ..tables import literal
+from ..tables import JUDGED_AS_TODAY, literal
 from ..text import escaped
 from ..trace import Trace
 from ..trace_files import read_small
@@ -177,6 +177,8 @@ def _facts(trace: Trace) -> dict[str, Any]:
         "booted_ns": realtime - boottime,
         "clock": "ahead" if start + duration > now + AHEAD_NS else None,
         "swtch_version": meta["swtch_version"],
+        # Rows of older traces were read as the rules judge today.
+        "rules_version": max(meta["rules_version"] or 0, JUDGED_AS_TODAY),
         "added_ns": now,
     }
 
