@@ -66,7 +66,8 @@ impl AwaitedThing {
             Reason::Io | Reason::Fault | Reason::Lock | Reason::Stop | Reason::Migrate => {
                 return Self::Work;
             }
-            Reason::Sleep => return Self::Clock,
+            // Who waits for a signal waits for whoever sends it.
+            Reason::Sleep if !matches!(ender, Ender::Own | Ender::Other) => return Self::Clock,
             Reason::Child => return Self::Own,
             _ => {}
         }
@@ -214,6 +215,8 @@ mod tests {
         assert_eq!(of(Reason::Futex, Ender::Own), AwaitedThing::Own);
         assert_eq!(of(Reason::Poll, Ender::Interrupt), AwaitedThing::Others);
         assert_eq!(of(Reason::Io, Ender::Interrupt), AwaitedThing::Work);
+        assert_eq!(of(Reason::Sleep, Ender::Timer), AwaitedThing::Clock);
+        assert_eq!(of(Reason::Sleep, Ender::Own), AwaitedThing::Own);
         assert_eq!(of(Reason::Blocked, Ender::Unseen), AwaitedThing::Untold);
     }
 

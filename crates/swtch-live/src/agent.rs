@@ -12,13 +12,11 @@
 //!
 //! Metrics change once a second, and their text is made when somebody asks and something has changed:
 //! a scraper costs little, however often it comes. `totals` bounds how many cgroups have metrics of
-//! their own; `metrics` is the list of all metrics; `server` says who may read them, and `otlp` sends
-//! them to a collector.
+//! their own; `metrics` is the list of all metrics; `server` says who may read them.
 
 mod host;
 mod metrics;
 mod named_cgroups;
-mod otlp;
 mod server;
 mod totals;
 
@@ -37,7 +35,6 @@ use swtch_output::text::escaped;
 use swtch_report::report::live::LiveView;
 
 use crate::top::{TAKE_NAMES_EVERY, TopRequest, TopSession};
-pub use otlp::{Collector, OtlpRequest};
 use server::MetricsServer;
 use swtch_record::record::{AfterRecording, StopSignals, WorkAhead};
 use totals::AgentTotals;
@@ -53,8 +50,6 @@ pub struct AgentRequest {
     pub token_file: Option<PathBuf>,
     /// Number of cgroups that have metrics of their own.
     pub most_cgroups: usize,
-    /// Who gets the metrics without asking.
-    pub otlp: Option<OtlpRequest>,
 }
 
 impl AgentRequest {
@@ -84,9 +79,6 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
     let totals = Arc::new(Mutex::new(totals));
     let url = server.url();
     server.start(Arc::clone(&totals))?;
-    if let Some(otlp) = &request.otlp {
-        otlp::start(otlp, &totals)?;
-    }
     message!("swtch: metrics at {url}; SIGTERM or Ctrl-C ends it");
     match session {
         Ok(session) => count_switches(session, &totals),

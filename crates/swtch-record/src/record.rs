@@ -201,8 +201,9 @@ impl RecordingRun<'_> {
     ) -> Result<RecordingResult> {
         let mut command = self.request.capture.target.hold()?;
         let signals = StopSignals::catch()?;
-        let (mut backend, mut meta) = start(command.as_ref())?;
+        // On a machine where many threads want to run, loading takes seconds without it. The command was forked before.
         raise_priority();
+        let (mut backend, mut meta) = start(command.as_ref())?;
         // The command is released while we still may remove the trace. From here on it runs and there
         // is something to record, so the trace is never removed any more.
         if let Some(Err(error)) = command.as_mut().map(HeldCommand::release) {

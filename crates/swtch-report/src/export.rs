@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Trace ─▶ ExportRows (those that the filter takes, as in reports)
-//!            └─▶ perfetto │ chrome │ firefox │ folded │ csv │ parquet ─▶ Sink
+//!            └─▶ perfetto │ firefox │ folded │ csv │ parquet ─▶ Sink
 //! ```
 //!
 //! - `rows` chooses the rows, so that each format counts as a report with the same filter does.
@@ -13,7 +13,6 @@
 //!
 //! No export has prices: they belong to a machine and a day, not to a trace.
 
-mod chrome;
 mod evidence;
 mod firefox;
 mod folded;
@@ -43,8 +42,6 @@ pub use sink::{ExportEncoding, Packing, Sink};
 pub enum ExportFormat {
     /// Protobuf messages that Perfetto reads.
     Perfetto,
-    /// JSON in Chrome's trace event format.
-    Chrome,
     /// JSON that the Firefox Profiler reads.
     Firefox,
     /// Folded stacks, for flame graphs.
@@ -57,9 +54,8 @@ pub enum ExportFormat {
 
 impl ExportFormat {
     /// In the order in which help and errors list them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::Perfetto,
-        Self::Chrome,
         Self::Firefox,
         Self::Folded,
         Self::Csv,
@@ -70,7 +66,6 @@ impl ExportFormat {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Perfetto => "perfetto",
-            Self::Chrome => "chrome",
             Self::Firefox => "firefox",
             Self::Folded => "folded",
             Self::Csv => "csv",
@@ -86,7 +81,7 @@ impl ExportFormat {
     const fn bytes(self) -> ExportEncoding {
         match self {
             Self::Perfetto | Self::Parquet => ExportEncoding::Binary,
-            Self::Chrome | Self::Firefox | Self::Folded | Self::Csv => ExportEncoding::Text,
+            Self::Firefox | Self::Folded | Self::Csv => ExportEncoding::Text,
         }
     }
 
@@ -94,7 +89,7 @@ impl ExportFormat {
     const fn suffix(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
-            Self::Chrome | Self::Firefox => "json",
+            Self::Firefox => "json",
             Self::Folded => "folded",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
@@ -105,9 +100,6 @@ impl ExportFormat {
     const fn reader(self) -> &'static str {
         match self {
             Self::Perfetto => "open it at https://ui.perfetto.dev",
-            Self::Chrome => {
-                "open it at https://ui.perfetto.dev, chrome://tracing or speedscope.app"
-            }
             Self::Firefox => "open it at https://profiler.firefox.com",
             Self::Folded => "flamegraph.pl draws it, speedscope.app opens it",
             Self::Csv | Self::Parquet => "DuckDB, pandas and others read it",
@@ -120,7 +112,7 @@ impl ExportFormat {
             return Ok(Packing::None);
         }
         match self {
-            Self::Perfetto | Self::Chrome | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
+            Self::Perfetto | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
             Self::Folded => bail!("flamegraph.pl reads no gzip: give a name without .gz"),
             Self::Parquet => bail!("Parquet is compressed inside: give a name without .gz"),
         }
@@ -157,7 +149,6 @@ pub fn run(
     let mut sink = Sink::open(output, request.to.bytes(), packing, catch_signals()?)?;
     match request.to {
         ExportFormat::Perfetto => perfetto::write(&mut rows, &mut sink)?,
-        ExportFormat::Chrome => chrome::write(&mut rows, &mut sink)?,
         ExportFormat::Firefox => firefox::write(&mut rows, &mut sink)?,
         ExportFormat::Folded => folded::write(&mut rows, &mut sink)?,
         ExportFormat::Csv => table::write_csv(&mut rows, &mut sink)?,

@@ -1,8 +1,7 @@
 //! All metrics of the agent. `docs/AGENT.md` has them as a table.
 //!
 //! ```text
-//! AgentTotals ─▶ families: name, type, series ─┬▶ OpenMetrics text, for scrapers
-//!                                              └▶ `otlp`, for collectors
+//! AgentTotals ─▶ families: name, type, series ─▶ OpenMetrics text
 //! ```
 //!
 //! Histograms are classic ones: their buckets come ready from the kernel, as powers of two, of which
@@ -22,7 +21,7 @@ use swtch_output::text::escaped;
 use swtch_report::report::live::{BeforeRunq, RowSums};
 
 use super::host::Pressure;
-use super::totals::{AgentTotals, OtlpCounts};
+use super::totals::AgentTotals;
 
 /// The type of the text (`OpenMetrics` 1.0).
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -177,7 +176,6 @@ pub fn families(totals: &AgentTotals) -> Vec<MetricFamily<'_>> {
         page.switches_by_cgroup(totals);
     }
     page.cgroups(totals);
-    page.otlp(&totals.otlp);
     page.agent(totals);
     page.0
 }
@@ -431,26 +429,6 @@ impl<'a> MetricsPage<'a> {
             "swtch_cgroups_named_limit",
             "Most cgroups that have metrics of their own (--cgroups)",
             number(cgroups.most()),
-        );
-    }
-
-    /// What becomes of what is sent to a collector.
-    fn otlp(&mut self, otlp: &OtlpCounts) {
-        if !otlp.is_asked_for {
-            return;
-        }
-        self.counters(
-            "swtch_otlp_exports",
-            "Times that all metrics were to be sent to the collector, by how that ended",
-            [
-                (vec![("result", "ok".into())], otlp.taken),
-                (vec![("result", "failed".into())], otlp.failed),
-            ],
-        );
-        self.counters(
-            "swtch_otlp_rejected_points",
-            "Points that the collector took none of, as its answers say",
-            [(Vec::new(), otlp.rejected_points)],
         );
     }
 

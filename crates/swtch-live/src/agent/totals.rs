@@ -45,29 +45,12 @@ pub struct AgentTotals {
     pub absent_hooks: Vec<String>,
     /// Release of the kernel.
     pub kernel_release: String,
-    /// What this machine is called.
-    pub host_name: String,
     /// Number of times that the metrics were read.
     pub scrapes: u64,
-    /// What became of what is sent to a collector.
-    pub otlp: OtlpCounts,
     /// The cgroups whose switches are counted.
     counted: CountedCgroups,
     /// Why no switches are counted; `None` if they are.
     no_switches: Option<String>,
-}
-
-/// What became of what is sent to a collector.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OtlpCounts {
-    /// Whether anything is.
-    pub is_asked_for: bool,
-    /// Times that it took all.
-    pub taken: u64,
-    /// Times that it took nothing.
-    pub failed: u64,
-    /// Points that it rejected.
-    pub rejected_points: u64,
 }
 
 impl AgentTotals {
@@ -99,12 +82,7 @@ impl AgentTotals {
                 .as_ref()
                 .map_or_else(|_| Vec::new(), |session| session.absent_hooks()),
             kernel_release: host.kernel_release,
-            host_name: host.hostname,
             scrapes: 0,
-            otlp: OtlpCounts {
-                is_asked_for: request.otlp.is_some(),
-                ..OtlpCounts::default()
-            },
             counted: match request.top.capture.target {
                 Target::All => CountedCgroups::All,
                 _ => CountedCgroups::Chosen,

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use swtch_core::{Nanos, Pid};
-use swtch_live::agent::{AgentRequest, Collector, OtlpRequest};
+use swtch_core::Pid;
+use swtch_live::agent::AgentRequest;
 use swtch_live::top::TopRequest;
 use swtch_output::format::Format;
 use swtch_record::record::Target;
 use swtch_report::report::live::LiveView;
 
 use super::recording::{capture_with, running};
-use super::values::{interval, length, live_view, pid};
+use super::values::{interval, live_view, pid};
 
 /// Look at switches while they happen.
 #[derive(Debug, Args)]
@@ -106,12 +106,6 @@ pub struct Agent {
     /// Most cgroups that have metrics of their own; the others are summed.
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub cgroups: u16,
-    /// Send all metrics to the OpenTelemetry collector at this address, too, as OTLP over HTTP.
-    #[arg(long, value_name = "http://HOST:4318")]
-    pub otlp: Option<Collector>,
-    /// The time between two exports to the collector.
-    #[arg(long, value_name = "TIME", requires = "otlp", default_value = "15s", value_parser = length)]
-    pub otlp_every: Nanos,
     /// Price list to use (default: this machine's saved one).
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
@@ -151,10 +145,6 @@ impl Agent {
             listen: self.listen,
             token_file: self.token_file.clone(),
             most_cgroups: usize::from(self.cgroups),
-            otlp: self.otlp.clone().map(|collector| OtlpRequest {
-                collector,
-                every: Duration::from_nanos(self.otlp_every.as_ns()),
-            }),
         })
     }
 }

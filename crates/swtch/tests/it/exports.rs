@@ -23,7 +23,7 @@ use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
 
 use crate::recording::{TraceDir, stderr, swtch};
 
-const FORMATS: [&str; 6] = ["perfetto", "chrome", "firefox", "folded", "csv", "parquet"];
+const FORMATS: [&str; 5] = ["perfetto", "firefox", "folded", "csv", "parquet"];
 const START: u64 = 5_000_000_000;
 pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
@@ -348,63 +348,6 @@ fn parquet_sums(path: &Path) -> SwitchTotals {
 }
 
 #[test]
-fn chromes_slices_come_to_the_sums_of_the_report() {
-    let drawn = SyntheticTrace::new();
-    for words in [&[][..], &["--comm", "server"]] {
-        let expected = drawn.sums(words);
-        let trace: Value = serde_json::from_slice(&drawn.exported("chrome", words)).unwrap();
-        let events = trace["traceEvents"].as_array().unwrap();
-        let slices = slices_by_category(events);
-        let sum = |cat: &str| slices.get(cat).copied().unwrap_or_default().as_ns();
-        assert_eq!(sum("running"), expected.ran);
-        assert_eq!(sum("runnable"), expected.runq);
-        assert_eq!(sum("synchronization"), expected.blocked);
-        let phase = |phase| events.iter().filter(|event| event["ph"] == phase).count();
-        assert_eq!(phase("s"), phase("f"));
-        // The server is woken by a thread of another name: without that thread's runs there is no
-        // arrow.
-        assert_eq!(phase("s") > 100, words.is_empty(), "{} arrows", phase("s"));
-        assert_eq!(
-            (phase("b"), phase("e")),
-            if words.is_empty() { (1, 1) } else { (0, 0) }
-        );
-    }
-}
-
-/// The sum of all slices by category. Checks that the slices of a lane do not overlap.
-fn slices_by_category(events: &[Value]) -> BTreeMap<&str, Nanos> {
-    let mut open: BTreeMap<(u64, u64), (&str, f64)> = BTreeMap::new();
-    let mut ended: BTreeMap<(u64, u64), f64> = BTreeMap::new();
-    let mut sums = BTreeMap::new();
-    for event in events {
-        let lane = (
-            event["pid"].as_u64().unwrap(),
-            event["tid"].as_u64().unwrap(),
-        );
-        let name = event["name"].as_str().unwrap();
-        match event["ph"].as_str().unwrap() {
-            "B" => {
-                let at = event["ts"].as_f64().unwrap();
-                assert!(ended.get(&lane).is_none_or(|end| *end <= at), "{event}");
-                assert_eq!(open.insert(lane, (name, at)), None, "{event}");
-            }
-            "E" => {
-                let (began_as, began) = open.remove(&lane).unwrap();
-                let at = event["ts"].as_f64().unwrap();
-                assert_eq!(began_as, name);
-                let sum: &mut Nanos = sums.entry(event["cat"].as_str().unwrap()).or_default();
-                // Times are decimal text: a reader that parses them must not lose a nanosecond.
-                *sum += Nanos::from_rounded((at - began) * 1e3);
-                ended.insert(lane, at);
-            }
-            _ => {}
-        }
-    }
-    assert!(open.is_empty(), "{open:?}");
-    sums
-}
-
-#[test]
 fn firefoxs_markers_come_to_the_sums_of_the_report() {
     let drawn = SyntheticTrace::new();
     let expected = drawn.sums(&[]);
@@ -571,7 +514,7 @@ fn perfettos_switches_are_one_chain_a_cpu_and_come_to_the_sums_of_the_report() {
 #[test]
 fn no_text_export_holds_a_hostile_character() {
     let drawn = SyntheticTrace::new();
-    for to in ["chrome", "firefox", "folded", "csv"] {
+    for to in ["firefox", "folded", "csv"] {
         let text = String::from_utf8(drawn.exported(to, &[])).unwrap();
         let control = text
             .chars()
@@ -643,7 +586,7 @@ fn a_full_disk_is_said_and_leaves_no_export() {
 fn a_reader_that_goes_away_is_said() {
     let drawn = SyntheticTrace::new();
     let mut child = drawn
-        .exporting("chrome", &[])
+        .exporting("firefox", &[])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -218,7 +218,7 @@ fn who_serves_others_and_sleeps_meanwhile_is_told_so() {
         ("sleeps_at_work", FindingKind::Frequent)
     );
     assert!(
-        at_work.places[0].contains("30.0 s in 1 thread that at other times"),
+        at_work.places[0].contains("30.0 s in threads that at other times wait for others"),
         "{at_work:?}"
     );
     assert_eq!(first(0).name, "sleeps");
@@ -247,7 +247,7 @@ verdict
 Most switches: slice 100.0 % (8).
 Longest time waiting for a CPU came after: slice 100.0 % (18.0 ms).
 
-1. More threads want to run than there are CPUs, all of them on 1 of 2 (bound by affinity, or a cpuset?): threads that could run waited for a CPU for 18.0 ms: \
+1. More threads want to run than there are CPUs: threads that could run waited for a CPU for 18.0 ms, all for CPU 0 of 2 (bound by affinity, or a cpuset?): \
 42.9 % of the time in which its threads had work, 0.7 times as long as they ran.
    had the CPU: its own threads 100.0 % (18.0 ms)
    took the CPU: server/10 from worker/11 4 times, worker/11 from server/10 4 times

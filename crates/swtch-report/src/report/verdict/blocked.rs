@@ -193,18 +193,17 @@ impl VerdictInput<'_> {
 
     /// What is said if most of this sleep was in threads that serve others: whoever comes meanwhile has to wait.
     pub(super) fn asleep_at_work(&self, all: Nanos) -> Option<String> {
-        let tasks = 0..self.names.thread_count();
-        let tasks = tasks.filter(|task| !self.names.process_of(*task).is_kernel);
-        let tasks = tasks.map(|task| &self.details.seen[task]);
-        let serving: Vec<_> = tasks
-            .filter(|seen| seen.asleep > Nanos::ZERO && seen.serves_others())
-            .collect();
-        let asleep: Nanos = serving.iter().map(|seen| seen.asleep).sum();
-        percent(asleep.as_ns(), all.as_ns()).filter(|share| *share >= MOST_PCT)?;
+        let asleep = |task: usize| {
+            let seen = &self.details.seen[task];
+            let is_serving = seen.serves_others() && !self.names.process_of(task).is_kernel;
+            if is_serving { seen.asleep } else { Nanos::ZERO }
+        };
+        let sum: Nanos = (0..self.names.thread_count()).map(asleep).sum();
+        percent(sum.as_ns(), all.as_ns()).filter(|share| *share >= MOST_PCT)?;
+        let who = self.longest(asleep, "").unwrap_or_default();
         Some(format!(
-            "of that, {asleep} in {} that at other times wait for others, as an event loop does, or a worker: what \
-             comes while they sleep has to wait",
-            counted(u64::try_from(serving.len()).unwrap_or(u64::MAX), "thread"),
+            "of that, {sum} in threads that at other times wait for others, as an event loop does, or a worker ({who}): \
+             what comes while they sleep has to wait"
         ))
     }
 

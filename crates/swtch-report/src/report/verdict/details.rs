@@ -544,7 +544,7 @@ impl SeenTask {
         ));
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
         match (row.wait.reason, ender) {
-            (Some(Reason::Sleep), _) => self.asleep += blocked,
+            (Some(Reason::Sleep), Ender::Timer | Ender::Unseen) => self.asleep += blocked,
             (Some(Reason::Net | Reason::Pipe), Ender::Other | Ender::Interrupt) if !is_for_room => {
                 self.at_one += blocked;
                 self.waits_at_one += 1;

@@ -55,6 +55,8 @@ pub(super) struct QueueTime {
     /// And while whoever had woken the thread kept the CPU.
     by_waker: Nanos,
     longest: Nanos,
+    /// By the CPU on which they then ran.
+    on: Vec<Nanos>,
     /// When the first window began.
     start: Option<Timestamp>,
     /// How long threads waited for a CPU in waits that ended in each window.
@@ -69,6 +71,11 @@ impl QueueTime {
         };
         self.all += queued;
         self.by_waker += by_waker;
+        let cpu = usize::from(row.cpu.get());
+        if cpu >= self.on.len() {
+            self.on.resize(cpu + 1, Nanos::ZERO);
+        }
+        self.on[cpu] += queued;
         self.longest = self.longest.max(queued);
         if queued < SHORT_QUEUE {
             self.short += queued;
@@ -88,6 +95,16 @@ impl QueueTime {
     /// Whether most of this time was in short waits.
     fn is_short(&self) -> bool {
         percent(self.short.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
+    }
+
+    /// The CPUs for which threads waited nearly all of this time.
+    fn cpus(&self) -> Vec<usize> {
+        let is_much =
+            |on: &Nanos| percent(on.as_ns(), self.all.as_ns()).is_some_and(|pct| pct >= NAMED_PCT);
+        let cpus = self.on.iter().enumerate();
+        cpus.filter(|(_, on)| is_much(on))
+            .map(|(cpu, _)| cpu)
+            .collect()
     }
 
     /// Whether whoever had woken a thread kept its CPU for most of this time.
@@ -223,10 +240,10 @@ impl VerdictInput<'_> {
                     self.lost_words(time),
                 ),
                 _ => format!(
-                    "{}{}: threads that could run waited for a CPU for {direct}{}: {} of the time in which its threads had \
+                    "{}: threads that could run waited for a CPU for {direct}{}{}: {} of the time in which its threads had \
                      work{}.",
                     who.words(),
-                    self.on_which(who, &holders),
+                    self.for_which(),
                     match through < LEAST_TIME {
                         true => String::new(),
                         false => format!(", and others waited {through} for these"),
@@ -240,14 +257,16 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// `, all of them on 1 of 2`, where its own threads are too many for the CPUs on which they ran, and nobody else is
-    /// there.
-    fn on_which(&self, who: NoCpu, holders: &Holders) -> String {
-        let used = self.details.cpus_used();
-        let is_alone = holders.is_mostly(holders.own, 100.0 - NAMED_PCT);
-        match who == NoCpu::Own && is_alone && used < u64::from(self.cpus) {
+    /// `, all for CPU 1 of 2`, where threads waited for a part of the machine's CPUs.
+    fn for_which(&self) -> String {
+        let cpus = self.details.queue.cpus();
+        let are_few = u64::try_from(cpus.len()).is_ok_and(|few| few < u64::from(self.cpus));
+        let are_few = are_few && (1..=NAMED).contains(&cpus.len());
+        let named: Vec<_> = cpus.iter().map(usize::to_string).collect();
+        match are_few {
             true => format!(
-                ", all of them on {used} of {} (bound by affinity, or a cpuset?)",
+                ", all for CPU {} of {} (bound by affinity, or a cpuset?)",
+                named.join(", "),
                 self.cpus
             ),
             false => String::new(),

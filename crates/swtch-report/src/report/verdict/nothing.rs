@@ -173,10 +173,15 @@ impl VerdictInput<'_> {
         let whom = self.for_whom().filter(|_| self.is_mostly(time))?;
         let is_much =
             percent(through.as_ns(), time.as_ns()).is_some_and(|share| share >= MOSTLY_PCT);
+        let processes = &self.details.for_processes;
+        let are_most = percent(processes.sum().as_ns(), through.as_ns());
+        let are_most = are_most.is_some_and(|share| share >= MOST_PCT);
+        let which = self.ended_by_programs(processes).filter(|_| are_most);
+        let which = which.map_or_else(String::new, |which| format!(" ({which})"));
         let through = match is_much {
             true => format!(
-                " For {through} others of its threads waited for those that did so: for work, or for what these had (a \
-                 lock), and then that time is lost."
+                " For {through} others of its threads waited for those that did so{which}: for work, or for what these had \
+                 (a lock), and then that time is lost."
             ),
             false => String::new(),
         };

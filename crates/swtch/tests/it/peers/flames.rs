@@ -1,14 +1,11 @@
 //! Flame graphs: Brendan Gregg's `flamegraph.pl` and speedscope must show the off-CPU time of the
 //! report, whatever the names of threads are.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use swtch_core::Nanos;
 
 use super::{reader, script};
 use crate::exports::SyntheticTrace;
@@ -78,32 +75,4 @@ fn speedscope_comes_to_the_off_cpu_time_of_the_report() {
     let own: u64 = frames.values().map(|own| own.as_u64().unwrap()).sum();
     assert_eq!(own, off);
     assert_eq!(frames.get(HARMLESS), Some(&Value::from(0)), "{frames:?}");
-}
-
-/// speedscope reads times as doubles. It took adjacent slices for nested ones while they were
-/// written with lengths.
-#[test]
-fn speedscope_nests_no_slice_of_the_chrome_export() {
-    let Some(speedscope) = reader("SWTCH_SPEEDSCOPE") else {
-        return;
-    };
-    let drawn = SyntheticTrace::new();
-    let (export, _) = drawn.export("chrome", &[]);
-    // By the export's own name it would be read as a timeline of Chrome's own tools.
-    let json = export.with_extension("json");
-    fs::rename(export, &json).unwrap();
-    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
-    let profiles = ask_speedscope(&speedscope, &json);
-    for profile in profiles.as_array().unwrap() {
-        for (frame, own) in profile["frames"].as_object().unwrap() {
-            let name = frame.split([' ', '{']).next().unwrap();
-            *sums.entry(name).or_default() += own.as_f64().unwrap();
-        }
-    }
-    let expected = drawn.sums(&[]);
-    let ns = |name| Nanos::from_rounded(sums[name] * 1e3).as_ns();
-    assert_eq!(
-        [ns("running"), ns("runnable"), ns("futex")],
-        [expected.ran, expected.runq, expected.blocked]
-    );
 }

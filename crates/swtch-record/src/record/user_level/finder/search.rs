@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use rustc_hash::FxHashMap;
 use swtch_capture::{
     KeptPrivileges, TargetProcess, drop_privileges, empty_bounding_set, forbid_new_privileges,
-    kernel_version, refuse_system_calls,
+    kernel_version, refuse_system_calls, take_ordinary_priority,
 };
 use swtch_core::Pid;
 use swtch_observe::{Error, Page};
@@ -33,6 +33,8 @@ pub fn find_schedulers() -> Result<u8> {
     let socket = io::stdin().as_fd().try_clone_to_owned();
     let socket = socket.context("taking the recorder's socket")?;
     leave_signals_to_recorder().context("blocking signals")?;
+    // It is not urgent, unlike the recorder that starts it.
+    take_ordinary_priority();
     // Drop rights before anything that other users made is inspected.
     empty_bounding_set();
     let caller = Caller::of_sudo()?;
