@@ -153,14 +153,22 @@ impl VerdictInput<'_> {
         !self.names.is_of_the_machine() && share.is_some_and(|share| share >= MOSTLY_PCT)
     }
 
-    /// All time, without that of threads that had no work.
+    /// All time, without that of threads that had no work, and of parents.
     fn busy_whole(&self) -> Nanos {
-        self.lost.whole().saturating_sub(self.waited_for_work())
+        let not_busy = self.waited_for_work() + self.waited_for_children();
+        self.lost.whole().saturating_sub(not_busy)
     }
 
     /// How long threads waited for work that others of their program hand out.
     fn waited_for_work(&self) -> Nanos {
         self.handed_out().min(self.lost.blocked(AwaitedThing::Own))
+    }
+
+    /// How long they waited for child processes.
+    fn waited_for_children(&self) -> Nanos {
+        let own = self.lost.blocked(AwaitedThing::Own);
+        let children = self.of_programs(Reason::Child).blocked_in_all();
+        children.min(own.saturating_sub(self.waited_for_work()))
     }
 
     /// What is said if threads mostly wait for others: a client for its server, a server for its clients; and if they
@@ -171,31 +179,36 @@ impl VerdictInput<'_> {
         let through = self.own_meanwhile().of(Spent::Others).min(own);
         let time = others + through;
         let whom = self.for_whom().filter(|_| self.is_mostly(time))?;
-        let is_much =
-            percent(through.as_ns(), time.as_ns()).is_some_and(|share| share >= MOSTLY_PCT);
+        let waited = self.waited_for_those(through, time);
+        Some(MainWait {
+            awaited: match waited {
+                Some(_) => &[AwaitedThing::Others, AwaitedThing::Own],
+                None => &[AwaitedThing::Others],
+            },
+            time,
+            is_doubtful: waited.is_some(),
+            words: format!(
+                "It mostly waits for others, for work or an answer: {whom}, {others} in all.{}",
+                waited.map_or_else(String::new, |waited| format!(
+                    " {waited}: for work, or for what these had (a lock), and then that time is lost."
+                ))
+            ),
+        })
+    }
+
+    /// What is said of such waits, if they are a large part of all of that time: `For 7.22 s others of its threads waited
+    /// for those that did so (walsender 99.9 %)`.
+    fn waited_for_those(&self, through: Nanos, all: Nanos) -> Option<String> {
+        let share = percent(through.as_ns(), all.as_ns());
+        share.filter(|share| *share >= MOSTLY_PCT)?;
         let processes = &self.details.for_processes;
         let are_most = percent(processes.sum().as_ns(), through.as_ns());
         let are_most = are_most.is_some_and(|share| share >= MOST_PCT);
         let which = self.ended_by_programs(processes).filter(|_| are_most);
         let which = which.map_or_else(String::new, |which| format!(" ({which})"));
-        let through = match is_much {
-            true => format!(
-                " For {through} others of its threads waited for those that did so{which}: for work, or for what these had \
-                 (a lock), and then that time is lost."
-            ),
-            false => String::new(),
-        };
-        Some(MainWait {
-            awaited: match is_much {
-                true => &[AwaitedThing::Others, AwaitedThing::Own],
-                false => &[AwaitedThing::Others],
-            },
-            time,
-            is_doubtful: is_much,
-            words: format!(
-                "It mostly waits for others, for work or an answer: {whom}, {others} in all.{through}"
-            ),
-        })
+        Some(format!(
+            "For {through} others of its threads waited for those that did so{which}"
+        ))
     }
 
     /// What is said if threads mostly wait for each other, and not because these sleep or wait for others, nor for their
@@ -228,8 +241,7 @@ impl VerdictInput<'_> {
         let for_work = self.waited_for_work();
         let blocked = |awaited| (self.lost.blocked(awaited), awaited);
         let (own, is_own) = blocked(AwaitedThing::Own);
-        let for_children = self.of_programs(Reason::Child).blocked_in_all();
-        let for_children = for_children.min(own.saturating_sub(for_work));
+        let for_children = self.waited_for_children();
         let for_each_other = own.saturating_sub(for_work + for_children);
         let mut parts = [
             (blocked(AwaitedThing::Others), others),
@@ -351,14 +363,23 @@ impl VerdictInput<'_> {
             (timed_out, what, in_doubt.to_owned())
         };
         let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);
+        // Threads that wait for one that sleeps are paced by it, as in a runtime; a pipeline is held up.
+        let through = self.objects.between_processes().of(Spent::Clock);
+        let time = asleep.blocked + timed_out.blocked + through;
+        let waited = self.waited_for_those(through, time);
         let words = format!(
-            "It mostly {what}: {}, {mean} each (mean), {} in all. {doubt}",
+            "It mostly {what}: {}, {mean} each (mean), {} in all. {doubt}{}",
             counted(sum.waits, "time"),
             sum.blocked,
+            waited
+                .as_ref()
+                .map_or_else(String::new, |waited| format!(" {waited}.")),
         );
-        let time = asleep.blocked + timed_out.blocked;
         self.is_mostly(time).then_some(MainWait {
-            awaited: &[AwaitedThing::Clock],
+            awaited: match waited {
+                Some(_) => &[AwaitedThing::Clock, AwaitedThing::Own],
+                None => &[AwaitedThing::Clock],
+            },
             time,
             is_doubtful: true,
             words,
