@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::coroutine::Coroutine;
+use super::goroutine;
 use super::launch::{LaunchEnd, Launcher};
 use super::lock_ring::{self, LockRingSpec};
 use super::ring;
 use super::ring_spec::RingSpec;
-use super::runtime::LanguageRuntime;
 use super::timed_operation::TimedOperation;
 use super::uncontended::Uncontended;
 use super::yardstick::Yardstick;
@@ -53,12 +53,8 @@ pub enum ArmSpec {
         /// The implementation of the switch.
         which: Coroutine,
     },
-    /// Two tasks of another language's runtime that pass a turn to and fro. A single timed
-    /// operation; slow to start.
-    Runtime {
-        /// The language and its kind of task.
-        which: LanguageRuntime,
-    },
+    /// Two goroutines that pass a turn to and fro. A single timed operation; slow to start.
+    Goroutine,
 }
 
 impl ArmSpec {
@@ -75,7 +71,7 @@ impl ArmSpec {
                 ballast_mib,
             } => Ok(vec![how.timed_operation(*until, *ballast_mib)?]),
             Self::Coroutine { which } => which.timed_operations(),
-            Self::Runtime { which } => Ok(vec![which.timed_operation()?]),
+            Self::Goroutine => Ok(vec![goroutine::timed_operation()?]),
         }
     }
 
@@ -83,7 +79,7 @@ impl ArmSpec {
     pub(super) const fn start_limit(&self) -> Duration {
         match self {
             // A compiler may first have to build its own library.
-            Self::Runtime { .. } => Duration::from_secs(180),
+            Self::Goroutine => Duration::from_secs(180),
             _ => Duration::from_secs(20),
         }
     }
@@ -96,7 +92,7 @@ impl ArmSpec {
             Self::Uncontended { .. }
             | Self::Yardstick { .. }
             | Self::Launch { .. }
-            | Self::Runtime { .. } => 1,
+            | Self::Goroutine => 1,
             Self::Coroutine { .. } => Coroutine::TIMED_OPERATIONS,
         }
     }

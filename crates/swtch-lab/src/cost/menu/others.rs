@@ -1,8 +1,6 @@
 //! Switches in user mode, launches, yardsticks, and locks and channels that nobody else uses.
 
-use swtch_bench::cost::{
-    ArmSpec, Coroutine, LanguageRuntime, LaunchEnd, Launcher, Uncontended, Yardstick,
-};
+use swtch_bench::cost::{ArmSpec, Coroutine, LaunchEnd, Launcher, Uncontended, Yardstick};
 
 use super::{Arm, ArmGroup, Effort, Menu, Role, Section};
 
@@ -12,21 +10,20 @@ const BALLASTS: [u32; 2] = [16, 256];
 /// Memory of a parent that forks, in MiB, with `--thorough`.
 const MORE_BALLASTS: [u32; 4] = [1, 16, 256, 1024];
 
+/// The kind of a switch of goroutines.
+const GOROUTINE: &str = "goroutine";
+
 impl Menu {
-    /// Adds the groups of coroutines, launches and yardsticks, but not with `--quick`. Runtimes of
-    /// other languages are slow to start (a compiler runs), so they are measured with `--thorough`,
-    /// or when one is named.
+    /// Adds the groups of coroutines, launches and yardsticks, but not with `--quick`. Goroutines are slow to start (a
+    /// compiler runs), so they are measured with `--thorough`, or when they are named.
     pub(super) fn add_others(&mut self, effort: Effort, words: &[String]) {
         if effort == Effort::Quick {
             return;
         }
         let trees = if effort == Effort::Thorough { 12 } else { 6 };
-        let asks_for_runtimes = words.iter().any(|word| {
-            word == "runtime"
-                || LanguageRuntime::ALL
-                    .iter()
-                    .any(|runtime| word == name_of(*runtime))
-        });
+        let asks_for_runtimes = words
+            .iter()
+            .any(|word| word == "runtime" || word == GOROUTINE);
         let mut groups = vec![coroutines(), launches(effort), yardsticks()];
         if effort == Effort::Thorough || asks_for_runtimes {
             groups.push(runtimes());
@@ -97,24 +94,13 @@ fn coroutines() -> ArmGroup {
     group
 }
 
-const fn name_of(runtime: LanguageRuntime) -> &'static str {
-    match runtime {
-        LanguageRuntime::Goroutine => "goroutine",
-        LanguageRuntime::Asyncio => "asyncio",
-        LanguageRuntime::Greenlet => "greenlet",
-        _ => "java-virtual-thread",
-    }
-}
-
 fn runtimes() -> ArmGroup {
     let mut group = ArmGroup::new("runtime", Section::User);
-    for which in LanguageRuntime::ALL {
-        group.add(Arm {
-            spec: ArmSpec::Runtime { which: *which },
-            kind: name_of(*which).to_owned(),
-            role: Role::Price,
-        });
-    }
+    group.add(Arm {
+        spec: ArmSpec::Goroutine,
+        kind: GOROUTINE.to_owned(),
+        role: Role::Price,
+    });
     group.add(Arm::reference());
     group
 }

@@ -1,13 +1,11 @@
-//! User-level tasks of other languages: goroutines, asyncio coroutines, greenlets, virtual threads
-//! of Java. Two of them pass a turn to and fro in a child process that runs their own runtime.
+//! Goroutines. Two of them pass a turn to and fro in a child process that runs Go's runtime.
 //!
 //! ```text
 //! leader ── block N\n ─▶ runtime: warms up, does N hops, reads its own clock and counters
 //!        ◀─ OPS NS VOLUNTARY INVOLUNTARY\n
 //! ```
 //!
-//! When the arm starts, it looks for what is needed (a compiler, an interpreter, a module) and
-//! builds what must be built, in a directory that is removed before the first block. The switches
+//! When the arm starts, the program is compiled, in a directory that is removed before the first block. The switches
 //! are those of all threads of the runtime.
 
 use std::fs;
@@ -16,7 +14,6 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
 use swtch_core::units::Nanos;
 use tempfile::TempDir;
 
@@ -24,47 +21,13 @@ use super::timed_operation::{TimedOperation, Timing};
 use crate::error::Error;
 use crate::outcome::SwitchCounts;
 
-/// The language runtime whose tasks are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum LanguageRuntime {
-    /// Two goroutines and unbuffered channels, on one thread (`GOMAXPROCS=1`).
-    Goroutine,
-    /// Two tasks of Python's asyncio that complete each other's futures.
-    Asyncio,
-    /// Two greenlets of Python's module `greenlet`.
-    Greenlet,
-    /// Two virtual threads of Java on one carrier, which park and unpark each other.
-    JavaVirtualThread,
-}
-
-/// The first JDK in which virtual threads are no longer a preview (JEP 444).
-const JDK: u32 = 21;
-
-impl LanguageRuntime {
-    /// All variants, in the order of their declaration.
-    pub const ALL: &'static [Self] = &[
-        Self::Goroutine,
-        Self::Asyncio,
-        Self::Greenlet,
-        Self::JavaVirtualThread,
-    ];
-
-    /// Starts the runtime. One operation is one hop.
-    pub(super) fn timed_operation(self) -> Result<Box<dyn TimedOperation>, Error> {
-        let process = match self {
-            Self::Goroutine => goroutine(),
-            Self::Asyncio => python(include_str!("runtime/asyncio_hops.py")),
-            Self::Greenlet => python(include_str!("runtime/greenlet_hops.py")),
-            Self::JavaVirtualThread => java_virtual_thread(),
-        };
-        Ok(Box::new(process?))
-    }
+/// Starts two goroutines with unbuffered channels, on one thread (`GOMAXPROCS=1`). One operation is one hop.
+pub(super) fn timed_operation() -> Result<Box<dyn TimedOperation>, Error> {
+    Ok(Box::new(goroutine()?))
 }
 
 fn goroutine() -> Result<RuntimeProcess, Error> {
-    let directory = directory_with("hops.go", include_str!("runtime/hops.go"))?;
+    let directory = directory_with("hops.go", include_str!("goroutine/hops.go"))?;
     let program = directory.path().join("hops");
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&program);
@@ -78,39 +41,6 @@ fn goroutine() -> Result<RuntimeProcess, Error> {
         return Err(Error::NotHere(format!("go build failed: {said}")));
     }
     RuntimeProcess::start(Command::new(&program).env("GOMAXPROCS", "1"), "go")
-}
-
-fn python(source: &str) -> Result<RuntimeProcess, Error> {
-    RuntimeProcess::start(
-        Command::new("python3").args(["-u", "-c", source]),
-        "python3",
-    )
-}
-
-fn java_virtual_thread() -> Result<RuntimeProcess, Error> {
-    let answer = output_of(Command::new("java").arg("-version"), "java")?;
-    let found = java_version(&String::from_utf8_lossy(&answer.stderr));
-    if found.is_none_or(|found| found < JDK) {
-        let found = found.map_or_else(|| "none".to_owned(), |found| found.to_string());
-        return Err(Error::NotHere(format!("needs JDK {JDK}, found {found}")));
-    }
-    let source = include_str!("runtime/VirtualThreadHops.java");
-    let directory = directory_with("VirtualThreadHops.java", source)?;
-    let mut java = Command::new("java");
-    java.arg("-Djdk.virtualThreadScheduler.parallelism=1");
-    java.arg("-Djdk.virtualThreadScheduler.maxPoolSize=1");
-    java.arg(directory.path().join("VirtualThreadHops.java"));
-    RuntimeProcess::start(&mut java, "java")
-}
-
-/// Parses `openjdk version "17.0.15" 2025-04-15`; before Java 9 the version was `"1.8.0_…"`.
-fn java_version(text: &str) -> Option<u32> {
-    let version = text.split('"').nth(1)?;
-    let mut numbers = version.split(['.', '-', '_', '+']);
-    match numbers.next()?.parse().ok()? {
-        1 => numbers.next()?.parse().ok(),
-        number => Some(number),
-    }
 }
 
 /// A directory with one file, removed with all its contents when dropped.
@@ -153,7 +83,7 @@ struct RuntimeProcess {
 }
 
 impl RuntimeProcess {
-    /// Starts the process and waits until it says `ready`, or `missing` and what is missing.
+    /// Starts the process and waits until it says `ready`.
     fn start(command: &mut Command, program: &str) -> Result<Self, Error> {
         command
             .stdin(Stdio::piped())
@@ -164,10 +94,8 @@ impl RuntimeProcess {
         let from = BufReader::new(from.expect("invariant: it was asked for a pipe"));
         let to = child.stdin.take();
         let mut conversation = Self { child, to, from };
-        match conversation.line()?.split_once(' ') {
-            Some(("missing", what)) => Err(Error::NotHere(format!("{program} has no {what}"))),
-            _ => Ok(conversation),
-        }
+        conversation.line()?;
+        Ok(conversation)
     }
 
     fn ask(&mut self, operations: u64) -> Result<(), Error> {
@@ -225,30 +153,17 @@ impl Drop for RuntimeProcess {
 mod tests {
     use super::*;
 
-    /// A runtime that is installed answers; for one that is not, the error names what is missing.
+    /// Go that is installed answers; if it is not, the error names what is missing.
     #[test]
-    fn runtime_answers_or_is_not_here() {
-        for which in LanguageRuntime::ALL {
-            match which.timed_operation() {
-                Ok(mut operation) => {
-                    let timing = operation.block(1000).unwrap();
-                    assert_eq!(timing.operations, 1000, "{which:?}");
-                    assert!(timing.elapsed > Nanos::from_ns(1000), "{which:?}");
-                }
-                Err(Error::NotHere(what)) => assert!(!what.is_empty(), "{which:?}"),
-                Err(error) => panic!("{which:?}: {error}"),
+    fn go_answers_or_is_not_here() {
+        match timed_operation() {
+            Ok(mut operation) => {
+                let timing = operation.block(1000).unwrap();
+                assert_eq!(timing.operations, 1000);
+                assert!(timing.elapsed > Nanos::from_ns(1000));
             }
+            Err(Error::NotHere(what)) => assert!(!what.is_empty()),
+            Err(error) => panic!("{error}"),
         }
-    }
-
-    #[test]
-    fn java_tells_its_version_in_two_ways() {
-        assert_eq!(
-            java_version("openjdk version \"17.0.15\" 2025-04-15"),
-            Some(17)
-        );
-        assert_eq!(java_version("java version \"1.8.0_402\""), Some(8));
-        assert_eq!(java_version("openjdk version \"22-ea\" 2024"), Some(22));
-        assert_eq!(java_version("no such thing"), None);
     }
 }
