@@ -76,7 +76,7 @@ python-test: ## the tests of the Python package (python/)
 bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switches 1000000")
 	@scripts/web.sh bench $(ARGS)
 
-lab-page: ## make all experiments here, and put answers and figures into docs/LAB.md (ARGS="quantum claims")
+lab-page: ## make all experiments here, and put answers and figures into docs/lab/ (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)
 
 dist: ## packages in target/packages, for x86-64 and arm64: .tar.gz, .deb, Python wheel (ARGS="--test --crates --image --compare", see the script)
