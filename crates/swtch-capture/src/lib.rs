@@ -7,7 +7,15 @@
 //! swtch_wire       bytes ─▶ decode ─Event─▶ caller              (after the recording)
 //! ```
 //!
-//! The eBPF side is `bpf/swtch.bpf.c`; the wire between the two is `bpf/record.h`. What this crate
+//! - `settings`, `load`, `scope`, `tree`, `lasting`: what is recorded and how, whose switches, which processes belong to
+//!   it, which threads are blocked all the time. `launch` holds a command until the probes are in place.
+//! - `drain`, `mapped`, `summary`, `counters`: bytes of the rings, counts made in the kernel, what was lost.
+//! - `privilege`, `confine`, `guard`, `signals`: what is given up, what keeps it from coming back, who keeps the thread
+//!   that drains from being starved.
+//! - `stacks`, `demangle`, `words`: addresses by name; where user-mode schedulers say what they run.
+//! - `probe`: what this machine allows.
+//!
+//! The eBPF side is `bpf/swtch.bpf.c`, with a file per idea; the wire between the two is `bpf/record.h`. What this crate
 //! does *not* do: judge, or read what it has recorded ([`swtch_wire`]).
 //!
 //! Without root, [`PerfCapture`] records own processes by perf events, which tell less.

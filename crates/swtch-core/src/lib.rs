@@ -13,6 +13,16 @@
 //!                                           classify (rules)
 //! ```
 //!
+//! - `units`, `ids`, `topology`: the newtypes; which CPUs share a node or a core.
+//! - `reason`, `evidence`, `wait`, `stack`, `syscall`, `rules`: the closed list, what the kernel said, and the table from
+//!   the one to the other, first match wins.
+//! - `event`, `merge`, `timeline`, `switch`: what sources say, in one order, as rows.
+//! - `trigger`, `summary`: a condition on a switch; which evidence is enough to count equal switches together.
+//! - `contention`: who had the CPU while a task waited; `lost`, `chain`, `together`: where time went, what those did for
+//!   whom others waited, who ran at once.
+//! - `tally`, `compare`, `stats`: what answers are made of, whether figures of several runs changed, intervals.
+//! - `user`: switches that a user-mode scheduler makes. `cost`: what a switch costs, and bills.
+//!
 //! What this crate does *not* do: read a clock, a file or the kernel. Live capture, saved traces
 //! and imports meet here, so the rules exist once.
 #![forbid(unsafe_code)]
