@@ -37,6 +37,12 @@ const FEWEST_STEPS: usize = 32;
 /// The most steps that are walked for one wait: a wait of seconds may span a million runs of the other.
 const MOST_WALKED: u32 = 512;
 
+/// And the most where many waits were as long: so many for each row, on average, beside [`FIRST_WALKED`] and
+/// [`FEWEST_WALKED`] of each wait. So the work grows with the rows.
+const WALKED_EACH: u64 = 4;
+const FIRST_WALKED: u64 = 1 << 18;
+const FEWEST_WALKED: u32 = 16;
+
 /// The longest chain that is followed.
 const MOST_HOPS: u32 = 32;
 
@@ -282,6 +288,8 @@ struct ChainMark {
 pub struct Chains {
     tasks: Vec<ChainTask>,
     most_steps: usize,
+    /// Steps that may be walked still, beside the fewest of each wait.
+    credit: u64,
     kept: usize,
     marks: Vec<ChainMark>,
     /// See [`Self::turns`].
@@ -296,6 +304,7 @@ impl Chains {
                 .take(tasks)
                 .collect(),
             most_steps: (STEPS_IN_MEMORY / tasks.max(1)).max(FEWEST_STEPS),
+            credit: FIRST_WALKED,
             kept: 0,
             marks: Vec::new(),
             turns: Vec::new(),
@@ -312,6 +321,7 @@ impl Chains {
         (tag, served): (Option<usize>, ServedAs),
         sink: &mut dyn FnMut(usize, &Meanwhile),
     ) {
+        self.credit += WALKED_EACH;
         let step = ChainStep::of(row, ended);
         let number = self.remember(task, step);
         if !self.tasks[task].kept.is_empty() {
@@ -420,16 +430,21 @@ impl Chains {
     fn walked(&mut self, wait: &AskedWait, is_over: bool) -> Result<Meanwhile, usize> {
         let mut marks = std::mem::take(&mut self.marks);
         marks.clear();
+        let most = match self.credit >= u64::from(MOST_WALKED) {
+            true => MOST_WALKED,
+            false => FEWEST_WALKED,
+        };
         let mut walk = ChainWalk {
             tasks: &self.tasks,
             prio: wait.prio,
             is_over,
             sum: Meanwhile::default(),
             marks,
-            left: MOST_WALKED,
+            left: most,
         };
         let walked = walk.along(wait.by, wait.from, wait.to, MOST_HOPS);
         let sum = walk.sum;
+        self.credit = self.credit.saturating_sub(u64::from(most - walk.left));
         self.marks = walk.marks;
         walked.map(|()| sum)
     }
