@@ -103,8 +103,12 @@ fn time_for_which_several_waited_is_served_once() {
     push(wait(THIRD, 10, 70), THIRD, by(OTHER), Some(1));
     push(row(OTHER, Reason::Net, [0, 0, 0, 100]), OTHER, NOBODY, None);
     assert_eq!(divided.0.len(), 2);
-    // From 20 to 60 and on to 70; what lies before that, from 10 on, is not counted.
-    assert_eq!(chains.served_in_turn(OTHER).as_ns() / US, 50);
+    // From 20 to 60, then what lies before that, from 10 on, and after it, up to 70.
+    assert_eq!(chains.served_in_turn(OTHER).as_ns() / US, 60);
+    let turns: u64 = (chains.turns().iter())
+        .filter_map(|(_, from, to)| Some(to.since(*from)?.as_ns() / US))
+        .sum();
+    assert_eq!((chains.turns().len(), turns), (3, 60));
     assert_eq!(divided.parts(1)[0], 60);
 }
 
@@ -218,4 +222,29 @@ fn parts_sum_to_the_wait_whatever_the_rows_say() {
         .take(3)
         .collect();
     assert_eq!(wrong, []);
+}
+
+/// One task serves many, whose waits span thousands of its runs: each wait is told whole, however many ask.
+#[test]
+fn waits_that_span_many_runs_of_the_other_are_told_whole() {
+    let mut chains = Chains::new(64);
+    let mut told = Vec::new();
+    let mut asked = 0;
+    for turn in 0..200_000_u64 {
+        let now = turn * 100;
+        let run = row(OTHER, Reason::Net, [now, now + 40, now + 70, now + 100]);
+        chains.push(&run, OTHER, NOBODY, (None, ServedAs::Turn), &mut |_, _| {});
+        if let Some(from) = now.checked_sub(2_000 * 100) {
+            let task = 3 + usize::try_from(turn % 60).unwrap();
+            let wait = row(task, Reason::Futex, [from, now + 100, now + 100, now + 101]);
+            let tag = (Some(asked), ServedAs::Message);
+            chains.push(&wait, task, by(OTHER), tag, &mut |_, sum| told.push(*sum));
+            asked += 1;
+        }
+    }
+    assert_eq!(told.len(), asked);
+    for sum in told {
+        assert_eq!(sum.of(Spent::Untold), Nanos::ZERO, "{sum:?}");
+        assert_eq!(sum.of(Spent::Ran).as_ns() / US, 2_001 * 30);
+    }
 }

@@ -286,9 +286,9 @@ impl<'p> ExplainPage<'p> {
         let fired = filtered.head().meta.ring.as_ref();
         let fired = fired.and_then(|ring| ring.fired);
         page.fired = fired.map(|fired| FiredWait::new(fired, contention_of(filtered)));
-        let [mut first, second, third] = page.visitors(&names);
+        let [mut first, further @ ..] = page.visitors(&names);
         let columns = columns(has_stacks);
-        let rows = filtered.scan_from_start_with(columns, &mut first, vec![second, third])?;
+        let rows = filtered.scan_from_start_with(columns, &mut first, further.into())?;
         drop(first);
         page.finish(&names);
         page.add_open(filtered, &names)?;
@@ -342,7 +342,7 @@ impl<'p> ExplainPage<'p> {
     }
 
     /// What takes the rows. No two of these share anything, so each may run on a thread of its own.
-    fn visitors<'a>(&'a mut self, names: &'a Names) -> [PieceVisitor<'a>; 3] {
+    fn visitors<'a>(&'a mut self, names: &'a Names) -> [PieceVisitor<'a>; 4] {
         let Self {
             reasons,
             processes: _,
@@ -368,6 +368,8 @@ impl<'p> ExplainPage<'p> {
             for (row, task, counted) in rows.iter() {
                 objects.add(row, task, counted, names);
             }
+        };
+        let prices = move |rows: CountedRows<'_>| {
             if let Some(worth) = worth {
                 for (row, task, counted) in rows.iter() {
                     worth.add(row, task, counted, names);
@@ -392,7 +394,12 @@ impl<'p> ExplainPage<'p> {
                 rows.iter().for_each(|(row, ..)| fired.add(row));
             }
         };
-        [Box::new(counts), Box::new(waits), Box::new(holders)]
+        [
+            Box::new(waits),
+            Box::new(counts),
+            Box::new(prices),
+            Box::new(holders),
+        ]
     }
 
     /// Counts what can be told only after the last row.
