@@ -214,6 +214,21 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// One about time, and about no reason or object.
+    fn of_time(name: &'static str, (kind, time): (FindingKind, Nanos), seen: String) -> Self {
+        Self {
+            name,
+            kind,
+            reason: None,
+            subject: Subject::Time,
+            switches: 0,
+            time,
+            seen,
+            places: Vec::new(),
+            advice: None,
+        }
+    }
+
     /// What a person could change.
     pub fn change(&self) -> Option<&str> {
         self.advice.as_ref().map(|advice| advice.change.as_str())

@@ -1,7 +1,6 @@
 //! Findings about tasks that blocked, except for another thread's lock.
 
-use swtch_core::{Arch, Nanos, Reason, Spent};
-
+use swtch_core::{Arch, Nanos, Reason, Spent, Tally};
 use swtch_output::text::counted;
 
 use super::super::group::RowSyscall;
@@ -11,7 +10,6 @@ use super::{
     Details, Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent,
     typical,
 };
-use swtch_core::Tally;
 
 /// Waits for messages that are shorter than this are a conversation; longer ones are waits for
 /// work.
@@ -195,8 +193,10 @@ impl VerdictInput<'_> {
     pub(super) fn asleep_at_work(&self, all: Nanos) -> Option<String> {
         let asleep = |task: usize| {
             let seen = &self.details.seen[task];
-            let is_serving = seen.serves_others() && !self.names.process_of(task).is_kernel;
-            if is_serving { seen.asleep } else { Nanos::ZERO }
+            match seen.serves_others() {
+                true => seen.asleep,
+                false => Nanos::ZERO,
+            }
         };
         let sum: Nanos = (0..self.names.thread_count()).map(asleep).sum();
         percent(sum.as_ns(), all.as_ns()).filter(|share| *share >= MOST_PCT)?;
@@ -314,26 +314,21 @@ impl VerdictInput<'_> {
     /// Waits in calls that hand over data, until others have read enough of it: there is more to do, and it cannot.
     pub(super) fn no_room(&self, total: &Tally) -> Option<Finding> {
         let waits = &self.details.for_room;
-        let (kind, time) = self.weighed(waits.sum(), waits.longest, 0, total)?;
+        let weight = self.weighed(waits.sum(), waits.longest, 0, total)?;
         let programs = self.by_program(waits);
         let whom = programs.first().map_or("it", |(label, _)| *label);
         let read_by = self.ended_by_programs(waits);
+        let seen = format!(
+            "Threads wait until what they wrote to a pipe or a socket has been read, by {whom}: {}.",
+            self.lost_words(weight.1)
+        );
         Some(Finding {
-            name: "no_room",
-            kind,
-            reason: None,
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen: format!(
-                "Threads wait until what they wrote to a pipe or a socket has been read, by {whom}: {}.",
-                self.lost_words(time)
-            ),
             places: read_by
                 .map(|who| format!("read by: {who}"))
                 .into_iter()
                 .collect(),
             advice: Some(advice::NO_ROOM.told_with(&[("whom", whom)])),
+            ..Finding::of_time("no_room", weight, seen)
         })
     }
 

@@ -92,6 +92,11 @@ pub struct TimeAtLocks {
     pub(super) inverted: Nanos,
     /// Of [`Self::inverted`], the part at objects that are not known to be locks.
     inverted_elsewhere: Nanos,
+    /// What threads did meanwhile for which others of their program waited, where nothing tells whether for what these
+    /// had, or for work: not at locks, nor where work is handed out to several.
+    pub(super) elsewhere: Meanwhile,
+    /// How long threads waited where work is handed out to several of them: they had none.
+    pub(super) handed_out: Nanos,
     /// For each that a thread may be held up by: the lock at which most was waited for such threads.
     main: [Option<(Object, Nanos)>; Spent::ALL.len()],
 }
@@ -99,14 +104,23 @@ pub struct TimeAtLocks {
 impl TimeAtLocks {
     /// After all rows, and what was open at the end.
     pub fn of(objects: &Objects, arch: Option<Arch>) -> Self {
-        let mut time = Self::default();
+        let mut time = Self {
+            elsewhere: *objects.between_processes(),
+            ..Self::default()
+        };
         for (object, waited) in objects.ranked() {
             let inverted = waited.meanwhile.inverted;
             time.inverted += inverted;
             let mut sum = Sum::default();
             sum.add(waited);
+            if object.kind == ObjectKind::Futex && sum.hands_out() {
+                time.handed_out += waited.blocked;
+            }
             if !sum.is_lock_at(object, arch) {
                 time.inverted_elsewhere += inverted;
+                if sum.waiters < 2 {
+                    time.elsewhere.add(&waited.meanwhile);
+                }
                 continue;
             }
             match object.is_lock_call(arch) {
@@ -324,34 +338,9 @@ impl VerdictInput<'_> {
         main_of(named, whole.as_ns())
     }
 
-    /// What threads did meanwhile for which others of their program waited, where nothing tells whether for what these
-    /// had, or for work: not at locks, nor where work is handed out to several.
-    pub(super) fn own_meanwhile(&self) -> Meanwhile {
-        let mut meanwhile = *self.objects.between_processes();
-        for (object, waited) in self.objects.ranked() {
-            let mut sum = Sum::default();
-            sum.add(waited);
-            if sum.waiters < 2 && !sum.is_lock_at(object, self.arch) {
-                meanwhile.add(&waited.meanwhile);
-            }
-        }
-        meanwhile
-    }
-
-    /// How long threads waited where work is handed out to several of them: they had none.
-    pub(super) fn handed_out(&self) -> Nanos {
-        let objects = self.objects.ranked().into_iter();
-        let hands_out = objects.filter(|(object, waited)| {
-            let mut sum = Sum::default();
-            sum.add(waited);
-            object.kind == ObjectKind::Futex && sum.hands_out()
-        });
-        hands_out.map(|(_, waited)| waited.blocked).sum()
-    }
-
-    /// What is said of such waits for those that were held up by this; `None` if it is little beside that time.
+    /// What is said of waits that may be for work, for those that were held up by this; `None` if it is little beside that time.
     pub(super) fn through_siblings(&self, spent: Spent, whole: Nanos) -> Option<String> {
-        let time = self.own_meanwhile().of(spent);
+        let time = self.at_locks.elsewhere.of(spent);
         percent(time.as_ns(), whole.as_ns()).filter(|share| *share >= MOST_PCT)?;
         Some(format!(
             "besides, for {time} others of its threads waited for those that did so: for what these had (a lock), or for \
@@ -404,29 +393,19 @@ impl VerdictInput<'_> {
     pub(super) fn priority_inversion(&self, total: &Tally) -> Option<Finding> {
         let waited = self.at_locks.inverted;
         let held_back = self.held_back();
-        let (kind, time) = self.weighed(
-            waited + held_back,
-            self.longest_of(&[Reason::Futex]),
-            0,
-            total,
-        )?;
+        let longest = self.longest_of(&[Reason::Futex]);
+        let weight = self.weighed(waited + held_back, longest, 0, total)?;
         let objects = self.objects.ranked();
         let (object, _) = objects
             .iter()
             .max_by_key(|(_, waited)| waited.meanwhile.inverted)?;
         let process = self.names.process(object.process).label();
+        let seen = format!(
+            "Threads wait for others of lower priority that have no CPU (priority inversion): they waited {waited}, and \
+             those had no CPU for {held_back}; together {}.",
+            self.lost_words(weight.1)
+        );
         Some(Finding {
-            name: "priority_inversion",
-            kind,
-            reason: None,
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen: format!(
-                "Threads wait for others of lower priority that have no CPU (priority inversion): they waited \
-                 {waited}, and those had no CPU for {held_back}; together {}.",
-                self.lost_words(time)
-            ),
             places: self
                 .longest(|task| self.objects.inverted(task), "waited: ")
                 .into_iter()
@@ -435,6 +414,7 @@ impl VerdictInput<'_> {
                 .chain(self.who_had_the_cpu())
                 .collect(),
             advice: Some(advice::INVERSION.told()),
+            ..Finding::of_time("priority_inversion", weight, seen)
         })
     }
 

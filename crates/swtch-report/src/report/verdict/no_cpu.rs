@@ -9,7 +9,7 @@ use swtch_output::text::counted;
 
 use super::advice::{self, Advice, AdviceText};
 use super::details::is_recorder;
-use super::{Finding, LEAST_TIME, MOST_PCT, NAMED, Subject, VerdictInput, percent, share};
+use super::{Finding, LEAST_TIME, MOST_PCT, NAMED, VerdictInput, percent, share};
 use swtch_core::Tally;
 
 /// A holder with a smaller share of the time is not named.
@@ -226,34 +226,29 @@ impl VerdictInput<'_> {
         if self.details.queue.is_short() && of_all.is_some_and(|share| share < SHORT_PCT) {
             return None;
         }
+        let seen = match who {
+            NoCpu::Placement => format!(
+                "{}: threads that could run waited for a CPU for {direct}, and while other programs had it {}.",
+                who.words(),
+                self.lost_words(time),
+            ),
+            _ => format!(
+                "{}: threads that could run waited for a CPU for {direct}{}{}: {} of the time in which its threads had \
+                 work{}.",
+                who.words(),
+                self.for_which(),
+                match through < LEAST_TIME {
+                    true => String::new(),
+                    false => format!(", and others waited {through} for these"),
+                },
+                share(time.as_ns(), self.lost.at_work().as_ns()),
+                self.times_as_long(direct),
+            ),
+        };
         Some(Finding {
-            name: who.name(),
-            kind,
-            reason: None,
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen: match who {
-                NoCpu::Placement => format!(
-                    "{}: threads that could run waited for a CPU for {direct}, and while other programs had it {}.",
-                    who.words(),
-                    self.lost_words(time),
-                ),
-                _ => format!(
-                    "{}: threads that could run waited for a CPU for {direct}{}{}: {} of the time in which its threads had \
-                     work{}.",
-                    who.words(),
-                    self.for_which(),
-                    match through < LEAST_TIME {
-                        true => String::new(),
-                        false => format!(", and others waited {through} for these"),
-                    },
-                    share(time.as_ns(), self.lost.at_work().as_ns()),
-                    self.times_as_long(direct),
-                ),
-            },
             places: self.no_cpu_places(who, &holders, through, time),
             advice: self.advice_without_cpu(who, &holders),
+            ..Finding::of_time(who.name(), (kind, time), seen)
         })
     }
 
@@ -557,17 +552,11 @@ impl VerdictInput<'_> {
         advice: Option<&Advice>,
         total: &Tally,
     ) -> Option<Finding> {
-        let (kind, time) = self.weighed(self.preemptors.held_by(holder), Nanos::ZERO, 0, total)?;
+        let weight = self.weighed(self.preemptors.held_by(holder), Nanos::ZERO, 0, total)?;
+        let seen = format!("{what}: {}.", self.lost_words(weight.1));
         Some(Finding {
-            name,
-            kind,
-            reason: None,
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen: format!("{what}: {}.", self.lost_words(time)),
-            places: Vec::new(),
             advice: advice.map(Advice::told),
+            ..Finding::of_time(name, weight, seen)
         })
     }
 }

@@ -36,13 +36,13 @@ pub struct BusiestThread {
 impl BusiestThread {
     /// The thread of the programs that ran longest, if it ran nearly all the time.
     pub fn of(details: &Details, names: &Names, wakers: &Wakers, wall: Nanos) -> Option<Self> {
-        let programs = 0..names.thread_count();
-        let programs = programs.filter(|task| !names.process_of(*task).is_kernel);
-        let busiest = programs.max_by_key(|task| (details.seen[*task].ran, Reverse(*task)))?;
+        let tasks = 0..names.thread_count();
+        let busiest =
+            (tasks.clone()).max_by_key(|task| (details.seen[*task].ran, Reverse(*task)))?;
         let share_of = |task: usize| percent(details.seen[task].ran.as_ns(), wall.as_ns());
         let is_busy = |task: &usize| share_of(*task).is_some_and(|share| share >= BUSY_PCT);
         let ran_pct = share_of(busiest).filter(|_| is_busy(&busiest))?;
-        let busy = (0..names.thread_count()).filter(is_busy).count();
+        let busy = tasks.filter(is_busy).count();
         let served = percent(wakers.blocked_for(busiest).as_ns(), wall.as_ns());
         Some(Self {
             label: names.label(busiest),
@@ -161,7 +161,9 @@ impl VerdictInput<'_> {
 
     /// How long threads waited for work that others of their program hand out.
     fn waited_for_work(&self) -> Nanos {
-        self.handed_out().min(self.lost.blocked(AwaitedThing::Own))
+        self.at_locks
+            .handed_out
+            .min(self.lost.blocked(AwaitedThing::Own))
     }
 
     /// How long they waited for child processes.
@@ -176,7 +178,7 @@ impl VerdictInput<'_> {
     fn mostly_for_others(&self) -> Option<MainWait> {
         let others = self.lost.blocked(AwaitedThing::Others);
         let own = self.lost.blocked(AwaitedThing::Own);
-        let through = self.own_meanwhile().of(Spent::Others).min(own);
+        let through = self.at_locks.elsewhere.of(Spent::Others).min(own);
         let time = others + through;
         let whom = self.for_whom().filter(|_| self.is_mostly(time))?;
         let waited = self.waited_for_those(through, time);
@@ -214,7 +216,7 @@ impl VerdictInput<'_> {
     /// What is said if threads mostly wait for each other, and not because these sleep or wait for others, nor for their
     /// children.
     fn mostly_for_each_other(&self) -> Option<MainWait> {
-        let meanwhile = self.own_meanwhile();
+        let meanwhile = &self.at_locks.elsewhere;
         let not_here = meanwhile.of(Spent::Clock) + meanwhile.of(Spent::Others);
         let time = self.lost.blocked(AwaitedThing::Own);
         let time = time.saturating_sub(self.waited_for_work());
@@ -281,7 +283,7 @@ impl VerdictInput<'_> {
         let is_most = percent(processes.sum().as_ns(), own.as_ns());
         let is_most = is_most.is_some_and(|share| share >= MOST_PCT);
         let whom = self.ended_by_programs(processes).filter(|_| is_most);
-        let meanwhile = self.spent_in_words(&self.own_meanwhile());
+        let meanwhile = self.spent_in_words(&self.at_locks.elsewhere);
         let meanwhile = meanwhile.map(|words| format!("whoever ended that, meanwhile: {words}"));
         let told: Vec<_> = [whom, meanwhile].into_iter().flatten().collect();
         match told.is_empty() {

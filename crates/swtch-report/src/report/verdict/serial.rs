@@ -22,7 +22,7 @@ use super::super::wait::Objects;
 
 use super::advice;
 use super::locks::is_collector;
-use super::{Details, Finding, MOST_PCT, Subject, TimeAtLocks, VerdictInput};
+use super::{Details, Finding, MOST_PCT, TimeAtLocks, VerdictInput};
 
 /// From this share of the recording on in which one of its threads ran, a program is busy. One that waits for
 /// requests has threads that wait for work.
@@ -176,13 +176,7 @@ impl VerdictInput<'_> {
             false => Nanos::ZERO,
         };
         Some(Finding {
-            name,
-            kind,
             reason: Some(Reason::Futex),
-            subject: Subject::Time,
-            switches: 0,
-            time,
-            seen,
             places: self
                 .longest(served, "ran while others waited: ")
                 .into_iter()
@@ -190,6 +184,7 @@ impl VerdictInput<'_> {
                 .chain(self.course(self.details.ends_of(Reason::Futex)))
                 .collect(),
             advice: Some(advice),
+            ..Finding::of_time(name, (kind, time), seen)
         })
     }
 }

@@ -404,7 +404,8 @@ fn a_barrier_is_told_from_a_lock() {
         let last = 1 + round % 4;
         for other in (1..=4).filter(|key| *key != last) {
             let wait = after(row(other, Reason::Futex), Reason::Futex, 40_000, 3_000);
-            drawing.run(on(woken_by(wait, last), 0xf00), 1_000, last);
+            // As long that no thread waits since before it left.
+            drawing.run(on(woken_by(wait, last), 0xf00), 50_000, last);
         }
     }
     let barrier = drawing.findings().remove(0);
