@@ -16,7 +16,7 @@
 //! Time that no row tells is **untold**: before the recording, after a lost switch, beyond the steps that are
 //! remembered. So are stretches shorter than 20 µs for which a third would have to be looked up: there may be a hundred
 //! thousand a second of them, and they sum to little. Every wait for a thread of the program is divided once, and sums
-//! are kept along each life ([`life`]): who waits for a thousand runs of another need not look at each.
+//! are kept along each life (`chain/life.rs`): who waits for a thousand runs of another need not look at each.
 //!
 //! Beside the parts, runs are counted during which others waited ([`Chains::served_in_turn`]): a lower bound.
 

@@ -92,24 +92,28 @@ impl ChainStep {
 
     /// The task that is looked up to know what the wait was for, if it is worth that.
     pub(super) fn followed(&self) -> Option<usize> {
-        let by = self.by.filter(|_| self.woken - self.out >= SHORTEST_NS)?;
+        let by = self
+            .by
+            .filter(|_| self.woken.saturating_sub(self.out) >= SHORTEST_NS)?;
         usize::try_from(by).ok()
     }
 
-    /// Puts it after the task's steps up to then. A wait that began before the end of those contradicts them: what it
-    /// was for is not told.
+    /// Puts it after the task's steps up to then, and its moments in order. A wait that began before the end of those
+    /// contradicts them: what it was for is not told.
     fn put_after(&mut self, end: u64) {
         if self.out < end {
             self.by = None;
             self.blocked = Spent::Untold;
         }
+        let mut least = end;
         for moment in [
             &mut self.out,
             &mut self.woken,
             &mut self.start,
             &mut self.end,
         ] {
-            *moment = end.max(*moment);
+            *moment = least.max(*moment);
+            least = *moment;
         }
         self.is_known = self.followed().is_none();
         self.sum = self.after_the_wait();

@@ -224,6 +224,27 @@ fn parts_sum_to_the_wait_whatever_the_rows_say() {
     assert_eq!(wrong, []);
 }
 
+/// What is open at the end says of itself that it waited for a CPU longer than for all.
+#[test]
+fn an_open_wait_that_contradicts_itself_is_taken_in_order() {
+    let mut chains = Chains::new(4);
+    let open = Open {
+        task: TaskKey::new(2),
+        reason: Some(Reason::Futex),
+        since: Timestamp::from_ns(100 * US),
+        lasted: Nanos::from_ns(10 * US),
+        runq: Some(Nanos::from_ns(90 * US)),
+        cpu: None,
+    };
+    chains.push_open(&open, OTHER);
+    let wait = row(VICTIM, Reason::Futex, [50, 105, 105, 106]);
+    let mut divided = Divided::default();
+    let tag = (Some(0), ServedAs::Turn);
+    chains.push(&wait, VICTIM, by(OTHER), tag, &mut divided.sink());
+    chains.finish(&mut divided.sink());
+    assert_eq!(divided.0[0].1.whole().as_ns() / US, 55);
+}
+
 /// One task serves many, whose waits span thousands of its runs: each wait is told whole, however many ask.
 #[test]
 fn waits_that_span_many_runs_of_the_other_are_told_whole() {
