@@ -11,8 +11,8 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
+use swtch_core::Nanos;
 use swtch_core::cost::{Account, Amount};
-use swtch_core::{Nanos, Timestamp};
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
@@ -221,7 +221,7 @@ impl<'a> BillContext<'a> {
     pub fn new(prices: &'a Prices<'a>, head: &TraceHead, selection: &Selection) -> Self {
         Self {
             prices,
-            wall: wall(head, selection),
+            wall: head.duration_of(selection),
             lost: head.lost(),
         }
     }
@@ -255,13 +255,4 @@ impl<'a> BillContext<'a> {
         }
         notes
     }
-}
-
-/// The length of the part of the recording that is billed.
-pub fn wall(head: &TraceHead, selection: &Selection) -> Nanos {
-    let start = Timestamp::from_ns(head.meta.start_ns);
-    let end = start.as_ns().saturating_add(head.duration().as_ns());
-    let from = selection.from().max(start);
-    let to = selection.to().min(Timestamp::from_ns(end));
-    to.since(from).unwrap_or(Nanos::ZERO)
 }

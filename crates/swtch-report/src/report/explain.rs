@@ -425,16 +425,22 @@ impl<'p> ExplainPage<'p> {
             None => None,
         };
         let names = &filtered.names();
+        let selection = filtered.selection();
+        // The machine's counters were read at the start and the end: they say nothing of a part.
+        let busy_pct = if selection.is_of_a_span() {
+            None
+        } else {
+            head.busy_pct()
+        };
         let machine = RecordedMachine {
             cpus: head.meta.cpus_of_the_recorded(),
-            busy_pct: head.busy_pct(),
+            busy_pct,
             quotas: &head.meta.quotas,
             disks: &head.meta.disks,
             memory_limits: &head.meta.memory_limits,
-            wall: head.duration(),
+            wall: head.duration_of(&selection),
             recorder: head.meta.recorder_pid.map(Pid::new),
         };
-        let selection = filtered.selection();
         let bill = prices.map(|prices| BillContext::new(prices, head, &selection));
         let bill = bill.as_ref();
         let mut explained = self.conclude(

@@ -11,6 +11,7 @@
 
 use std::path::PathBuf;
 
+use crate::report::Selection;
 use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos, Timestamp};
 use swtch_output::built::{LIGHT_IN_WORDS, is_light};
@@ -102,6 +103,15 @@ impl TraceHead {
     /// Length of the recording, or until its last row if it did not end.
     pub fn duration(&self) -> Nanos {
         told_length(&self.meta).unwrap_or(self.duration)
+    }
+
+    /// The length of the part of the recording that is selected.
+    pub fn duration_of(&self, selection: &Selection) -> Nanos {
+        let start = Timestamp::from_ns(self.meta.start_ns);
+        let end = start.as_ns().saturating_add(self.duration().as_ns());
+        let from = selection.from().max(start);
+        let to = selection.to().min(Timestamp::from_ns(end));
+        to.since(from).unwrap_or(Nanos::ZERO)
     }
 
     /// When the recording began; `None` if a file does not tell.

@@ -15,7 +15,7 @@ use swtch_core::{Category, Distribution, Nanos, Reason, StackKind, Switch, TaskK
 use swtch_store::{Columns, Meta, Trace};
 
 use super::figure::{AmountKey, StackPlace, WaitKey};
-use crate::report::accounts::wall;
+
 use crate::report::bill::is_complete;
 use crate::report::departure::{Departure, Departures};
 use crate::report::filter::{CountedParts, Filter};
@@ -120,7 +120,7 @@ pub fn measure(
         // The length of a trace that did not end is known when its rows have been read.
         filtered.scan(Columns::NONE, &mut |_, _, _| ())?;
     }
-    let length = wall(filtered.head(), &filtered.selection());
+    let length = filtered.head().duration_of(&filtered.selection());
     let names = filtered.names();
     let clock = BlockClock::new(&filtered, length, blocks);
     let mut columns = Columns::TS | Columns::REASON | Columns::NEXT_TASK | WAIT;

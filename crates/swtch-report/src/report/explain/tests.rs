@@ -869,3 +869,46 @@ fn json_holds_findings_with_their_numbers() {
     assert_eq!(json["preemptors_total"]["runq_ns"], 9 * MS);
     assert_eq!(json["summary"]["runq_ns_by_reason"]["slice"], 9 * MS);
 }
+
+/// ```text
+/// 0 s          5 s  ├─ 1 ms ─┤ disk 18 ms ├─ 1 ms ─┤          10 s
+/// ```
+/// Of ten seconds 18 ms are nothing; of the 20 ms that a person looks at, they are nearly all.
+#[test]
+fn a_part_of_a_recording_is_judged_by_its_own_length() {
+    let mut meta = head().meta;
+    meta.end_ns = meta.start_ns + 10_000 * MS;
+    let at = |ms: u64, row: Switch| Switch {
+        ts: Timestamp::from_ns(meta.start_ns + ms * MS),
+        ran: Some(Nanos::from_ns(MS)),
+        ..row
+    };
+    let disk = at(5001, row(1, Reason::Io));
+    let back = at(5020, after(row(1, Reason::Futex), Reason::Io, 18 * MS, 0));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.swtch");
+    let mut writer = swtch_store::Writer::create(&path, &meta).unwrap();
+    writer.push_task(&seen(1, 10, 10, "server")).unwrap();
+    for row in [disk, back] {
+        writer.push_switch(&row).unwrap();
+    }
+    writer.finish(&meta, &mut |_, _| ()).unwrap();
+    let trace = swtch_store::Trace::open(&path).unwrap();
+    let found = |filter: &str| {
+        let moment = |word: &str| Some(word.parse().unwrap());
+        let filter = match filter.split_once(' ') {
+            Some((since, until)) => Filter {
+                since: moment(since),
+                until: moment(until),
+                ..Filter::default()
+            },
+            None => Filter::default(),
+        };
+        let findings = parts(&trace, &filter, None).unwrap().findings;
+        let lost = findings.into_iter().filter(|told| told.number.is_some());
+        lost.map(|told| told.seen).collect::<Vec<_>>().join("\n")
+    };
+    let told = found("5 5.025");
+    assert!(told.contains("18.0 ms: 90.0 % of the time"), "{told}");
+    assert_eq!(found(""), "");
+}
