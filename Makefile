@@ -25,10 +25,10 @@ vm-test: ## other kernels, emulated, no root; which ones: KERNELS, see scripts/v
 	@scripts/vm-test $(KERNELS)
 
 model: ## swtch-fiber's protocols between threads, run in every order (loom)
-	@scripts/model-fiber.sh
+	@fiber/model.sh
 
 sanitize-fiber: ## the tests of swtch-fiber under AddressSanitizer, valgrind and Miri (ARGS=miri)
-	@scripts/sanitize-fiber.sh $(ARGS)
+	@fiber/sanitize.sh $(ARGS)
 
 lint: ## formatting, clippy, rustdoc, the project's own checks, licences
 	@scripts/lint.sh
@@ -62,7 +62,7 @@ bench-diff: ## does swtch diff find a known change, and claim none between equal
 	@scripts/bench-diff.sh $(ARGS)
 
 bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers, or while recorded (ARGS="--only yield --json FILE", ARGS=--recorded)
-	@scripts/bench-fiber.sh $(ARGS)
+	@fiber/bench.sh $(ARGS)
 
 web: ## the viewer's page, into web/dist: build swtch anew afterwards to have it inside
 	@scripts/web.sh build

@@ -47,9 +47,12 @@ lint_part() {
 
 check_dependencies() {
     if command -v cargo-deny >/dev/null; then
-        lint "cargo deny" cargo deny --locked check
+        local manifest
+        for manifest in Cargo.toml fiber/Cargo.toml; do
+            lint "cargo deny $manifest" cargo deny --locked --manifest-path "$manifest" check --config deny.toml
+        done
     else
-        say "lint: cargo-deny is not installed; xtask check reads licences and sources, advisories are passed over"
+        say "lint: cargo-deny is not installed: licences, sources and advisories of dependencies are passed over"
     fi
 }
 
@@ -61,9 +64,13 @@ require_lint_tools
 scripts/web.sh build || say "lint: the page is not built"
 lint "rustfmt" cargo fmt --all --check
 if [ "${1:-}" != --without-compiler ]; then
-    lint "clippy" cargo clippy --workspace --all-targets --locked -- -D warnings
+    for folder in . fiber; do
+        lint "clippy $folder" cargo clippy --manifest-path "$folder/Cargo.toml" --workspace --all-targets --locked -- -D warnings
+    done
     lint_part "the half that reads" scripts/check-reading.sh
-    lint "rustdoc" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+    for folder in . fiber; do
+        lint "rustdoc $folder" env RUSTDOCFLAGS="-D warnings" cargo doc --manifest-path "$folder/Cargo.toml" --workspace --no-deps --locked
+    done
 fi
 lint "xtask check" cargo run --locked --quiet -p xtask -- check
 check_dependencies
@@ -73,7 +80,7 @@ mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '
 if [ ${#c_files[@]} -gt 0 ]; then
     lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"
 fi
-lint_if_installed shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning scripts/*.sh scripts/dist/*.sh .ci/run scripts/vm-test
+lint_if_installed shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning scripts/*.sh scripts/dist/*.sh fiber/*.sh .ci/run scripts/vm-test
 
 if [ ${#failed[@]} -gt 0 ]; then
     say "lints failed: ${failed[*]}"

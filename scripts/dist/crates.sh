@@ -20,8 +20,11 @@ copy_commit() {
     mkdir "$tree"
     git archive HEAD | tar -x -C "$tree" || die "git could not copy the commit"
     cp -r web/dist "$tree/crates/swtch-view/page" || die "there is no page in web/dist"
+    # Packed as one workspace: cargo looks for packages that are not published yet in its own alone.
+    rm "$tree/fiber/Cargo.toml" "$tree/fiber/Cargo.lock"
+    sed -i 's|^members = \[|&"fiber/swtch-fiber", |' "$tree/Cargo.toml"
     local crate
-    for crate in "$tree"/crates/*; do
+    for crate in "$tree"/{crates,prices,lab}/*/ "$tree"/fiber/swtch-fiber; do
         cp LICENSE-* "$crate/" || die "there are no licences"
     done
 }

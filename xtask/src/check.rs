@@ -1,11 +1,10 @@
 //! `xtask check`: what the docs promise about the source tree is true.
 //!
-//! There are five checks, each a pure function from text to a list of complaints, applied here to
+//! There are four checks, each a pure function from text to a list of complaints, applied here to
 //! the real tree. What clippy can check (`unwrap`, printing in libraries) is left to clippy.
 
 mod dependencies;
 mod layers;
-mod licences;
 mod named_paths;
 mod type_names;
 
@@ -15,6 +14,9 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+
+/// The folders of the workspaces: the recorder with what goes with it, and the user-mode scheduler.
+pub const WORKSPACES: [&str; 2] = [".", "fiber"];
 
 /// Runs all checks, prints every complaint, and returns exit code 1 if there is one.
 ///
@@ -26,7 +28,6 @@ pub fn run() -> Result<ExitCode> {
         ("layers", check_layers(&root)?),
         ("names in the docs", check_docs(&root)?),
         ("type names", check_type_names(&root)?),
-        ("licences and sources", check_licences(&root)?),
         ("dependencies", check_dependencies(&root)?),
     ];
     let mut holds = true;
@@ -57,7 +58,8 @@ pub fn root() -> PathBuf {
 
 fn check_layers(root: &Path) -> Result<Vec<String>> {
     let page = read(&root.join("ARCHITECTURE.md"))?;
-    let metadata = cargo_metadata(root, &["--no-deps"])?;
+    let metadata = WORKSPACES.map(|folder| cargo_metadata(&root.join(folder), &["--no-deps"]));
+    let metadata = metadata.into_iter().collect::<Result<Vec<_>>>()?;
     Ok(layers::complaints(
         &layers::allowed(&page)?,
         &layers::found(&metadata)?,
@@ -83,14 +85,10 @@ fn check_type_names(root: &Path) -> Result<Vec<String>> {
     Ok(type_names::complaints(files))
 }
 
-fn check_licences(root: &Path) -> Result<Vec<String>> {
-    let allowed = licences::allowed(&read(&root.join("deny.toml"))?)?;
-    let metadata = cargo_metadata(root, &["--filter-platform", &host()?])?;
-    Ok(licences::complaints(&allowed, &metadata))
-}
-
 fn check_dependencies(root: &Path) -> Result<Vec<String>> {
-    let declared = dependencies::declared(&read(&root.join("Cargo.toml"))?)?;
+    let mut declared = dependencies::declared(&read(&root.join("Cargo.toml"))?)?;
+    let fiber = read(&root.join("fiber/swtch-fiber/Cargo.toml"))?;
+    declared.extend(dependencies::declared(&fiber)?);
     let argued_for = dependencies::argued_for(&read(&root.join("docs/DEPENDENCIES.md"))?);
     Ok(dependencies::complaints(&declared, &argued_for))
 }
@@ -116,18 +114,6 @@ pub fn target_dir(root: &Path) -> Result<PathBuf> {
     let metadata = cargo_metadata(root, &["--no-deps"])?;
     let folder = metadata["target_directory"].as_str();
     Ok(folder.context("cargo names no build folder")?.into())
-}
-
-/// The target triple of this machine. Dependencies of other platforms are never built here.
-fn host() -> Result<String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .context("starting rustc")?;
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
-        .context("rustc -vV names no host")
 }
 
 fn read(path: &Path) -> Result<String> {

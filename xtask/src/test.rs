@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 
+use crate::check::WORKSPACES;
 use build::Built;
 use outcome::TestOutcome;
 use suite::{Suite, SuiteRun};
@@ -131,11 +132,12 @@ fn suites(root: &Path, built: &Built, options: &Options) -> Vec<Suite> {
         suites.push(script("other kernels", &words));
     }
     if options.lints {
-        suites.push(Suite::rustdoc(root));
+        suites.extend(WORKSPACES.map(|folder| Suite::rustdoc(root, folder)));
         suites.push(Suite::reading_half(root));
     }
     suites.push(Suite::causes(root, &options.rights));
-    suites.push(Suite::examples_in_docs(root));
+    let target = &built.target_dir;
+    suites.extend(WORKSPACES.map(|folder| Suite::examples_in_docs(root, folder, target)));
     for program in &built.programs {
         suites.extend(Suite::of_program(program, &options.rights));
     }

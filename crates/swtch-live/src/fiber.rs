@@ -15,7 +15,7 @@ use std::io::stdout;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use swtch_observe::Page;
+use swtch_observe::{Mode, Page};
 use swtch_output::answer;
 use swtch_output::format::{Format, write_answer};
 use swtch_report::report::Sheet;
@@ -46,6 +46,8 @@ pub struct FiberRequest {
     pub interval: Duration,
     /// How many readings are shown; `None` goes on until the target ends.
     pub count: Option<u64>,
+    /// Measures what a switch of a scheduler in a mode costs here, in ns.
+    pub user_switch_ns: fn(Mode) -> Option<f64>,
 }
 
 /// Answers one `swtch fiber` command and returns its exit code.

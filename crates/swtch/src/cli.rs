@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use swtch_core::{Nanos, Pid, Reason};
-use swtch_lab::cost;
-use swtch_lab::lab::LabVerb;
+use swtch_lab::LabVerb;
 use swtch_live::fiber;
 use swtch_output::format::Format;
 use swtch_record::dump::DumpRequest;
@@ -21,6 +20,7 @@ use swtch_report::import;
 use swtch_report::report::{ALL_COLUMNS, Asker, BillBy, By, Filter, Moment, Per};
 
 use crate::built_for::long_version;
+use crate::user_switch;
 
 use swtch_view::ViewRequest;
 
@@ -438,12 +438,12 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub fn to_request(&self) -> cost::CostRequest {
-        cost::CostRequest {
+    pub fn to_request(&self) -> swtch_cost::CostRequest {
+        swtch_cost::CostRequest {
             effort: match (self.quick, self.thorough) {
-                (true, _) => cost::Effort::Quick,
-                (_, true) => cost::Effort::Thorough,
-                _ => cost::Effort::Default,
+                (true, _) => swtch_cost::Effort::Quick,
+                (_, true) => swtch_cost::Effort::Thorough,
+                _ => swtch_cost::Effort::Default,
             },
             kinds: self.kinds.clone(),
             cpu: self.cpu,
@@ -514,6 +514,7 @@ impl FiberArgs {
             format: self.format,
             interval: self.interval,
             count: self.count,
+            user_switch_ns: user_switch::measured_ns,
         }
     }
 }

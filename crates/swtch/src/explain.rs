@@ -9,10 +9,9 @@ use anyhow::Result;
 use swtch_capture::probe::Probe;
 use swtch_capture::require_host_pids;
 use swtch_core::cost::PriceList;
+use swtch_cost::FoundPrices;
 use swtch_host::ability;
 use swtch_host::ability::Obstacle;
-use swtch_lab::cost;
-use swtch_lab::cost::FoundPrices;
 use swtch_output::caller::Caller;
 use swtch_output::format::Format;
 use swtch_output::message;
@@ -75,7 +74,7 @@ pub fn run(recording: &AskedRecording, answer: AnswerForm) -> Result<u8> {
 
 fn record_and_explain(request: &RecordRequest, answer: AnswerForm) -> Result<u8> {
     let prices = match answer.bill {
-        BillChoice::With => Some(cost::find_prices(Caller::of_sudo()?.as_ref())),
+        BillChoice::With => Some(swtch_cost::find_prices(Caller::of_sudo()?.as_ref())),
         BillChoice::Without => None,
     };
     let afterwards = match &prices {
@@ -127,7 +126,7 @@ fn tell(trace: &Trace, answer: AnswerForm, prices: Option<&PriceList>) -> Result
 /// The prices of this machine. A failure is reported, and the recording is explained without a
 /// bill.
 fn prices_of_here(found: FoundPrices) -> Option<PriceList> {
-    or_no_bill(cost::prices_for_explain(found))
+    or_no_bill(swtch_cost::prices_for_explain(found))
 }
 
 fn or_no_bill(prices: Result<Option<PriceList>>) -> Option<PriceList> {

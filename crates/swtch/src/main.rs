@@ -11,6 +11,7 @@ mod explain;
 mod fuzz;
 mod manual;
 mod python;
+mod user_switch;
 mod workload;
 
 use std::io::stdout;
@@ -22,7 +23,7 @@ use nix::sys::prctl::set_name;
 use swtch_capture::LaunchError;
 use swtch_capture::limits::{LimitNamingAllocator, limit_behind, live_within_limits};
 use swtch_capture::signals::{stop_on_signals, wait_for_children};
-use swtch_lab::{cost, lab};
+
 use swtch_live::{agent, fiber, summary, top};
 use swtch_output::destination::check_directory;
 use swtch_output::exit_code::{CHECK_FAILED, FAILED};
@@ -88,17 +89,17 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),
         Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
-            Some([before, after]) => cost::run_compare(before, after, words.format),
-            _ if words.tails => cost::run_tails(&words.to_request()),
-            _ => cost::run(&words.to_request()),
+            Some([before, after]) => swtch_cost::run_compare(before, after, words.format),
+            _ if words.tails => swtch_cost::run_tails(&words.to_request()),
+            _ => swtch_cost::run(&words.to_request()),
         },
         Verb::View(words) => swtch_view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
         Verb::Agent(words) => agent::run(&words.to_request()?),
         Verb::Top(words) => top::run(&words.to_request()?),
-        Verb::Lab(words) => lab::run(words.verb.as_ref()),
-        Verb::LabPlay(words) => lab::lab_play(&words.load, &words.result),
-        Verb::LabLevels(words) => lab::lab_levels(&words.load, &words.result),
+        Verb::Lab(words) => swtch_lab::run(words.verb.as_ref()),
+        Verb::LabPlay(words) => swtch_lab::lab_play(&words.load, &words.result),
+        Verb::LabLevels(words) => swtch_lab::lab_levels(&words.load, &words.result),
         Verb::Query(asked) => python::answer("query", &asked.words),
         Verb::Lake(asked) => python::answer("lake", &asked.words),
         Verb::Fleet(asked) => python::answer("fleet", &asked.words),
@@ -205,7 +206,7 @@ fn tell_verdict(error: &anyhow::Error) {
 
 /// Reports an error on stderr, with advice if there is some, and returns the exit code.
 fn tell(error: &anyhow::Error) -> u8 {
-    match error.downcast_ref::<lab::LoadFileError>() {
+    match error.downcast_ref::<swtch_lab::LoadFileError>() {
         // The message shows a line of the file below itself, so it has line breaks.
         Some(mistake) => message!("error: {}", text::escaped_lines(&mistake.to_string())),
         None => message!("error: {}", text::escaped(&format!("{error:#}"))),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 
-/// The crates of `[workspace.dependencies]` that are not ours.
+/// The crates that are not ours: of `[workspace.dependencies]`, or of a package's `[dependencies]`.
 ///
 /// # Errors
 /// When the file is no such TOML.
@@ -13,8 +13,12 @@ pub fn declared(cargo_toml: &str) -> Result<BTreeSet<String>> {
     let file: toml::Table = cargo_toml.parse().context("Cargo.toml")?;
     let table = file
         .get("workspace")
-        .and_then(|workspace| workspace.get("dependencies")?.as_table())
-        .context("Cargo.toml: no [workspace.dependencies]")?;
+        .map_or_else(
+            || file.get("dependencies"),
+            |workspace| workspace.get("dependencies"),
+        )
+        .and_then(toml::Value::as_table)
+        .context("Cargo.toml: no dependencies")?;
     let names = table.keys().filter(|name| !name.starts_with("swtch-"));
     Ok(names.cloned().collect())
 }

@@ -72,16 +72,17 @@ fn in_backticks(cell: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Reads the edges from the output of `cargo metadata --no-deps`.
+/// Reads the edges from the output of `cargo metadata --no-deps` for each workspace.
 ///
 /// # Errors
 /// When the output does not have the form that cargo documents.
-pub fn found(metadata: &Value) -> Result<Layers> {
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata has no packages")?;
+pub fn found(metadata: &[Value]) -> Result<Layers> {
+    let packages = metadata.iter().map(|of_one| of_one["packages"].as_array());
+    let packages = packages.collect::<Option<Vec<_>>>();
+    let packages = packages.context("cargo metadata has no packages")?;
+    let packages: Vec<&Value> = packages.into_iter().flatten().collect();
     let name_of = |value: &Value| value["name"].as_str().map(str::to_owned);
-    let rooms: BTreeSet<String> = packages.iter().filter_map(name_of).collect();
+    let rooms: BTreeSet<String> = packages.iter().copied().filter_map(name_of).collect();
     let mut layers = Layers::new();
     for package in packages {
         let room = name_of(package).context("a package has no name")?;
@@ -169,7 +170,7 @@ Rooms:
     }
 
     fn complaints_of(packages: &[Value]) -> Vec<String> {
-        let found = found(&json!({ "packages": packages })).unwrap();
+        let found = found(&[json!({ "packages": packages })]).unwrap();
         complaints(&allowed(PAGE).unwrap(), &found)
     }
 

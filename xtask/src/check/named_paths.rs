@@ -13,9 +13,13 @@ use anyhow::{Context, Result};
 
 /// A word that begins with one of these folders is taken for a path of the tree.
 const FOLDERS: &[&str] = &[
+    "bench/",
     "crates/",
     "docs/",
+    "fiber/",
     "fixtures/",
+    "lab/",
+    "prices/",
     "scripts/",
     "xtask/",
     ".ci/",

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::TestProgram;
+use crate::check::WORKSPACES;
 
 /// What came of the compilation.
 #[derive(Debug)]
@@ -24,33 +25,21 @@ pub struct Built {
     pub target_dir: PathBuf,
 }
 
-/// Compiles tests, examples and benchmarks of all packages.
+/// Compiles tests, examples and benchmarks of all packages, into one folder: what two workspaces need is
+/// compiled once.
 ///
 /// # Errors
 /// When cargo cannot be started or says something that is no JSON.
 pub fn build(root: &Path) -> Result<Built> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut child = Command::new(cargo)
-        .current_dir(root)
-        // As `cargo test --no-run` does, which stops at the first package that does not build.
-        .args(["build", "--workspace", "--all-targets", "--locked"])
-        .args(["--keep-going", "--message-format=json"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("starting cargo build")?;
-    let answers = child.stdout.take().expect("it was piped just now");
     let mut built = Built {
         programs: Vec::new(),
         complete: true,
         warnings: 0,
         target_dir: crate::check::target_dir(root)?,
     };
-    for line in BufReader::new(answers).lines() {
-        let line = line.context("reading what cargo says")?;
-        built.take(&line, root);
+    for folder in WORKSPACES {
+        built.complete &= built.build_workspace(folder, root)?;
     }
-    built.complete = child.wait().context("waiting for cargo")?.success();
     built
         .programs
         .sort_by(|a, b| (&a.package, &a.target).cmp(&(&b.package, &b.target)));
@@ -58,6 +47,27 @@ pub fn build(root: &Path) -> Result<Built> {
 }
 
 impl Built {
+    /// Compiles one workspace; false when something of it does not build.
+    fn build_workspace(&mut self, folder: &str, root: &Path) -> Result<bool> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut child = Command::new(cargo)
+            .current_dir(root.join(folder))
+            // As `cargo test --no-run` does, which stops at the first package that does not build.
+            .args(["build", "--workspace", "--all-targets", "--locked"])
+            .args(["--keep-going", "--message-format=json", "--target-dir"])
+            .arg(&self.target_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting cargo build")?;
+        let answers = child.stdout.take().expect("it was piped just now");
+        for line in BufReader::new(answers).lines() {
+            let line = line.context("reading what cargo says")?;
+            self.take(&line, root);
+        }
+        Ok(child.wait().context("waiting for cargo")?.success())
+    }
+
     fn take(&mut self, line: &str, root: &Path) {
         let Ok(message) = serde_json::from_str::<Value>(line) else {
             return; // what a build script prints is no message

@@ -96,13 +96,13 @@ impl Suite {
         }
     }
 
-    /// The pages of the API, with warnings denied.
-    pub fn rustdoc(root: &Path) -> Self {
+    /// The pages of the API of a workspace, with warnings denied.
+    pub fn rustdoc(root: &Path, folder: &str) -> Self {
         // Lints are told by the compilation of the tests, and need not be told again.
         let words = "env -u RUSTC_WORKSPACE_WRAPPER RUSTDOCFLAGS=-Dwarnings \
                      cargo doc --workspace --no-deps --locked --quiet";
         let words: Vec<&str> = words.split_whitespace().collect();
-        let mut suite = Self::script(root, "rustdoc", &words);
+        let mut suite = Self::script(&root.join(folder), &format!("rustdoc {folder}"), &words);
         suite.may_be_passed_over = false;
         suite.has_result = false;
         suite
@@ -133,11 +133,13 @@ impl Suite {
         suite
     }
 
-    /// The examples in the docs of the API.
-    pub fn examples_in_docs(root: &Path) -> Self {
-        let words = "cargo test --workspace --locked --doc --no-fail-fast";
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let mut suite = Self::script(root, "examples in docs", &words);
+    /// The examples in the docs of the API of a workspace, which was built into `target`.
+    pub fn examples_in_docs(root: &Path, folder: &str, target: &Path) -> Self {
+        let words = "cargo test --workspace --locked --doc --no-fail-fast --target-dir";
+        let target = target.display().to_string();
+        let words: Vec<&str> = words.split_whitespace().chain([target.as_str()]).collect();
+        let name = format!("examples in docs {folder}");
+        let mut suite = Self::script(&root.join(folder), &name, &words);
         suite.may_be_passed_over = false;
         suite
     }

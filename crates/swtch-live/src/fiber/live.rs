@@ -44,7 +44,7 @@ pub fn show(page: &Page, request: &FiberRequest) -> Result<()> {
         page,
         name: name(page.pid()),
         request,
-        prices: LevelPrices::find(&modes),
+        prices: LevelPrices::find(&modes, request.user_switch_ns),
         began_ns: first.snapshot.taken_monotonic_ns,
         sheet: sheet(request.format),
         lines: 0,

@@ -3,8 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use swtch_lab::lab;
-
 use fastrand::Rng;
 
 use super::{FuzzSubject, mutate};
@@ -90,7 +88,9 @@ pub struct LoadFiles {
 impl LoadFiles {
     /// The file under test is written to this directory.
     pub fn new(directory: &Path) -> Self {
-        let mut corpus: Vec<_> = lab::texts().map(|text| text.as_bytes().to_vec()).collect();
+        let mut corpus: Vec<_> = swtch_lab::texts()
+            .map(|text| text.as_bytes().to_vec())
+            .collect();
         corpus.push(EVERY_STEP.as_bytes().to_vec());
         Self {
             corpus,
@@ -110,7 +110,7 @@ impl FuzzSubject for LoadFiles {
 
     fn run(&mut self, input: &[u8]) {
         fs::write(&self.file, input).expect("a scratch file");
-        if let Err(error) = lab::read_every_variant(&self.file) {
+        if let Err(error) = swtch_lab::read_every_variant(&self.file) {
             // The error as `main` prints it.
             drop(swtch_output::text::escaped_lines(&format!("{error:#}")));
         }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
 use swtch_fixtures::{prices as some_prices, prices_with_curve};
-use swtch_lab::cost;
 use swtch_output::format::Format;
 use swtch_report::price_file;
 use swtch_report::prices;
@@ -90,7 +89,7 @@ impl FuzzSubject for PriceLists {
             let _ = report::bill(&self.trace, by, &request, &list, out);
         }
         let _ = report::explain(&self.trace, &request, Some(&list), Extent::Full, out);
-        let _ = cost::run_compare(&self.whole, &self.file, format);
-        let _ = cost::run_compare(&self.file, &self.whole, format);
+        let _ = swtch_cost::run_compare(&self.whole, &self.file, format);
+        let _ = swtch_cost::run_compare(&self.file, &self.whole, format);
     }
 }

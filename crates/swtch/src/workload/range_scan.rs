@@ -2,7 +2,7 @@
 //!
 //! Three workers of one scheduler scan a table in memory and give way at the end of each quantum; a
 //! fourth wakes every 10 ms. The kernel sees one busy thread; the switches between the workers are
-//! the scheduler's own. (`crates/swtch-fiber/examples/range_scan.rs` shows both counts each
+//! the scheduler's own. (`fiber/swtch-fiber/examples/range_scan.rs` shows both counts each
 //! second.)
 
 use std::hint::black_box;
