@@ -803,7 +803,7 @@ ANSWERS: dict[str, Shape] = {
     },
     # Of any experiment: swtch.lab.launch/1, swtch.lab.quantum/1, …
     "swtch.lab.*/1": SHARED["experiment"],
-    # Of `python -m swtch query`.
+    # Of `swtch lake query`.
     "swtch.query/1": {"columns": "texts", "rows": [{"*": "any"}]},
 }
 

@@ -1,4 +1,4 @@
-"""`python -m swtch`: see `query`."""
+"""`python -m swtch`, which `swtch lake` starts: see `query`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`python -m swtch mcp [DIR|TRACE…]`: an assistant asks traces, by the Model Context Protocol.
+"""`swtch lake mcp [DIR|TRACE…]`: an assistant asks traces, by the Model Context Protocol.
 
 The server talks over stdin and stdout, opens no port and writes nothing. It knows the traces that
 lie in the given folders, by name, and nothing else:

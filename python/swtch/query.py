@@ -1,4 +1,4 @@
-"""The command line: `python -m swtch query "SQL" PATH…`, a question in SQL over traces or a lake.
+"""The command line: `swtch lake VERB`, which `python -m swtch VERB` is, too.
 
 stdout is the answer, stderr the talk; the exit code is 0, or 2 for an error.
 """

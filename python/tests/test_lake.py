@@ -227,11 +227,11 @@ def test_a_damaged_file_is_named_and_can_be_taken_out(
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(swtch.Error, match=r"swtch lake verify --repair"):
         counts(root)
-    assert main(["lake", "verify", str(root)]) == 1
+    assert main(["verify", str(root)]) == 1
     assert f"damaged  {files[0]}: it has" in capsys.readouterr().out
-    assert main(["lake", "verify", "--repair", str(root)]) == 1
+    assert main(["verify", "--repair", str(root)]) == 1
     assert list(counts(root).values()) == [1000]
-    assert main(["lake", "verify", str(root)]) == 0
+    assert main(["verify", str(root)]) == 0
     assert f"in quarantine  {files[0]}" in capsys.readouterr().out
     (noted,) = operations.quarantined(store)
     assert [row["host"] for row in noted["segments"]] == ["h0000"]
@@ -351,14 +351,14 @@ def test_the_command_line_answers_and_refuses(
     root: Path, capsys: pytest.CaptureFixture[str], made: MakeTrace
 ) -> None:
     assert main(["query", "SELECT 1", str(root)]) == 2
-    assert main(["lake", "add", str(root), str(root.parent / "none.swtch")]) == 2
+    assert main(["add", str(root), str(root.parent / "none.swtch")]) == 2
     assert "none.swtch is not a trace" in capsys.readouterr().err
-    assert main(["lake", "add", str(root), str(made("a"))]) == 0
+    assert main(["add", str(root), str(made("a"))]) == 0
     assert main(["query", "SELECT count(*) AS n FROM switches", str(root), "--format", "csv"]) == 0
     assert capsys.readouterr().out.endswith("n\r\n10000\r\n")
     assert main(["query", "SELECT hots FROM switches", str(root)]) == 2
     assert "LINE 1: SELECT hots FROM switches" in capsys.readouterr().err
     assert main(["fleet", "hosts", str(root)]) == 0
-    assert main(["lake", "retain", str(root), "--before", "soon"]) == 2
+    assert main(["retain", str(root), "--before", "soon"]) == 2
     assert main(["query", "SELECT 1", str(root), "--on", "oracle://"]) == 2
     assert "no engine is called oracle://" in capsys.readouterr().err

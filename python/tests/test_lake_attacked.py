@@ -87,7 +87,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def run(verb: str, root: Path) -> int:
-    return main(["lake", *VERBS[verb](root)])
+    return main([*VERBS[verb](root)])
 
 
 def damage(root: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_trace_may_say_anything_of_itself(
     good = [trace_with(tmp_path, 900 + n, meta_with("scope", f"good {n}")) for n in (1, 2)]
     root = tmp_path / "lake"
     paths = [good[0], *bad, good[1]]
-    code = main(["lake", "add", str(root), *map(str, paths)])
+    code = main(["add", str(root), *map(str, paths)])
     said = capsys.readouterr()
     noted = {
         facts["source"]: facts["why"] for facts in operations.quarantined(Directory(str(root)))
@@ -180,13 +180,13 @@ def test_what_verify_and_add_print_moves_no_cursor(
 ) -> None:
     bad = trace_with(tmp_path / "bad\x1b]0;pwn\a\u202e", 0, "{}")
     root = tmp_path / "lake\x1b[2J"
-    assert main(["lake", "add", str(root), str(bad)]) == 1
+    assert main(["add", str(root), str(bad)]) == 1
     good = trace_with(tmp_path, 1, meta_with("scope", "good"))
-    assert main(["lake", "add", str(root), str(good)]) == 0
+    assert main(["add", str(root), str(good)]) == 0
     facts = {"source": "a\x1b[2J\nb", "why": "c\x07\nd", "when": "", "segments": []}
     (root / "quarantine/x.json").write_text(json.dumps(facts))
     (root / "quarantine/y.json").write_text("[5")
-    assert main(["lake", "verify", str(root)]) == 0
+    assert main(["verify", str(root)]) == 0
     said = capsys.readouterr()
     assert "in quarantine  a\\x1b[2J\\x0ab: c\\x07\n" in said.out
     assert "in quarantine  quarantine/y.json: it is damaged" in said.out

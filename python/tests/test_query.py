@@ -1,4 +1,4 @@
-"""`python -m swtch query` answers on stdout, complains on stderr, and shows nothing hostile."""
+"""`swtch lake query` answers on stdout, complains on stderr, and shows nothing hostile."""
 
 from __future__ import annotations
 

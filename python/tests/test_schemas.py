@@ -253,7 +253,7 @@ def test_comparisons_of_traces(
 ) -> None:
     before = trace_path("sampler")
     for after in (trace_path("machine"), trace_path("format-1"), unlucky("empty")):
-        words = ("--all", "--prices", PRICES, "--format", "json", before, "--", after)
+        words = ("--full", "--prices", PRICES, "--format", "json", before, "--", after)
         answer = valid(run("diff", *words), "swtch.diff/1")
         assert answer["differences"]
 
@@ -326,7 +326,7 @@ def test_price_lists(program: str, run: Run) -> None:
 
 def test_tails_of_hops(program: str) -> None:
     """On a busy machine they take half a minute, so they are ended early."""
-    answer = valid(interrupted(program, "cost", "--tails", "--quick", "pipe"), TAILS)
+    answer = valid(interrupted(program, "cost", "tails", "--quick", "pipe"), TAILS)
     assert answer["rows"]
 
 

@@ -161,7 +161,7 @@ machine=$(uname -m)
 debian_machine=$(dpkg --print-architecture)
 load='swtch explain --no-bill -- sh -c "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.01; done"'
 # What a wheel's program asks Python, and README's lines of Python.
-asks="swtch query 'SELECT count(*) AS switches FROM switches' ./*.swtch >&2"
+asks="swtch lake query 'SELECT count(*) AS switches FROM switches' ./*.swtch >&2"
 asks+=" && python3 -c 'import glob, swtch; trace = swtch.open(*glob.glob(\"*.swtch\")); print(trace.reasons()); trace.runq()' >&2"
 for release in "${releases[@]}"; do
     try_release "$release"

@@ -42,8 +42,6 @@ pub struct SummaryRequest {
     pub with_parent: Option<Pid>,
     /// The format on stdout.
     pub format: Format,
-    /// Number of rows to show; `None` means 20 in a table, and all in other formats.
-    pub top: Option<usize>,
     /// Space in the kernel, in groups of switches.
     pub groups: u32,
 }
@@ -107,7 +105,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
     tell_doubts(&meta, capture.counters(), request.groups, in_scope);
     ended.tell();
     let is_failed = is_failure(&meta, in_scope);
-    let told = KernelSummary::new(meta, arch, &groups, &tasks.in_order(), request.top);
+    let told = KernelSummary::new(meta, arch, &groups, &tasks.in_order());
     answer::write(&told, request.format, &mut stdout())?;
     let own = if is_failed { FAILED } else { 0 };
     Ok(exit_code.filter(|code| *code != 0).unwrap_or(own))

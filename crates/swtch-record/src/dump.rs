@@ -5,8 +5,7 @@
 //!                     ◀─its name─┘               └▶ OUT.swtch      (with -o: rows in final form, made here)
 //! ```
 //!
-//! With `--on-disk` nobody is asked: what is there, of a segment of a ring or of a recording that was
-//! killed, becomes a trace in its final form.
+//! Where nobody records (a segment of a ring, what a killed recorder left), `-o` is made of what is on disk.
 //!
 //! Whoever may write to a trace can listen there, put links into it and answer anything. So the answer
 //! is believed only of root, of this user, or of the user who called `sudo`; it is short, and comes in
@@ -51,8 +50,6 @@ pub struct DumpRequest {
     pub because: Option<String>,
     /// Where the dump goes, in its final form; into the trace, as it was recorded, when `None`.
     pub output: Option<PathBuf>,
-    /// Ask nobody, and take what is on disk.
-    pub on_disk: bool,
 }
 
 /// Asks for a dump, and says where it is.
@@ -60,9 +57,6 @@ pub struct DumpRequest {
 /// # Errors
 /// When the recorder cannot be reached, makes no dump, or the dump cannot be written to `-o`.
 pub fn run(request: &DumpRequest) -> Result<u8> {
-    if let Some(output) = request.output.as_ref().filter(|_| request.on_disk) {
-        return take_from_disk(&request.trace, output);
-    }
     let ask = DumpAsk {
         last_ms: request.last.map(|last| last.as_ns().div_ceil(1_000_000)),
         because: request.because.clone(),
@@ -73,7 +67,13 @@ pub fn run(request: &DumpRequest) -> Result<u8> {
             let answer = recorder.ask(&ask, PATIENCE)?;
             Ok((recorder, answer))
         });
-    let (recorder, answer) = told.map_err(|error| no_recorder(&request.trace, &error))?;
+    let (recorder, answer) = match told {
+        Ok(told) => told,
+        Err(error) => match request.of_all_on_disk().filter(|_| is_nobody_there(&error)) {
+            Some(output) => return take_from_disk(&request.trace, output),
+            None => return Err(no_recorder(&request.trace, &error)),
+        },
+    };
     if let Some(caller) = caller.filter(|caller| caller.user.as_raw() == recorder.user) {
         // Nothing of it takes the rights of root.
         caller.switch_to_user()?;
@@ -91,6 +91,22 @@ pub fn run(request: &DumpRequest) -> Result<u8> {
     }
     message!("swtch: the dump is {}", escaped(&path.to_string_lossy()));
     Ok(0)
+}
+
+impl DumpRequest {
+    /// Where a dump of all that is on disk would go, if that is an answer to what is asked.
+    fn of_all_on_disk(&self) -> Option<&Path> {
+        let is_of_all = self.last.is_none() && self.because.is_none();
+        self.output.as_deref().filter(|_| is_of_all)
+    }
+}
+
+/// Whether no recorder listens: none was started there, or it has ended or was killed.
+fn is_nobody_there(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 /// Writes what is on disk of a recording to `output`, in its final form.
@@ -113,7 +129,7 @@ fn take_from_disk(path: &Path, output: &Path) -> Result<u8> {
     let written = as_caller(|| replay::written(&recorded, records, meta, output));
     let trace = written.with_context(|| format!("writing {}", output.display()))?;
     message!(
-        "swtch: {} holds {} switches",
+        "swtch: nobody records into it: {} is made of what is on disk, {} switches",
         escaped(&output.to_string_lossy()),
         grouped(trace.row_count())
     );

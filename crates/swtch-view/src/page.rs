@@ -1,5 +1,5 @@
-//! `swtch report --html`: one page to send. It opens from a disk, needs no network, and runs no
-//! script. `swtch diff --html` writes another one, of traces that are compared ([`comparison`]).
+//! `swtch report -o FILE.html`: one page to send. It opens from a disk, needs no network, and runs no
+//! script. `swtch diff -o FILE.html` writes another one, of traces that are compared ([`comparison`]).
 //!
 //! ```text
 //! trace ─┬▶ report::parts ─▶ head, verdict, tables ─┐
@@ -123,7 +123,7 @@ fn page(name: &str, parts: &ExplainPageParts, pictures: &[Picture]) -> Result<St
                 }
             }
         }
-        (footer("swtch report --html"))
+        (footer("swtch report -o"))
     };
     Ok(html::page(&format!("Context switches of {name}"), &body))
 }

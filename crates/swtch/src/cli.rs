@@ -68,20 +68,12 @@ pub enum Verb {
     Fiber(FiberArgs),
     /// Run the classic experiments on this machine, and check the claims of textbooks with them.
     Lab(Lab),
-    /// Answer a question in SQL about traces, or about a lake of many hosts' traces.
+    /// Ask traces in SQL, keep those of many hosts together, and ask them all; let an assistant ask (MCP).
     ///
-    /// By the Python package swtch, as `lake`, `fleet` and `mcp`: docs/PYTHON.md, docs/LAKE.md.
-    #[command(disable_help_flag = true)]
-    Query(PythonWords),
-    /// Keep the traces of many hosts together: add, compact, retain, verify.
+    /// By the Python package swtch: `swtch lake query SQL NAME.swtch`, `swtch lake add`, `swtch lake fleet`, `swtch lake
+    /// mcp`; docs/PYTHON.md, docs/LAKE.md.
     #[command(disable_help_flag = true)]
     Lake(PythonWords),
-    /// Ask the traces of many hosts: who pays most, noisy neighbours, regressions, and more.
-    #[command(disable_help_flag = true)]
-    Fleet(PythonWords),
-    /// Let an assistant ask traces, read-only, by the Model Context Protocol.
-    #[command(disable_help_flag = true)]
-    Mcp(PythonWords),
     /// Check what swtch can record on this machine, and which settings of it affect the answers.
     Doctor(Doctor),
     /// Print what makes a shell complete swtch's words.
@@ -115,13 +107,11 @@ pub struct Dump {
     /// Why, in words; the dump tells it.
     #[arg(long, value_name = "TEXT")]
     pub because: Option<String>,
-    /// Where the dump goes, as a trace in its final form [default: NAME.swtch/dumps/, as it was recorded].
+    /// Where the dump goes, as a trace in its final form [default: NAME.swtch/dumps/, as it was recorded]. Where no
+    /// recorder is asked (a segment of a ring, NAME.swtch/segments/00000017; what a killed one left), it is made of what
+    /// is on disk.
     #[arg(short, long, value_name = "OUT.swtch")]
     pub output: Option<PathBuf>,
-    /// Ask nobody, and take what is on disk: of a ring, of one of its segments (NAME.swtch/segments/00000017), or of a
-    /// recording that was cut off.
-    #[arg(long, requires = "output", conflicts_with_all = ["last", "because"])]
-    pub on_disk: bool,
 }
 
 impl Dump {
@@ -131,7 +121,6 @@ impl Dump {
             last: self.last,
             because: self.because.clone(),
             output: self.output.clone(),
-            on_disk: self.on_disk,
         }
     }
 }
@@ -167,13 +156,11 @@ pub struct Report {
     /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
-    /// Write everything as one HTML file, which needs no network and can be sent to others.
-    #[arg(long, value_name = "FILE.html", group = "priced",
+    /// Write a file instead: FILE.html is one page with everything, which needs no network and can be sent to
+    /// others; FILE.svg or FILE.png are pictures, one file each (timeline, rate, lengths).
+    #[arg(short, long, value_name = "FILE", group = "priced",
           conflicts_with_all = ["by", "bill", "format", "top"])]
-    pub html: Option<PathBuf>,
-    /// Draw pictures: FILE.svg or FILE.png, one file each (timeline, rate, lengths).
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["by", "bill", "format", "top", "html"])]
-    pub plot: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// What is counted.
     #[command(flatten)]
     pub chosen: FilterArgs,
@@ -198,25 +185,22 @@ pub struct Diff {
     /// Divide amounts by the time recorded (second), or compare whole runs of the same work (run).
     #[arg(long, value_name = "WHAT", default_value = "second", value_parser = per())]
     pub per: Per,
-    /// Show figures that did not change, too, and those that could not be judged.
+    /// Show all figures: those that did not change, too, and those that could not be judged.
     #[arg(long)]
-    pub all: bool,
+    pub full: bool,
     /// Price list to use (default: this machine's saved one, where there is one).
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
     /// Write the comparison as one HTML file, too, which can be sent to others: the answer, a timeline of each
     /// side, and a flame graph of what changed (for traces recorded with --stacks).
-    #[arg(long, value_name = "FILE.html")]
-    pub html: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE.html")]
+    pub output: Option<PathBuf>,
     /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
     /// What is counted.
     #[command(flatten)]
     pub chosen: FilterArgs,
-    /// Show at most N figures (default: all).
-    #[arg(long, value_name = "N")]
-    pub top: Option<usize>,
 }
 
 impl Diff {
@@ -403,7 +387,8 @@ impl ViewArgs {
 /// Measure prices.
 #[derive(Debug, Args)]
 pub struct Cost {
-    /// Kinds or sections to measure (such as pipe, switch, address-space); all, when none is named.
+    /// Kinds or sections to measure (such as pipe, switch, address-space); all, when none is named. With `tails` before
+    /// them: how long single switches take (percentiles).
     #[arg(value_name = "KIND")]
     pub kinds: Vec<String>,
     /// Only what explain needs, in ten seconds.
@@ -416,18 +401,12 @@ pub struct Cost {
     #[arg(long)]
     pub save: bool,
     /// Write the list to a file: .json holds all of it, .csv and .parquet the prices (curves and
-    /// contrasts in files beside it).
+    /// contrasts in files beside it), .svg and .png show the curves (one file per figure). May be given several times.
     #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Draw the curves: FILE.svg or FILE.png, one file per figure.
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-    /// Measure how long single switches take instead (percentiles), for these primitives.
-    #[arg(long, conflicts_with_all = ["save", "output", "plot", "compare"])]
-    pub tails: bool,
+    pub output: Vec<PathBuf>,
     /// Compare two saved lists instead of measuring.
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2,
-          conflicts_with_all = ["kinds", "quick", "thorough", "save", "output", "plot", "cpu"])]
+          conflicts_with_all = ["kinds", "quick", "thorough", "save", "output", "cpu"])]
     pub compare: Option<Vec<PathBuf>>,
     /// Measure on this CPU (default: the last that may be used).
     #[arg(long, value_name = "CPU")]
@@ -437,21 +416,34 @@ pub struct Cost {
     pub format: Format,
 }
 
+/// The first of the kinds, where percentiles are asked for.
+const TAILS: &str = "tails";
+
 impl Cost {
-    pub fn to_request(&self) -> swtch_cost::CostRequest {
-        swtch_cost::CostRequest {
+    /// What is asked for.
+    ///
+    /// # Errors
+    /// When two options cannot be had together.
+    pub fn to_request(&self) -> anyhow::Result<swtch_cost::CostRequest> {
+        let kinds = self.kinds.strip_prefix(&[TAILS.to_owned()]);
+        anyhow::ensure!(
+            kinds.is_none() || !self.save && self.output.is_empty(),
+            "percentiles of single switches make no price list: leave out --save and -o (--format json writes them to \
+             stdout)"
+        );
+        Ok(swtch_cost::CostRequest {
             effort: match (self.quick, self.thorough) {
                 (true, _) => swtch_cost::Effort::Quick,
                 (_, true) => swtch_cost::Effort::Thorough,
                 _ => swtch_cost::Effort::Default,
             },
-            kinds: self.kinds.clone(),
+            tails: kinds.is_some(),
             cpu: self.cpu,
+            kinds: kinds.unwrap_or(&self.kinds).to_vec(),
             format: self.format,
             save: self.save,
             output: self.output.clone(),
-            plot: self.plot.clone(),
-        }
+        })
     }
 }
 
@@ -541,7 +533,7 @@ pub struct LabPlay {
 pub struct Doctor {
     /// Show all hooks and settings of the kernel, and all facts of this host that change answers.
     #[arg(long)]
-    pub all: bool,
+    pub full: bool,
     /// Format of the output: table or json.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
@@ -621,7 +613,7 @@ mod tests {
         assert_eq!(sides(&["a", "b"]), of("a", "b"));
         assert_eq!(sides(&["a", "--fail-over", "5%", "b"]), of("a", "b"));
         assert_eq!(sides(&["a1", "a2", "--", "b1"]), of("a1 a2", "b1"));
-        let misplaced = sides(&["a", "--", "b", "--all"]).unwrap_err();
+        let misplaced = sides(&["a", "--", "b", "--full"]).unwrap_err();
         assert!(misplaced.contains("--all stands after --"), "{misplaced}");
         assert!(sides(&["a"]).unwrap_err().contains("BEFORE AFTER"));
         assert!(sides(&["a", "b", "c"]).unwrap_err().contains("put --"));

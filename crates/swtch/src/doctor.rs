@@ -125,7 +125,7 @@ impl Diagnosis {
         let facts = counted((self.kernel.len() + self.facts.len()) as u64, "fact");
         lines
             + &format!(
-                "\n{facts} of this kernel and host that change the answers: swtch doctor --all\n"
+                "\n{facts} of this kernel and host that change the answers: swtch doctor --full\n"
             )
     }
 }
@@ -245,7 +245,7 @@ mod tests {
         run(Format::Table, DoctorExtent::Main, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(
-            text.contains("can do here") && text.ends_with("swtch doctor --all\n"),
+            text.contains("can do here") && text.ends_with("swtch doctor --full\n"),
             "{text}"
         );
         assert!(text.lines().count() <= 50, "{text}");

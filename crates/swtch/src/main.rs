@@ -15,9 +15,10 @@ mod user_switch;
 mod workload;
 
 use std::io::stdout;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Parser as _;
 use nix::sys::prctl::set_name;
 use swtch_capture::LaunchError;
@@ -90,8 +91,7 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Import(words) => import::run(&words.to_request()),
         Verb::Cost(words) => match words.compare.as_deref() {
             Some([before, after]) => swtch_cost::run_compare(before, after, words.format),
-            _ if words.tails => swtch_cost::run_tails(&words.to_request()),
-            _ => swtch_cost::run(&words.to_request()),
+            _ => swtch_cost::run(&words.to_request()?),
         },
         Verb::View(words) => swtch_view::run(&words.to_request()),
         Verb::Fiber(words) => fiber::run(&words.to_request()),
@@ -100,15 +100,12 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Lab(words) => swtch_lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => swtch_lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => swtch_lab::lab_levels(&words.load, &words.result),
-        Verb::Query(asked) => python::answer("query", &asked.words),
-        Verb::Lake(asked) => python::answer("lake", &asked.words),
-        Verb::Fleet(asked) => python::answer("fleet", &asked.words),
-        Verb::Mcp(asked) => python::answer("mcp", &asked.words),
+        Verb::Lake(asked) => python::answer(&asked.words),
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
         Verb::Doctor(words) => {
-            let extent = match words.all {
+            let extent = match words.full {
                 true => doctor::DoctorExtent::All,
                 false => doctor::DoctorExtent::Main,
             };
@@ -120,22 +117,8 @@ fn run(cli: Cli) -> Result<u8> {
 
 fn report(words: &cli::Report) -> Result<u8> {
     let question = words.question()?;
-    if let Some(file) = &words.html {
-        let prices = match &words.prices {
-            Some(path) => Some(prices::chosen(Some(path))?),
-            None => prices::saved()?,
-        };
-        page::write(
-            &words.trace,
-            &words.chosen.to_filter(),
-            prices.as_ref(),
-            file,
-            stop_on_signals()?,
-        )?;
-        return Ok(0);
-    }
-    if let Some(file) = &words.plot {
-        page::plot(&words.trace, &words.chosen.to_filter(), file)?;
+    if let Some(file) = &words.output {
+        write_report(words, file)?;
         return Ok(0);
     }
     let trace = opening::open(&words.trace)?;
@@ -162,6 +145,33 @@ fn report(words: &cli::Report) -> Result<u8> {
     Ok(0)
 }
 
+/// Writes a page or pictures, by the ending of the file's name.
+fn write_report(words: &cli::Report, file: &Path) -> Result<()> {
+    let filter = words.chosen.to_filter();
+    if !is_page(file) {
+        ensure!(
+            words.prices.is_none(),
+            "pictures show no prices: leave out --prices, or write a page (-o FILE.html)"
+        );
+        return page::plot(&words.trace, &filter, file);
+    }
+    let prices = match &words.prices {
+        Some(path) => Some(prices::chosen(Some(path))?),
+        None => prices::saved()?,
+    };
+    page::write(
+        &words.trace,
+        &filter,
+        prices.as_ref(),
+        file,
+        stop_on_signals()?,
+    )
+}
+
+fn is_page(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "html")
+}
+
 /// Compares traces. A regression that was asked for is no error, and has an exit code of its own.
 fn diff(words: &cli::Diff) -> Result<u8> {
     let (a, b) = words.sides()?;
@@ -177,15 +187,19 @@ fn diff(words: &cli::Diff) -> Result<u8> {
         prices,
         fail_over_pct: words.fail_over,
         format: words.format,
-        shows_all: words.all,
-        top: words.top,
+        shows_all: words.full,
     };
-    if let Some(file) = &words.html {
+    if let Some(file) = &words.output {
+        ensure!(
+            is_page(file),
+            "{}: the name of a page ends in .html",
+            file.display()
+        );
         check_directory(file)?;
     }
     let answer = report::compare(&request)?;
     answer.write(&mut stdout())?;
-    if let Some(file) = &words.html {
+    if let Some(file) = &words.output {
         page::comparison::write(&answer, &request.filter, file, stop_on_signals()?)?;
     }
     Ok(match answer.outcome() {

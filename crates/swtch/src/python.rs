@@ -1,5 +1,5 @@
-//! `swtch query`, `lake`, `fleet` and `mcp`: answered by the Python package `swtch`, since the engine that
-//! answers SQL is one of Python's. This process becomes Python's.
+//! `swtch lake`: answered by the Python package `swtch`, since the engine that answers SQL is one of Python's. This
+//! process becomes Python's.
 
 use std::env;
 use std::ffi::OsString;
@@ -23,16 +23,16 @@ except ModuleNotFoundError as missing:
           'dependencies answers this; pip install swtch (from a clone: PYTHONPATH=python, '
           'pip install duckdb)', file=sys.stderr)
     sys.exit(2)
-sys.exit(main(sys.argv[1:], 'swtch'))
+sys.exit(main(sys.argv[1:], 'swtch lake'))
 ";
 
 /// Hands these words on to the Python package. Returns only if that cannot be started.
 ///
 /// # Errors
 /// When there is no Python.
-pub fn answer(verb: &str, words: &[OsString]) -> Result<u8> {
+pub fn answer(words: &[OsString]) -> Result<u8> {
     let mut command = Command::new(interpreter());
-    command.args(["-c", BEGIN, verb]).args(words);
+    command.args(["-c", BEGIN]).args(words);
     hand_limits_down(&mut command);
     // What Python asks the program for, it asks this one.
     if env::var_os("SWTCH").is_none()
@@ -43,7 +43,7 @@ pub fn answer(verb: &str, words: &[OsString]) -> Result<u8> {
     let refusal = Error::from(command.exec());
     Err(refusal).with_context(|| {
         anyhow!(
-            "`swtch {verb}` is answered by Python, and {} cannot be started (package python3)",
+            "`swtch lake` is answered by Python, and {} cannot be started (package python3)",
             interpreter().display()
         )
     })

@@ -36,7 +36,6 @@ mod table;
 mod tails;
 
 pub use menu::Effort;
-pub use tails::run_tails;
 
 /// What to measure, and where the answer goes.
 #[derive(Clone, Debug)]
@@ -47,14 +46,14 @@ pub struct CostRequest {
     pub kinds: Vec<String>,
     /// The CPU that is measured on; `None` for the last that may be used.
     pub cpu: Option<u32>,
+    /// Measure how long single switches take instead (percentiles); of the kinds, primitives are.
+    pub tails: bool,
     /// How the answer is written.
     pub format: Format,
     /// Keep it as this machine's list.
     pub save: bool,
-    /// A file for the list; its ending chooses the format.
-    pub output: Option<PathBuf>,
-    /// A file for the figures; its ending chooses the format.
-    pub plot: Option<PathBuf>,
+    /// Files for the list, and for its figures; their endings choose the format.
+    pub output: Vec<PathBuf>,
 }
 
 /// Exit code when an interval is too wide for an answer.
@@ -68,11 +67,11 @@ const WORSE: u8 = 1;
 /// # Errors
 /// Nothing can be measured, or the list cannot be written.
 pub fn run(request: &CostRequest) -> Result<u8> {
-    // Refuses files that cannot be written, before minutes are spent on measuring.
-    if let Some(path) = &request.plot {
-        swtch_plot::check_path(path)?;
+    if request.tails {
+        return tails::run(request);
     }
-    if let Some(path) = &request.output {
+    // Refuses files that cannot be written, before minutes are spent on measuring.
+    for path in &request.output {
         PriceFileFormat::of(path)?;
         check_directory(path)?;
     }
@@ -81,12 +80,10 @@ pub fn run(request: &CostRequest) -> Result<u8> {
     // The answer comes first, and each place is tried even if another fails: one full disk must not
     // lose what took minutes.
     let told = answer::write(&CostAnswer(&list), request.format, &mut stdout());
-    let file = request.output.as_deref();
-    let written = file.map_or(Ok(()), |path| write_file(&list, path));
-    let file = request.plot.as_deref();
-    let drawn = file.map_or(Ok(()), |path| write_plots(&list, path));
+    let files = request.output.iter().map(|path| write_file(&list, path));
+    let written = files.fold(told, |so_far, written| so_far.and(written));
     let kept = place.map_or(Ok(()), |place| keep(&list, &place, &request.kinds));
-    told.and(written).and(drawn).and(kept)?;
+    written.and(kept)?;
     if list.session.is_resolved {
         return Ok(0);
     }
@@ -140,6 +137,7 @@ enum PriceFileFormat {
     Json,
     Csv,
     Parquet,
+    Figures,
 }
 
 impl PriceFileFormat {
@@ -148,8 +146,10 @@ impl PriceFileFormat {
             Some("json") => Ok(Self::Json),
             Some("csv") => Ok(Self::Csv),
             Some("parquet") => Ok(Self::Parquet),
+            Some("svg" | "png") => Ok(Self::Figures),
             _ => bail!(
-                "{}: the ending says the form: .json (all of it), .csv or .parquet (the prices)",
+                "{}: the ending says the form: .json (all of it), .csv or .parquet (the prices), .svg or .png (the \
+                 curves)",
                 path.display()
             ),
         }
@@ -159,8 +159,10 @@ impl PriceFileFormat {
 /// Writes the list to a file; a table of prices has those of curves and contrasts beside it.
 fn write_file(list: &PriceList, path: &Path) -> Result<()> {
     let form = PriceFileFormat::of(path)?;
-    if form == PriceFileFormat::Json {
-        return price_file::write(list, path);
+    match form {
+        PriceFileFormat::Json => return price_file::write(list, path),
+        PriceFileFormat::Figures => return write_plots(list, path),
+        PriceFileFormat::Csv | PriceFileFormat::Parquet => {}
     }
     let tables = [
         (path.to_owned(), export::prices_table(list)),
@@ -170,9 +172,7 @@ fn write_file(list: &PriceList, path: &Path) -> Result<()> {
     for (path, table) in tables {
         let bytes = match form {
             PriceFileFormat::Csv => export::to_csv(&table).into_bytes(),
-            PriceFileFormat::Json | PriceFileFormat::Parquet => {
-                table.write_parquet(Vec::new(), &path)?
-            }
+            _ => table.write_parquet(Vec::new(), &path)?,
         };
         destination::write_whole(&path, &bytes)?;
     }

@@ -50,7 +50,7 @@ const COLUMNS: [&str; 11] = [
 ///
 /// # Errors
 /// A kind is not known, no ring can be measured, or the answer cannot be written.
-pub fn run_tails(request: &CostRequest) -> Result<u8> {
+pub(crate) fn run(request: &CostRequest) -> Result<u8> {
     let stop = stop_on_signals()?;
     let cpu = request.cpu.map_or_else(home, Ok)?;
     check_cpu(cpu)?;

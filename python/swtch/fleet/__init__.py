@@ -6,7 +6,7 @@
         fleet.ask(opened, "cgroups").df()
 
 Each question is a file in `swtch/fleet/sql/`, written once for every engine: its first lines say
-what a row is, what its columns mean, and what it assumes. `python -m swtch fleet` runs them too.
+what a row is, what its columns mean, and what it assumes. `swtch lake fleet` runs them too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m swtch fleet QUESTION LAKE`: a question to a fleet."""
+"""`swtch lake fleet QUESTION LAKE`: a question to a fleet."""
 
 from __future__ import annotations
 

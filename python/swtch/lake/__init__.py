@@ -5,7 +5,7 @@
     with lake.open("/srv/lake", since="2026-11-20") as fleet:     # or "s3://bucket/lake"
         fleet.sql("SELECT host, count(*) FROM switches GROUP BY host").df()
 
-`python -m swtch lake add|compact|retain|verify` fills and keeps one. `docs/LAKE.md` describes its
+`swtch lake add|compact|retain|verify` fills and keeps one. `docs/LAKE.md` describes its
 files, tables and promises.
 """
 

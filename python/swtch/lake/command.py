@@ -1,4 +1,4 @@
-"""`python -m swtch lake VERB LAKE …`: the command line of a lake."""
+"""`swtch lake VERB LAKE …`: the command line of a lake."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from .store import store_at
 
 
 def add_verbs(verbs: Any) -> None:
-    """Adds the verb `lake` to the parser of the package."""
-    lake = verbs.add_parser("lake", help="keep the traces of many hosts for questions")
-    kinds = lake.add_subparsers(dest="lake_verb", required=True)
-    add = _verb(kinds, "add", _add, "add finished traces; one that is there already is left out")
+    """Adds the verbs that keep a lake to the parser of the package."""
+    add = _verb(verbs, "add", _add, "add finished traces; one that is there already is left out")
     add.add_argument("paths", metavar="NAME.swtch", nargs="*", type=Path)
     add.add_argument(
         "--from",
@@ -38,11 +36,11 @@ def add_verbs(verbs: Any) -> None:
         metavar="FILE",
         help="what switches cost on the host: the file of `swtch cost --quick -o FILE.json`",
     )
-    compact = _verb(kinds, "compact", _compact, "merge small files of a host and day")
+    compact = _verb(verbs, "compact", _compact, "merge small files of a host and day")
     compact.add_argument(
         "--target-mib", type=int, default=64, help="leave larger files alone (default: 64)"
     )
-    retain = _verb(kinds, "retain", _retain, "take out what is old")
+    retain = _verb(verbs, "retain", _retain, "take out what is old")
     age = retain.add_mutually_exclusive_group(required=True)
     age.add_argument("--days", type=int, help="keep so many days, today included")
     age.add_argument("--before", metavar="DATE", help="take out days before this one (UTC)")
@@ -53,7 +51,7 @@ def add_verbs(verbs: Any) -> None:
             default=operations.GRACE_S,
             help="seconds for which queries that run may read replaced files (default: 3600)",
         )
-    verify = _verb(kinds, "verify", _verify, "compare every file with what was written")
+    verify = _verb(verbs, "verify", _verify, "compare every file with what was written")
     verify.add_argument(
         "--repair",
         action="store_true",
@@ -61,8 +59,8 @@ def add_verbs(verbs: Any) -> None:
     )
 
 
-def _verb(kinds: Any, name: str, run: Any, what: str) -> argparse.ArgumentParser:
-    verb = kinds.add_parser(name, help=what, description=what[0].upper() + what[1:])
+def _verb(verbs: Any, name: str, run: Any, what: str) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=what, description=what[0].upper() + what[1:])
     verb.add_argument("lake", metavar="LAKE", help="a directory, or s3://BUCKET/PATH")
     verb.set_defaults(run=run)
     return verb

@@ -96,7 +96,7 @@ class Segment(Given):
         """A trace with tables, made of the records."""
         with tempfile.TemporaryDirectory(prefix="swtch-lake-") as place:
             made = Path(place, f"{self.path.name}.swtch")
-            run_program(["dump", self.path, "--on-disk", "-o", made], as_caller=False)
+            run_program(["dump", self.path, "-o", made], as_caller=False)
             yield made
 
     def has_vanished(self) -> bool:

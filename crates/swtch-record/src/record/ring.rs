@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A sealed segment is a recording that has ended, and its `meta.json` says so, with the counts of its
-//! time: whoever may read the ring can take it from there, without asking anybody (`swtch dump --on-disk`).
+//! time: whoever may read the ring can take it from there, without asking anybody (`swtch dump SEGMENT -o OUT.swtch`).
 //!
 //! Each segment can be read without those before it, so it begins with what they said and still
 //! holds: the tasks that live, their command lines, names of wait types. Paths of cgroups are told

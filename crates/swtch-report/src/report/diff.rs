@@ -68,8 +68,6 @@ pub struct DiffRequest {
     pub format: Format,
     /// Show the figures that did not change, too.
     pub shows_all: bool,
-    /// Number of rows to show; `None` shows all.
-    pub top: Option<usize>,
 }
 
 /// What a comparison came to.

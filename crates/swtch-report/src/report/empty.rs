@@ -140,7 +140,7 @@ impl Empty {
             }
             Self::Lost(_) => {
                 "Rings run full when the recorder gets no CPU or a slow disk holds it up: record where both \
-                 are free, or with a larger --buffer."
+                 are free."
             }
             Self::Silent(_) | Self::Undelivered(_) => {
                 "This is a fault of swtch with this kernel: please report it, with what uname -r and \

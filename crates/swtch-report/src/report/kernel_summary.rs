@@ -81,7 +81,6 @@ pub struct KernelSummary {
     names: Names,
     arch: Arch,
     groups: Vec<CountedGroup>,
-    top: Option<usize>,
 }
 
 /// A group of switches, and what was counted of it.
@@ -93,13 +92,12 @@ struct CountedGroup {
 
 impl KernelSummary {
     /// Judges the groups. `meta` says what was recorded and what that cost, `tasks` are the names,
-    /// in order of time; `top` as [`super::ReportRequest::top`].
+    /// in order of time.
     pub fn new(
         meta: Meta,
         arch: Arch,
         counted: &[(SwitchGroup, GroupTotals)],
         tasks: &[TaskEvent],
-        top: Option<usize>,
     ) -> Self {
         let calls = SyscallTable::of(arch);
         let judged = counted.iter().map(|(group, totals)| CountedGroup {
@@ -121,7 +119,6 @@ impl KernelSummary {
             names,
             arch,
             groups,
-            top,
         }
     }
 
@@ -431,10 +428,12 @@ fn group_columns<'a>() -> Vec<Column<CountedRow<'a>>> {
 
 impl VerbAnswer for KernelSummary {
     fn to_table(&self) -> String {
-        let most = self.top.unwrap_or(ROWS_OF_TABLE);
         let mut page = self.head_lines();
         for (title, sheet) in self.sheets() {
-            page += &format!("{title}\n{}\n", sheet.to_table_in(table_width(), most));
+            page += &format!(
+                "{title}\n{}\n",
+                sheet.to_table_in(table_width(), ROWS_OF_TABLE)
+            );
         }
         page += "not known, because nothing is kept of a single switch (swtch record without --summary keeps it):\n";
         for words in NOT_KNOWN {
@@ -445,7 +444,6 @@ impl VerbAnswer for KernelSummary {
 
     fn to_json(&self) -> Value {
         let [reasons, threads, pairs] = self.sheets().map(|(_, sheet)| {
-            let sheet = sheet.with_most(self.top);
             json!({
                 "rows": sheet.to_json_rows(),
                 "total": sheet.to_json_total(),
@@ -466,7 +464,7 @@ impl VerbAnswer for KernelSummary {
 
     fn to_csv(&self) -> anyhow::Result<String> {
         self.head.tell_missing();
-        Ok(self.by_group().with_most(self.top).to_csv())
+        Ok(self.by_group().to_csv())
     }
 }
 
@@ -534,7 +532,7 @@ mod tests {
             seen(2, 10, 11, "worker"),
             seen(3, 30, 30, "hog"),
         ];
-        KernelSummary::new(Meta::default(), Arch::X86_64, &groups, &tasks, None)
+        KernelSummary::new(Meta::default(), Arch::X86_64, &groups, &tasks)
     }
 
     fn cells(sheet: &Sheet, row: usize, columns: &[&str]) -> Vec<String> {

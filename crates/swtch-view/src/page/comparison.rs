@@ -1,4 +1,4 @@
-//! `swtch diff --html`: a comparison as one page to send.
+//! `swtch diff -o FILE.html`: a comparison as one page to send.
 //!
 //! ```text
 //! traces ─┬▶ swtch diff ─▶ comparable, verdict, figures, notes ─┐
@@ -54,7 +54,7 @@ fn page(parts: &DiffPageParts, timelines: &Timelines) -> Result<String> {
             (timelines.section(parts.runs)?)
             (blocked(parts)?)
         }
-        (footer("swtch diff --html"))
+        (footer("swtch diff -o"))
     };
     Ok(html::page("Context switches compared", &body))
 }

@@ -22,11 +22,8 @@ pub struct Top {
     #[arg(short, long, value_name = "PID", value_delimiter = ',', num_args = 1..,
           conflicts_with_all = ["all", "cgroup"], value_parser = pid)]
     pub pid: Vec<Pid>,
-    /// Count those of the processes of -p alone, without those below them.
-    #[arg(long, requires = "pid")]
-    pub no_children: bool,
-    /// Count the switches of the whole system (the default).
-    #[arg(short, long, conflicts_with = "cgroup")]
+    /// Count the switches of the whole system, as without any of these.
+    #[arg(short, long, conflicts_with = "cgroup", hide = true)]
     pub all: bool,
     /// Count the switches of the tasks of this cgroup and of those below it. May be given more than once.
     #[arg(long, value_name = "PATH")]
@@ -37,9 +34,6 @@ pub struct Top {
     /// Print N frames and stop.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Print one frame and stop, as --count 1.
-    #[arg(long, conflicts_with = "count")]
-    pub once: bool,
     /// Print frames in this format, instead of showing them on the screen: json has one object a line,
     /// with all views [default off a terminal: table].
     #[arg(long, value_name = "FORMAT", value_parser = Format::parser())]
@@ -50,12 +44,10 @@ pub struct Top {
     /// Print at most N rows of each view (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Price list to use (default: this machine's saved one).
-    #[arg(long, value_name = "FILE.json")]
-    pub prices: Option<PathBuf>,
     /// Most groups of equal switches that are counted: thread, reason, system call, and who took the
-    /// CPU; each takes 700 bytes of the kernel's memory [default: 8 for each thread, 16384 or more].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    /// CPU; each takes 700 bytes of the kernel's memory. Who runs out of them is told of it [default: 8 for each
+    /// thread, 16384 or more].
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub groups: Option<u32>,
     /// Keep the right to read what other users' processes have mapped: the page of a thread (Enter) then
     /// names their functions, too. Those of your own processes have names without it.
@@ -64,9 +56,6 @@ pub struct Top {
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
-    pub with_hook: Vec<String>,
 }
 
 impl Top {
@@ -75,16 +64,16 @@ impl Top {
     /// # Errors
     /// When a hook is not known.
     pub fn to_request(&self) -> anyhow::Result<TopRequest> {
-        let target = running(&self.pid, self.no_children, &self.cgroup).unwrap_or(Target::All);
+        let target = running(&self.pid, false, &self.cgroup).unwrap_or(Target::All);
         Ok(TopRequest {
-            capture: capture_with(target, &self.without_hook, &self.with_hook)?,
+            capture: capture_with(target, &self.without_hook, &[])?,
             stacks: self.stacks,
             interval: self.interval,
-            count: self.count.or(self.once.then_some(1)),
+            count: self.count,
             format: self.format,
             by: self.by,
             top: self.top,
-            prices: self.prices.clone(),
+            prices: None,
             groups: self.groups,
         })
     }
@@ -110,11 +99,8 @@ pub struct Agent {
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
     /// Most groups of equal switches that are counted, as for top [default: 8 for each thread, 16384 or more].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub groups: Option<u32>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
-    pub with_hook: Vec<String>,
 }
 
 impl Agent {
@@ -123,25 +109,20 @@ impl Agent {
     /// # Errors
     /// When a hook is not known.
     pub fn to_request(&self) -> anyhow::Result<AgentRequest> {
-        let top = Top {
-            pid: Vec::new(),
-            no_children: false,
-            all: self.cgroup.is_empty(),
-            cgroup: self.cgroup.clone(),
+        let target = running(&[], false, &self.cgroup).unwrap_or(Target::All);
+        let top = TopRequest {
+            capture: capture_with(target, &[], &[])?,
+            stacks: false,
             interval: AgentRequest::READ_EVERY,
             count: None,
-            once: false,
             format: Some(Format::Table),
             by: LiveView::Cgroup,
             top: None,
             prices: self.prices.clone(),
             groups: self.groups,
-            stacks: false,
-            without_hook: Vec::new(),
-            with_hook: self.with_hook.clone(),
         };
         Ok(AgentRequest {
-            top: top.to_request()?,
+            top,
             listen: self.listen,
             token_file: self.token_file.clone(),
             most_cgroups: usize::from(self.cgroups),

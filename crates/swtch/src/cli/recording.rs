@@ -45,9 +45,9 @@ pub struct RecordArgs {
     #[arg(long, alias = "stack", value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
-    /// Memory for records on their way to the disk, of all CPUs together: larger where records are lost
-    /// because the recorder gets no CPU for a while [default: 112MB, or 1MB a CPU if that is more].
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Memory for records on their way to the disk, of all CPUs together (for tests of losses) [default: 112MB, or
+    /// 1MB a CPU if that is more].
+    #[arg(long, value_name = "SIZE", hide = true, value_parser = size)]
     pub buffer: Option<u64>,
     /// Record these processes with all their threads, and the processes below them: those that live
     /// already (the backends of a server, the jobs of a shell), and those started later. The recorder
@@ -70,8 +70,9 @@ pub struct RecordArgs {
     /// Treat a hook as missing (for tests of what older kernels give).
     #[arg(long, value_name = "HOOK", hide = true)]
     pub without_hook: Vec<String>,
-    /// Attach to a hook that is left out because this kernel can crash by it (swtch doctor names it).
-    #[arg(long, value_name = "HOOK")]
+    /// Attach to a hook that is left out because this kernel can crash by it. swtch doctor names it, where there is
+    /// one.
+    #[arg(long, value_name = "HOOK", hide = true)]
     pub with_hook: Vec<String>,
     /// Stop when the process with this id, which started the recorder, has ended.
     #[arg(long, value_name = "PID", hide = true, value_parser = pid)]
@@ -95,9 +96,6 @@ pub struct Record {
     #[arg(long, value_name = "FORMAT", default_value = "table", requires = "summary",
           value_parser = Format::parser())]
     pub format: Format,
-    /// Show at most N rows of each table of the summary (default: 20 in a table, all elsewhere).
-    #[arg(long, value_name = "N", requires = "summary")]
-    pub top: Option<usize>,
     /// Keep only what was recorded last, for hours or days: so much time (30s, 5m, 2h) or so much disk
     /// (512MB). A dump writes it down while the recording goes on: kill -USR2, swtch dump, --when.
     #[arg(long, value_name = "TIME|SIZE", conflicts_with = "summary", value_parser = kept)]
@@ -108,16 +106,16 @@ pub struct Record {
     #[arg(long, value_name = "CONDITION", requires = "ring", allow_hyphen_values = true,
           value_parser = |words: &str| words.parse::<Trigger>())]
     pub when: Vec<Trigger>,
-    /// Shortest time between two dumps by --when or a signal.
-    #[arg(long, value_name = "TIME", requires = "ring", default_value = "10s", value_parser = length)]
+    /// Shortest time between two dumps by --when or a signal (for tests).
+    #[arg(long, value_name = "TIME", requires = "ring", default_value = "10s", hide = true, value_parser = length)]
     pub dump_every: Nanos,
     /// Number of dumps that are kept; the oldest goes when one more comes.
     #[arg(long, value_name = "N", requires = "ring", default_value = "10",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub keep_dumps: u16,
     /// Most groups of equal switches that the summary counts: thread, reason, system call, and who
-    /// took the CPU; each takes 700 bytes of the kernel's memory.
-    #[arg(long, value_name = "N", default_value = "65536", requires = "summary",
+    /// took the CPU; each takes 700 bytes of the kernel's memory. Who runs out of them is told of it.
+    #[arg(long, value_name = "N", default_value = "65536", hide = true, requires = "summary",
           value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub groups: u32,
 }
@@ -183,7 +181,6 @@ impl Record {
                 duration: asked.duration,
                 with_parent: asked.with_parent,
                 format: self.format,
-                top: self.top,
                 groups: self.groups,
             }));
         }
@@ -234,10 +231,6 @@ impl RecordArgs {
             (
                 outcome == Summary && (is_perf || is_proc),
                 "--summary counts in the kernel, which takes eBPF programs: leave out --backend, or leave out --summary",
-            ),
-            (
-                outcome == Summary && self.buffer.is_some(),
-                "--summary sends no records, so it needs no --buffer: leave that out (--groups N makes room for counts)",
             ),
             (
                 outcome == Ring && has_stacks,
@@ -417,7 +410,6 @@ mod tests {
                 &["record", "--summary", "--backend", "proc"],
                 "leave out --backend",
             ),
-            (&["record", "--summary", "--buffer", "1MB"], "no --buffer"),
             (
                 &["record", "--ring", "5m", "--stacks"],
                 "leave out --stacks",

@@ -177,7 +177,6 @@ impl Traces {
             fail_over_pct: Some(0.0),
             format: Format::ALL[choice.usize(..Format::ALL.len())],
             shows_all: choice.bool(),
-            top: None,
         };
         for sides in [[&self.path, &self.whole], [&self.whole, &self.path]] {
             if let Ok(answer) = report::compare(&request(&[sides[0]], &[sides[1]], choice)) {

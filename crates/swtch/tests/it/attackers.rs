@@ -380,9 +380,9 @@ fn root_through_sudo_nothing_is_made_where_the_caller_may_not_write() {
         &["import", "perf.data", "-o", &dir],
         &["export", "t.swtch", "--to", "perfetto", "-o", &json],
         &["export", "t.swtch", "--to", "perfetto", "-o", &precious],
-        &["report", "t.swtch", "--html", &html],
-        &["report", "t.swtch", "--plot", &svg],
-        &["diff", "t.swtch", "u.swtch", "--html", &html],
+        &["report", "t.swtch", "-o", &html],
+        &["report", "t.swtch", "-o", &svg],
+        &["diff", "t.swtch", "u.swtch", "-o", &html],
         &["man-pages", treasure.dir().to_str().unwrap()],
     ];
     for words in cases {
@@ -396,7 +396,7 @@ fn root_through_sudo_nothing_is_made_where_the_caller_may_not_write() {
     for words in [
         &["import", "perf.data", "-o", "i.swtch"][..],
         &["export", "t.swtch", "--to", "perfetto", "-o", "a.json"],
-        &["report", "t.swtch", "--html", "a.html"],
+        &["report", "t.swtch", "-o", "a.html"],
     ] {
         let output = through_sudo(words, place.dir());
         assert!(output.status.success(), "{words:?}: {}", stderr(&output));

@@ -120,7 +120,7 @@ fn printed() -> &'static CostRun {
     PRINTED.get_or_init(|| {
         CostRun::of(|home| {
             let mut command = home.swtch(&["cost", "yield", "--quick", "--save"]);
-            command.args(["--plot", "figure.svg", "-o", "list.parquet"]);
+            command.args(["-o", "figure.svg", "-o", "list.parquet"]);
             command.env("XDG_DATA_HOME", "/proc");
             command
         })
@@ -297,13 +297,13 @@ fn words_that_name_no_kind_are_refused_with_those_that_do() {
     );
     assert_refused(&home.cost(&["\u{1b}[2J\n"]), "\\x1b[2J\\x0a");
     assert_refused(
-        &home.cost(&["--tails", "yield"]),
+        &home.cost(&["tails", "yield"]),
         "there are no tails of `yield`",
     );
     for words in [
         ["--quick", "--thorough"],
         ["--compare", "one"],
-        ["--tails", "--save"],
+        ["tails", "--save"],
     ] {
         assert_eq!(home.cost(&words).status.code(), REFUSED, "{words:?}");
     }
@@ -319,7 +319,7 @@ fn a_cpu_that_is_not_there_is_refused_with_those_that_are() {
             "cannot be used; usable: ",
         );
         assert_refused(
-            &home.cost(&["--tails", "--cpu", cpu]),
+            &home.cost(&["tails", "--cpu", cpu]),
             "cannot be used; usable: ",
         );
     }
@@ -334,7 +334,7 @@ fn what_cannot_be_written_is_refused_before_it_is_measured() {
         &home.cost(&["-o", "no/such/list.json"]),
         "no such directory",
     );
-    assert_refused(&home.cost(&["--plot", "figure.gif"]), ".svg or .png");
+    assert_refused(&home.cost(&["-o", "figure.gif"]), ".svg or .png");
     let mut homeless = swtch(["cost", "--save"]);
     let output = homeless
         .env_remove("XDG_DATA_HOME")
@@ -424,7 +424,7 @@ fn tails_are_percentiles_in_order() {
     let _machine = alone();
     let (cpu, words) = (
         a_cpu(),
-        ["cost", "--tails", "pipe", "--quick", "--format", "json"],
+        ["cost", "tails", "pipe", "--quick", "--format", "json"],
     );
     let output = on_cpu(&cpu).arg(SWTCH).args(words).output().unwrap();
     assert_measured(&output);

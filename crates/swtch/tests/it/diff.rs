@@ -105,7 +105,7 @@ fn every_format_says_the_same() {
         .count();
     assert!(worse > 0, "{rows:#?}");
     assert_eq!(csv.matches(",yes,").count(), worse, "{csv}");
-    let table = stdout(&diff(&["--all"], &base, &head));
+    let table = stdout(&diff(&["--full"], &base, &head));
     for row in rows {
         let figure = row["figure"].as_str().unwrap();
         assert!(table.contains(figure), "{figure}: {table}");
@@ -182,7 +182,7 @@ fn with_functions(run: &mut MadeUpRun, is_head: bool) {
 /// Writes a page and returns it, with what the program said.
 fn page_of(place: &TraceDir, options: &[&str], [a, b]: &[Vec<PathBuf>; 2]) -> (String, Output) {
     let file = place.dir().join("page.html");
-    let html = ["--html", file.to_str().unwrap()];
+    let html = ["-o", file.to_str().unwrap()];
     let output = diff(&[&html, options].concat(), a, b);
     let page = std::fs::read_to_string(&file);
     (
@@ -297,7 +297,7 @@ fn names_cannot_become_markup_of_a_page() {
         run.comm = HOSTILE.to_owned();
         run.functions.push(HOSTILE.to_owned());
     });
-    let (page, _) = page_of(&place, &["--all"], &sides);
+    let (page, _) = page_of(&place, &["--full"], &sides);
     assert!(page.contains("&lt;img src=x&gt;\\x1b\\u{202e}"), "{page}");
     assert!(!page.contains("<img") && !page.contains(['\u{1b}', '\u{202e}']));
 }
@@ -308,12 +308,12 @@ fn a_page_that_cannot_be_written_is_refused_and_none_is_left() {
     let place = TraceDir::new();
     let [base, head] = made_up(&place, 1.0);
     let nowhere = place.dir().join("no/such/page.html");
-    let output = diff(&["--html", nowhere.to_str().unwrap()], &base, &head);
+    let output = diff(&["-o", nowhere.to_str().unwrap()], &base, &head);
     assert_eq!(code(&output), Some(2), "{}", stderr(&output));
     assert_eq!(stdout(&output), "", "it was found before anything was read");
     let page = place.dir().join("page.html");
     let same = [head, base.clone()].concat();
-    let output = diff(&["--html", page.to_str().unwrap()], &base, &same);
+    let output = diff(&["-o", page.to_str().unwrap()], &base, &same);
     assert_eq!(code(&output), Some(2), "{}", stderr(&output));
     assert!(!page.exists());
 }

@@ -286,8 +286,8 @@ fn a_page_of_a_very_long_command_is_made_in_no_time() {
         let place = TraceDir::new();
         write_trace(&place.trace(), "java", &command, RecordingState::Finished);
         let page = place.dir().join("page.html");
-        let mut words = swtch(["report", "--html"]);
-        let output = ends(words.arg(&page).arg(place.trace()), "report --html");
+        let mut words = swtch(["report", "-o"]);
+        let output = ends(words.arg(&page).arg(place.trace()), "report -o");
         assert!(output.status.success(), "{}", stderr(&output));
         let page = fs::read_to_string(page).unwrap();
         // The whole text is in the page once; drawings hold only its beginning.

@@ -98,7 +98,7 @@ fn root_top_names_the_cgroup_above_that_throttles() {
             TestProcess::start(Command::new("sh").args(["-c", &burn_in(child)]))
         })
         .collect();
-    let words = "top --by cgroup --once --interval 3s --format json";
+    let words = "top --by cgroup --count 1 --interval 3s --format json";
     let output = swtch(words.split(' ')).output().unwrap();
     let frame: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = frame["cgroups"]["rows"].as_array().unwrap();
@@ -142,11 +142,11 @@ fn root_a_cgroup_of_v2_has_its_name_in_v2() {
     ));
     assert!(rows.contains(&name_of(&cgroup)), "{rows}");
     let mut top = swtch([
-        "top", "--by", "cgroup", "--once", "--format", "csv", "--cgroup",
+        "top", "--by", "cgroup", "--count", "1", "--format", "csv", "--cgroup",
     ]);
     let shown = stdout(&top.arg(&cgroup).output().unwrap());
     assert!(shown.contains(&name_of(&cgroup)), "{shown}");
-    let doctor = stdout(&swtch(["doctor", "--all"]).output().unwrap());
+    let doctor = stdout(&swtch(["doctor", "--full"]).output().unwrap());
     assert!(
         doctor.contains("/sys/fs/cgroup/cpu (v1, controller cpu)"),
         "{doctor}"

@@ -49,8 +49,8 @@ fn every_reader_says_how_to_come_to_a_trace() {
         for words in [
             &["report"][..],
             &["report", "--by", "thread"],
-            &["report", "--html", "page.html"],
-            &["report", "--plot", "plot.svg"],
+            &["report", "-o", "page.html"],
+            &["report", "-o", "plot.svg"],
             &["export", "--to", "csv"],
             &["view", "--no-open"],
         ] {
@@ -78,8 +78,8 @@ fn a_span_that_holds_nothing_is_refused_by_every_reader() {
         &["report"][..],
         &["report", "--by", "reason"],
         &["report", "--by", "level", "--format", "json"],
-        &["report", "--html", "page.html"],
-        &["report", "--plot", "plot.svg"],
+        &["report", "-o", "page.html"],
+        &["report", "-o", "plot.svg"],
         &["export", "--to", "csv"],
         &["export", "--to", "perfetto", "-o", "file"],
     ] {

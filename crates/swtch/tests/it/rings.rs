@@ -251,7 +251,7 @@ fn root_sealed_segments_are_traces_that_follow_one_another() {
     for (nth, segment) in segments.iter().enumerate() {
         let written = [format!("{nth}a.swtch"), format!("{nth}b.swtch")];
         let [once, again] = written.map(|name| {
-            let mut dump = swtch(["dump", "--on-disk", "-o", &name]);
+            let mut dump = swtch(["dump", "-o", &name]);
             let output = dump.arg(segment).current_dir(recorder.place.dir()).output();
             let output = output.unwrap();
             assert!(output.status.success(), "{}", stderr(&output));
@@ -291,7 +291,7 @@ fn root_what_a_killed_recorder_left_gets_its_final_form() {
     });
     recorder.process.signal(libc::SIGKILL);
     recorder.process.ends_within(SOON);
-    let asked = recorder.dump(&["--on-disk", "-o", "out.swtch"]);
+    let asked = recorder.dump(&["-o", "out.swtch"]);
     assert!(asked.status.success(), "{}", stderr(&asked));
     let out = recorder.place.dir().join("out.swtch");
     let (kept, written) = (opened(&recorder.trace()), opened(&out));
@@ -301,9 +301,9 @@ fn root_what_a_killed_recorder_left_gets_its_final_form() {
     assert!(why.contains("its recorder was killed"), "{why}");
     assert_eq!(moments_of(&written), moments_of(&kept));
     assert_balanced_and_not_complete(&out, &written);
-    let again = recorder.dump(&["--on-disk", "-o", "out.swtch"]);
+    let again = recorder.dump(&["-o", "out.swtch"]);
     assert_eq!(again.status.code(), Some(2), "{}", stderr(&again));
-    let mut of_whole = swtch(["dump", "--on-disk", "-o", "no.swtch"]);
+    let mut of_whole = swtch(["dump", "-o", "no.swtch"]);
     let refused = of_whole
         .arg(&out)
         .current_dir(recorder.place.dir())
@@ -338,7 +338,7 @@ fn root_what_a_killed_recording_left_is_not_called_complete() {
     recorder.signal(libc::SIGKILL);
     recorder.ends_within(SOON);
     let out = place.dir().join("out.swtch");
-    let mut dump = swtch(["dump", "--on-disk", "-o"]);
+    let mut dump = swtch(["dump", "-o"]);
     let dumped = dump.arg(&out).arg(place.trace()).output().unwrap();
     assert!(dumped.status.success(), "{}", stderr(&dumped));
     assert_balanced_and_not_complete(&out, &opened(&out));

@@ -208,7 +208,9 @@ fn root_places_of_ended_processes_are_used_again() {
 #[ignore = "needs root"]
 fn root_a_full_table_is_told() {
     let _beside = beside_others();
-    let output = swtch(["top", "--once", "--groups", "1"]).output().unwrap();
+    let output = swtch(["top", "--count", "1", "--groups", "1"])
+        .output()
+        .unwrap();
     let table = stdout(&output);
     assert!(table.contains("not counted: the 1 groups"), "{table}");
     assert!(table.contains("--groups N makes room"), "{table}");

@@ -580,7 +580,7 @@ fn a_page_is_written_whole_or_not_at_all() {
     let place = TraceDir::new();
     let page = place.dir().join("page.html");
     let run = |file: &Path| {
-        swtch(["report", "--html"])
+        swtch(["report", "-o"])
             .arg(file)
             .arg(kept_trace())
             .output()

@@ -277,8 +277,7 @@ impl DiffAnswer<'_> {
     }
 
     fn all_rows(&self) -> impl Iterator<Item = &JudgedFigure> {
-        let most = self.request.top.unwrap_or(usize::MAX);
-        self.judgement.figures.iter().take(most)
+        self.judgement.figures.iter()
     }
 
     pub(super) fn shown_rows(&self) -> Vec<&JudgedFigure> {
@@ -407,7 +406,7 @@ impl DiffAnswer<'_> {
         let how = if self.request.shows_all {
             ""
         } else {
-            " (--all shows them)"
+            " (--full shows them)"
         };
         format!("besides: {}{how}", parts.join(", "))
     }

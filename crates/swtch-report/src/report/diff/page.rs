@@ -1,4 +1,4 @@
-//! The parts of the page that `swtch diff --html` writes: the words and numbers of the other
+//! The parts of the page that `swtch diff -o` writes: the words and numbers of the other
 //! formats, and what only a page can show.
 
 use std::path::PathBuf;

@@ -56,7 +56,6 @@ fn request(a: Vec<PathBuf>, b: Vec<PathBuf>) -> DiffRequest {
         fail_over_pct: None,
         format: Format::Table,
         shows_all: false,
-        top: None,
     }
 }
 
@@ -373,13 +372,12 @@ fn hostile_names_are_escaped() {
 }
 
 #[test]
-fn a_filter_and_a_limit_of_rows_hold() {
+fn a_filter_holds() {
     let mut runs = Runs::new();
     let mut request = runs.sides(|_| ());
     request.filter.reasons = vec![Reason::Futex];
-    request.top = Some(2);
     let json = json(&mut request);
-    assert_eq!(json["rows"].as_array().unwrap().len(), 2);
+    assert!(!json["rows"].as_array().unwrap().is_empty());
     assert_eq!(json["filter"], "--reason futex");
     assert!(
         json["rows"]
