@@ -52,13 +52,13 @@ bench-record: ## what recording costs, beside perf and libbpf-tools (ARGS="--rou
 bench-read: ## how long reports of a trace of 10 million switches take, and how much memory (ARGS="--switches 1000000")
 	@scripts/bench-read.sh $(ARGS)
 
-bench-cost: ## are the prices of switches right? beside peers, false alarms, coverage (ARGS="--part peers --runs 9")
+bench-cost: ## are the prices of switches right? beside peers, false alarms, coverage (ARGS="--part peers --rounds 9")
 	@scripts/bench-cost.sh $(ARGS)
 
 bench-bill: ## is a bill right? three programs with many and with few switches, against the clock (as root)
 	@scripts/bench-bill.sh $(ARGS)
 
-bench-diff: ## does swtch diff find a known change, and claim none between equals? real recordings (as root, half an hour; ROUNDS=2 for less)
+bench-diff: ## does swtch diff find a known change, and claim none between equals? real recordings (as root, half an hour; ARGS="--rounds 2" for less)
 	@scripts/bench-diff.sh $(ARGS)
 
 bench-fiber: ## what a switch of swtch-fiber costs, beside other schedulers, or while recorded (ARGS="--only yield --json FILE", ARGS=--recorded)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package (python/): checked and tested.
 #
-#   scripts/python.sh check    style and formatting
+#   scripts/python.sh check    style and formatting, those of the benchmarks (bench/) too
 #   scripts/python.sh schemas  docs/schemas/ written anew
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
 #
@@ -83,8 +83,8 @@ prepare() {
 check() {
     prepare || return
     local status=0
-    "$venv/bin/ruff" check --quiet --no-cache python >&2 || status=1
-    "$venv/bin/ruff" format --quiet --no-cache --check --diff python >&2 || status=1
+    "$venv/bin/ruff" check --quiet --no-cache python bench >&2 || status=1
+    "$venv/bin/ruff" format --quiet --no-cache --check --diff python bench >&2 || status=1
     return "$status"
 }
 
