@@ -62,7 +62,8 @@ def test_the_written_schemas_are_those_of_the_table() -> None:
 def test_every_answer_of_the_program_has_a_schema(run: Run) -> None:
     """Words that stand in the source are in the table, or begin one that is made up of parts."""
     told = set()
-    for file in (REPOSITORY / "crates").glob("*/src/**/*.rs"):
+    sources = (REPOSITORY / part for part in ("crates", "prices", "lab"))
+    for file in (file for part in sources for file in part.glob("*/src/**/*.rs")):
         told.update(re.findall(r'"(swtch\.[a-z.-]+/1)"', file.read_text(encoding="utf-8")))
     # What the page asks its own server is no output of a command, and is checked in web/src/api.
     mine = {word for word in told if not word.startswith(("swtch.view.", "swtch.lab."))}
@@ -279,12 +280,17 @@ def test_counters_without_rights(run: Run, program: str) -> None:
     assert answer["trace"]["pids"] == [sleeper.pid]
 
 
-def test_frames_of_top(run: Run) -> None:
+def test_frames_of_top(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if why := why_not_ebpf():
         pytest.skip(f"cannot record: {why}")
     words = ("--count", "2", "--interval", "0.2", "--format", "json")
-    for more in ((), ("--prices", PRICES)):
-        lines = run("top", *words, *more).splitlines()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    saved = tmp_path / "swtch" / "prices.json"
+    saved.parent.mkdir()
+    for prices in (None, PRICES):
+        if prices is not None:
+            shutil.copy(prices, saved)
+        lines = run("top", *words).splitlines()
         assert len(lines) == 2
         for line in lines:
             valid(line, "swtch.top/1")
