@@ -99,7 +99,7 @@ fn compile(program: &str, object: &Path) {
         });
 }
 
-/// What to do when there is no clang that does.
+/// The advice for when there is no such clang.
 const NEEDED: &str = "swtch needs clang 12 or later with the BPF target: `make setup` installs it \
     (Debian, Ubuntu: clang; Fedora: clang llvm), or set CLANG to its path";
 

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use swtch_core::Pid;
 
-/// What the kernel writes behind the path of a file that has been replaced or removed.
+/// The words that the kernel writes behind the path of a file that has been replaced or removed.
 const DELETED: &str = " (deleted)";
 
 /// The code that a process maps, by address.
@@ -136,8 +136,8 @@ impl CodeFile {
     }
 }
 
-/// Whether a path leads to this file from here, now and later: another user who could put a FIFO in its
-/// place would stop whoever opens it by its path.
+/// Returns true if a path leads to this file from here, now and later: another user who could put a FIFO in its place
+/// would stop whoever opens it by its path.
 pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     let identity = |of: &fs::Metadata| (of.dev(), of.ino());
     let (Ok(ours), Ok(theirs)) = (fs::metadata(path), open.metadata()) else {
@@ -146,7 +146,7 @@ pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     identity(&ours) == identity(&theirs) && path.ancestors().all(is_ours_to_change)
 }
 
-/// Whether nobody can change what is there but root, this user and their own group.
+/// Returns true if nobody can change what is there but root, this user and their own group.
 fn is_ours_to_change(path: &Path) -> bool {
     // SAFETY: these give no memory and never fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };

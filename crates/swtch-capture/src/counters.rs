@@ -119,7 +119,7 @@ impl CpuStates {
         }
     }
 
-    /// Who runs on each CPU, since when, and what is known of the wait before. The kernel side may not be
+    /// Returns who runs on each CPU, since when, and what is known of the wait before. The kernel side must not be
     /// recording any more.
     pub fn running(&self) -> impl Iterator<Item = TaskAtEnd> {
         (0..self.cpus()).filter_map(|cpu| self.running_on(cpu))

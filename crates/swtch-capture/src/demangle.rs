@@ -6,9 +6,9 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// What mangled names begin with: C++ (`<mangled-name>` of the Itanium C++ ABI, section 5.1.2; with one
-/// more underscore as some assemblers write it) and Rust's old form, `_ZN…17h` and 16 hex digits; Rust's
-/// new form (RFC 2603).
+/// The beginnings of mangled names: C++ (`<mangled-name>` of the Itanium C++ ABI, section 5.1.2; with one more
+/// underscore as some assemblers write it) and Rust's old form, `_ZN…17h` and 16 hex digits; Rust's new form (RFC
+/// 2603).
 const MANGLED: [&str; 3] = ["_Z", "__Z", "_R"];
 
 /// Bytes of a name in its source. A mangled name can refer to its own parts, so that each 34 bytes of it

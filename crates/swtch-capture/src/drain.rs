@@ -51,7 +51,7 @@ impl Drained {
 pub struct RawRecords<'a> {
     /// Number of the ring, below [`Capture::streams`](crate::Capture::streams).
     pub ring: usize,
-    /// What the records are.
+    /// The kind of the records.
     pub kind: RawKind,
     /// Number of records.
     pub count: u64,

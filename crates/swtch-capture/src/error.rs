@@ -59,11 +59,11 @@ pub enum Error {
     /// The rings of so many CPUs do not fit into the memory that was asked for.
     #[error("{} KB are too little for the records of {cpus} CPUs, which need {} KB", .bytes >> 10, .least >> 10)]
     BufferTooSmall {
-        /// What was asked for.
+        /// The size that was asked for.
         bytes: u64,
         /// Number of CPUs that this machine can have.
         cpus: usize,
-        /// What they need.
+        /// The least size that they need.
         least: u64,
     },
     /// A process that was asked for does not exist.
@@ -113,7 +113,7 @@ pub enum Error {
     OnlineCpus {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// Only own processes can be recorded by perf events.
@@ -148,8 +148,8 @@ const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process 
      /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
-    /// Whether this machine, or the rights that there are on it, lets nothing be recorded; else what was
-    /// asked for is at fault.
+    /// Returns true if this machine, or the rights that there are on it, lets nothing be recorded; else what was asked
+    /// for is at fault.
     pub const fn is_of_machine(&self) -> bool {
         matches!(
             self,
@@ -186,7 +186,7 @@ impl Error {
         }
     }
 
-    /// What the user can do about it; `None` where there is no advice.
+    /// Returns what the user can do about it; `None` where there is no advice.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NotPermitted(_) => Some(concat!(
@@ -232,7 +232,7 @@ impl Error {
     }
 }
 
-/// Whether the kernel lets a user count events of processes of their own.
+/// Returns true if the kernel lets a user count events of processes of their own.
 fn allows_own_processes() -> bool {
     let setting = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let setting: Option<i32> = setting.ok().and_then(|words| words.trim().parse().ok());

@@ -45,9 +45,9 @@ const LOOK_PER_SLOT: Duration = Duration::from_nanos(400);
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_millis(100);
 const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(20);
 
-/// How long the guard waits for the lock at a time, and how long it rests between. So the recorder
-/// cannot have more than 80 % of one CPU at a borrowed priority, or 94 % while a ring is more than
-/// half full. The kernel bounds real-time tasks at 95 % (`sched_rt_runtime_us`).
+/// The time for which the guard waits for the lock at once, and below it those for which it rests between. So the
+/// recorder cannot have more than 80 % of one CPU at a borrowed priority, or 94 % while a ring is more than half full.
+/// The kernel bounds real-time tasks at 95 % (`sched_rt_runtime_us`).
 const LEND_FOR: Duration = Duration::from_millis(8);
 const REST_FOR: Duration = Duration::from_millis(2);
 const REST_WHEN_HALF_FULL: Duration = Duration::from_micros(500);
@@ -69,10 +69,10 @@ pub enum GuardPriority {
     Ordinary,
 }
 
-/// How much the recorder borrowed.
+/// The use that the recorder made of the guard's priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardUse {
-    /// How often the rings were found filling.
+    /// The number of times that the rings were found filling.
     pub times: u64,
     /// Time in which the recorder could run at the guard's priority.
     pub time: Duration,
@@ -199,8 +199,8 @@ fn look_every(room: u64) -> Duration {
     (LOOK_PER_SLOT * slots).clamp(LOOK_AT_MOST_EVERY, LOOK_AT_LEAST_EVERY)
 }
 
-/// Whether the recorder needs help when its fullest ring holds `most` of `room` records: from a
-/// quarter on, until it falls below a sixteenth.
+/// Returns true if the recorder needs help when its fullest ring holds `most` of `room` records: from a quarter on,
+/// until it falls below a sixteenth.
 const fn needs_help(has_help: bool, most: u64, room: u64) -> bool {
     let least = if has_help { room / 16 } else { room / 4 };
     most >= least

@@ -1,5 +1,5 @@
-//! What the programs cost the kernel: measured by the kernel's own statistics of eBPF programs,
-//! which are switched on for the beginning of a recording.
+//! Measures what the programs cost the kernel, by the kernel's own statistics of eBPF programs, which are switched on
+//! for the beginning of a recording.
 //!
 //! The statistics (`bpf_enable_stats(2)` of libbpf; `__bpf_prog_run()` in `include/linux/filter.h`,
 //! v6.18) read a clock before and after each run of each program of the machine. They stay on as
@@ -45,13 +45,13 @@ pub struct KernelCost {
 pub(crate) struct KernelCostMeasurement {
     /// Open while the statistics are on.
     statistics: Option<OwnedFd>,
-    /// What a run of an empty program seems to take.
+    /// The time that a run of an empty program seems to take.
     empty_run_ns: f64,
     since: Instant,
     found: Option<KernelCost>,
 }
 
-/// What the kernel has counted for a program while the statistics were on.
+/// The kernel's counts for a program while the statistics were on.
 #[derive(Clone, Copy, Default)]
 struct RunTime {
     runs: u64,
@@ -134,7 +134,7 @@ fn mean(programs: RunTime, empty_run_ns: f64, switches: u64) -> KernelCost {
     }
 }
 
-/// What the statistics say of a program that does nothing: their own share.
+/// Returns what the statistics say of a run of a program that does nothing: their own share.
 #[expect(clippy::cast_precision_loss, reason = "a mean of nanoseconds")]
 fn empty_run_ns(program: &ProgramMut<'_>) -> io::Result<f64> {
     let run = |times: u32| -> io::Result<RunTime> {

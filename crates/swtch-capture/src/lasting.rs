@@ -26,7 +26,7 @@ const THREAD: u32 = 1;
 const NAME: u32 = 2;
 const RUNNABLE: u32 = 3;
 
-/// What is read at once: the kernel fills 32 KB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
+/// The bytes that are read at once: the kernel fills 32 KB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
 const READ: usize = 64 << 10;
 
 /// A thread that was blocked from before a recording began until its end.
@@ -43,16 +43,16 @@ pub struct LastingWait {
     /// Number of the system call that it is in; `None` for a kernel thread, outside of a call, as in a
     /// page fault, and in a call of 32-bit code.
     pub syscall: Option<u32>,
-    /// Whether it is a kernel thread, or a worker of `io_uring`.
+    /// True if it is a kernel thread, or a worker of `io_uring`.
     pub is_kthread: bool,
     /// The kernel's function that waits; `None` where the kernel did not tell.
     pub function: Option<String>,
-    /// When it was last given a CPU, on the trace clock; `None` where the kernel does not tell. It may
+    /// The moment at which it was last given a CPU, on the trace clock; `None` where the kernel does not tell. It may
     /// be before the machine's clock began, in a guest that was restored: then it is 0.
     pub ran: Option<Timestamp>,
 }
 
-/// What the walk at the end found.
+/// The tasks that the walk at the end found.
 #[derive(Clone, Debug, Default)]
 pub struct LastingTasks {
     /// Threads that were blocked all the time.

@@ -29,8 +29,7 @@ fn without_comments(text: &str) -> String {
     code.flat_map(str::split_ascii_whitespace).collect()
 }
 
-/// Who changes the records must change their version, or a file of an older program would be
-/// decoded wrongly.
+/// A change of the records must change their version, or a file of an older program would be decoded wrongly.
 #[test]
 fn the_version_changes_with_the_records() {
     let (records, _) = HEADER

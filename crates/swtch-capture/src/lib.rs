@@ -77,8 +77,8 @@ pub use stacks::Stacks;
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use tree::TreeCount;
 
-/// Where the eBPF programs inside come from: `compiled by clang 14.0.6` when this crate was built, or
-/// before, when it was packed.
+/// The origin of the eBPF programs inside: `compiled by clang 14.0.6` when this crate was built, or before, when it was
+/// packed.
 pub const EBPF_ORIGIN: &str = env!("SWTCH_EBPF_ORIGIN");
 
 #[allow(

@@ -51,7 +51,7 @@ pub enum ResourceLimit {
 }
 
 impl ResourceLimit {
-    /// What it limits, and how a shell calls it.
+    /// Returns what it limits, and how a shell calls it.
     const fn words(self) -> &'static str {
         match self {
             Self::OpenFiles => "open files (ulimit -n)",
@@ -264,8 +264,8 @@ fn end_before_cpu_time_is_up() {
     unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, ptr::null_mut()) };
 }
 
-/// Whether half of the CPU time is used that this process may use: what a recording has gathered takes CPU
-/// time, too, until it is a finished trace.
+/// Fails once half of the CPU time is used that this process may use: what a recording has gathered takes CPU time,
+/// too, until it is a finished trace.
 ///
 /// # Errors
 /// [`Error::CpuTime`] if it is.

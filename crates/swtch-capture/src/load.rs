@@ -48,7 +48,7 @@ const fn descriptors(cpus: usize) -> u64 {
     160 + 2 * cpus as u64
 }
 
-/// What the kernel side writes for a summary.
+/// The tables that the kernel side writes for a summary.
 struct SummaryTables {
     groups: SummaryGroups,
     tasks: TaskStates,
@@ -185,7 +185,7 @@ impl Capture {
         self.naming
     }
 
-    /// Whether all processes that were asked for have ended. Their children may still run.
+    /// Returns true if all processes that were asked for have ended. Their children may still run.
     pub fn targets_are_gone(&self) -> bool {
         !self.targets.is_empty() && self.targets.iter().all(|target| target.is_gone())
     }
@@ -254,12 +254,12 @@ impl Capture {
         drained
     }
 
-    /// Whether the rings of switches are empty.
+    /// Returns true if the rings of switches are empty.
     pub fn is_drained(&self) -> bool {
         self.cpus.most_in_a_ring() == 0
     }
 
-    /// What a switch costs in the recorder's programs; `None` if too few switches were seen.
+    /// Returns what a switch costs in the recorder's programs; `None` if too few switches were seen.
     ///
     /// # Errors
     /// When the kernel did not tell.
@@ -331,8 +331,8 @@ impl Capture {
         }
     }
 
-    /// Whether a summary tells the futex words apart for which threads wait. Each is a group of its own, so
-    /// it is for as long as somebody looks.
+    /// Sets whether a summary tells the futex words apart for which threads wait. Each is a group of its own, so this
+    /// is on only while somebody looks.
     pub fn tell_futexes(&mut self, on: bool) {
         let shared = shared(&mut self.skel);
         // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only

@@ -42,7 +42,7 @@ const OTHER_DESCRIPTORS: u64 = 60;
 pub struct PerfBatch<'a> {
     /// Number of the ring; one more than the CPUs for what was found in `/proc`.
     pub ring: usize,
-    /// Whether these are switch-outs. Each becomes a row.
+    /// True if these are switch-outs. Each becomes a row.
     pub are_switch_outs: bool,
     /// Number of records.
     pub count: u64,
@@ -57,7 +57,7 @@ pub struct PerfCapture {
     /// Of each CPU and thread. A ring is written as long as they are open.
     events: Vec<PerfEvent>,
     targets: Vec<TargetProcess>,
-    /// What `/proc` said of the threads that were there; taken with the first round.
+    /// The records made from `/proc` of the threads that were there; taken with the first round.
     found: Vec<PerfRecord>,
     started: Timestamp,
     /// Records that were lost, by what the rings say.
@@ -167,12 +167,12 @@ impl PerfCapture {
         self.lost
     }
 
-    /// When and where records were lost since the last call.
+    /// Returns when and where records were lost since the last call.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
     }
 
-    /// Whether none of the processes that were asked for runs any more.
+    /// Returns true if none of the processes that were asked for runs any more.
     pub fn targets_are_gone(&self) -> bool {
         self.targets.iter().all(|target| target.is_gone())
     }

@@ -1,4 +1,4 @@
-//! What the kernel of this machine allows a recorder to do, found by trying.
+//! Finds out what the kernel of this machine allows a recorder to do, by trying.
 //!
 //! Three kinds of answers, the most important first:
 //!
@@ -58,7 +58,7 @@ const MEMLOCK_FREE_KERNEL: KernelVersion = KernelVersion {
 pub struct Unreadable {
     /// The file that was read.
     pub path: PathBuf,
-    /// Why it could not be read.
+    /// The reason why it could not be read.
     pub why: String,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for KernelVersion {
     }
 }
 
-/// Whether the kernel describes its own types (BTF).
+/// The kernel's description of its own types (BTF), if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelTypes {
     /// The description exists and can be parsed.
@@ -112,7 +112,7 @@ pub enum KernelTypes {
     Missing(Unreadable),
 }
 
-/// What the kernel forbids even to root (`kernel_lockdown(7)`).
+/// The lockdown of the kernel: what it forbids even to root (`kernel_lockdown(7)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lockdown {
     /// No lockdown: nothing is forbidden.
@@ -139,7 +139,7 @@ impl Lockdown {
 pub struct Probe {
     /// The kernel's release, as `uname -r` shows it.
     pub release: Result<String, Unreadable>,
-    /// Whether the kernel describes its types (BTF).
+    /// The kernel's description of its types (BTF).
     pub types: KernelTypes,
     /// Each hook of [`HOOKS`] that this architecture has.
     pub hooks: Vec<HookPresence>,
@@ -153,13 +153,13 @@ pub struct Probe {
     pub unprivileged_bpf_disabled: Result<i64, Unreadable>,
     /// The value of the sysctl `kernel.kptr_restrict`.
     pub kptr_restrict: Result<i64, Unreadable>,
-    /// Where tracefs is mounted. The recorder does not need it; `perf` and its imports do.
+    /// The place where tracefs is mounted. The recorder does not need it; `perf` and its imports do.
     pub tracefs: Result<Option<PathBuf>, Unreadable>,
     /// Mount points of the cgroup hierarchies.
     pub cgroups: Result<Cgroups, Unreadable>,
     /// Limit of locked memory in bytes where it limits maps (before 5.11); else `None`.
     pub memlock_limit: Option<u64>,
-    /// Whether a tracing program could be loaded and attached here.
+    /// The result of trying to load and attach a tracing program here.
     pub trial: Trial,
 }
 
@@ -193,8 +193,8 @@ impl Probe {
         KernelVersion::of_release(self.release.as_deref().ok()?)
     }
 
-    /// Whether this process can record switches here: the trial passed, no required hook is
-    /// missing, and the kernel is not known to be too old.
+    /// Returns true if this process can record switches here: the trial passed, no required hook is missing, and the
+    /// kernel is not known to be too old.
     pub fn can_record(&self) -> bool {
         self.trial == Trial::Works
             && self.missing(Need::Required).next().is_none()
@@ -203,7 +203,7 @@ impl Probe {
                 .is_none_or(|version| version >= OLDEST_KERNEL)
     }
 
-    /// Whether this kernel reports the cause of each preemption.
+    /// Returns true if this kernel reports the cause of each preemption.
     pub fn tells_causes(&self) -> bool {
         matches!(self.types, KernelTypes::Present { .. })
             && self.missing(Need::ExactCause).next().is_none()
@@ -264,7 +264,7 @@ fn read_number(path: &str) -> Result<i64, Unreadable> {
         .map_err(|_| Unreadable::new(path, format!("not a number: {text:?}")))
 }
 
-/// Whether the kernel describes its types, and libbpf's view of them if it could be parsed.
+/// Returns the kernel's description of its types, and libbpf's view of it if it could be parsed.
 fn kernel_types() -> (KernelTypes, Option<Btf<'static>>) {
     let missing = |why: String| {
         (

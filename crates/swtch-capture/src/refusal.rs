@@ -1,4 +1,4 @@
-//! Why the kernel refused a program, in the words of its verifier.
+//! The reason why the kernel refused a program, in the words of its verifier.
 //!
 //! libbpf passes the verifier's log to a print function and returns only an error number, which
 //! says next to nothing ("Invalid argument"). So [`listen`] collects what libbpf prints while it
@@ -40,8 +40,7 @@ pub struct Refusal {
     pub program: Option<String>,
     /// At most ten lines, as the kernel wrote them: control characters are not escaped.
     pub last_lines: Vec<String>,
-    /// Whether the verifier wrote them. It then examined the program, so the right to load was
-    /// there.
+    /// True if the verifier wrote them. It then examined the program, so the right to load was there.
     pub is_by_verifier: bool,
 }
 

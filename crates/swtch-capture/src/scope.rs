@@ -19,14 +19,14 @@ pub enum RecordingScope {
     Processes {
         /// Ids of the processes (kernel: `tgid`).
         pids: Vec<Pid>,
-        /// Whether their descendants are recorded, too.
+        /// Tells whether their descendants are recorded, too.
         children: Children,
     },
     /// Tasks in these cgroups or below them, at least one.
     Cgroups(Vec<PathBuf>),
 }
 
-/// Whether the descendants of the recorded processes are recorded, too.
+/// The choice whether the descendants of the recorded processes are recorded, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Children {
     /// They are recorded: existing ones and those that are started later.
@@ -116,7 +116,7 @@ impl TargetProcess {
         Ok(Self { pid, start_ticks })
     }
 
-    /// Whether the process has ended: its id is free, or belongs to a zombie or to another process.
+    /// Returns true if the process has ended: its id is free, or belongs to a zombie or to another process.
     pub fn is_gone(self) -> bool {
         match fs::read(format!("/proc/{}/stat", self.pid)) {
             Ok(stat) => {
@@ -143,8 +143,8 @@ fn start_ticks(stat: &str) -> Option<u64> {
     field(stat, 22)?.parse().ok()
 }
 
-/// Whether no thread of the process runs any more. A first thread that has ended (field 3) is a
-/// zombie, too, while others go on (field 20, the number of threads).
+/// Returns true if no thread of the process runs any more. A first thread that has ended (field 3) is a zombie, too,
+/// while others go on (field 20, the number of threads).
 fn is_zombie(stat: &str) -> bool {
     matches!(field(stat, 3), Some("Z" | "X")) && matches!(field(stat, 20), Some("0" | "1"))
 }

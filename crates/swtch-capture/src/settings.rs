@@ -1,4 +1,4 @@
-//! What is recorded, and how: the settings of a capture.
+//! The settings of a capture: what is recorded, and how.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::scope::RecordingScope;
 use swtch_wire::layout::SwitchRecord;
 
-/// What is recorded, and how.
+/// The settings of a capture: what is recorded, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The tasks whose switches are recorded.
@@ -134,7 +134,7 @@ impl Settings {
         }
     }
 
-    /// Whether records have stacks.
+    /// Returns true if records have stacks.
     pub(crate) const fn wants_stacks(&self) -> bool {
         self.stacks.is_some() && self.summary.is_none()
     }
@@ -169,7 +169,7 @@ struct RingSizes {
 }
 
 impl RingSizes {
-    /// What all CPUs get by default: on a small machine together, on a large one each.
+    /// The default size for all CPUs together on a small machine; below it, that for each CPU of a large one.
     const DEFAULT_OF_ALL: u64 = 112 << 20;
     const DEFAULT_OF_EACH: u64 = 1 << 20;
     /// The least of a CPU: 64 KiB of task records, which is one page on some arm64 kernels.

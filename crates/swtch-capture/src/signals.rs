@@ -18,10 +18,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether SIGPIPE was ignored when this process began.
+/// True if SIGPIPE was ignored when this process began.
 static IGNORED_PIPE: AtomicBool = AtomicBool::new(false);
 
-/// Whether SIGCHLD was ignored when [`wait_for_children`] was called.
+/// True if SIGCHLD was ignored when [`wait_for_children`] was called.
 static IGNORED_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// Runs before Rust's runtime, which ignores SIGPIPE and does not record its former action.
@@ -33,7 +33,7 @@ extern "C" fn note_pipe() {
     IGNORED_PIPE.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
 }
 
-/// What this process does on a signal: a handler, or one of the words of signal(3).
+/// Returns what this process does on a signal: a handler, or one of the words of signal(3).
 fn action(signal: i32) -> Option<libc::sighandler_t> {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: with no new action the call only fills the struct, which is one.
@@ -42,7 +42,7 @@ fn action(signal: i32) -> Option<libc::sighandler_t> {
     known.then(|| unsafe { now.assume_init() }.sa_sigaction)
 }
 
-/// Whether a signal is ignored by this process.
+/// Returns true if a signal is ignored by this process.
 pub fn is_ignored(signal: i32) -> bool {
     action(signal) == Some(libc::SIG_IGN)
 }

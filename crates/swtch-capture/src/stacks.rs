@@ -44,7 +44,7 @@ struct NamingFiles {
 struct NamingFile {
     /// Its path in the process's world.
     path: String,
-    /// Where it can be read; `None` as long as it could not be opened.
+    /// The source that it can be read from; `None` as long as it could not be opened.
     source: Option<NamingSource>,
 }
 

@@ -1,5 +1,4 @@
-//! What an event costs in the merge, by number of streams: `cargo bench -p swtch-core --bench
-//! merge`.
+//! Measures what an event costs in the merge, by number of streams: `cargo bench -p swtch-core --bench merge`.
 //!
 //! The streams are those of a machine whose CPUs are all busy: the events are spread over all
 //! streams, in turn (the worst case) or in bursts of 64.

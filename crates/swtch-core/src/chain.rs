@@ -1,5 +1,4 @@
-//! What the other one did meanwhile: the wait for a thread of one's own program, divided by what that thread
-//! did.
+//! Divides the wait for a thread of one's own program by what that thread did meanwhile.
 //!
 //! ```text
 //!  victim  ──┬────────────────── blocked, until the other wakes it ──────────────┬──▶
@@ -60,7 +59,7 @@ const MOST_KEPT: usize = 1 << 16;
 /// The most stretches that are kept, 24 bytes each.
 const MOST_TURNS: usize = 1 << 20;
 
-/// What a thread spent its time on.
+/// A way in which a thread spends its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spent {
     /// Running.
@@ -97,7 +96,7 @@ impl Spent {
         Self::Untold,
     ];
 
-    /// What a blocked thread spent its time on, without following a chain.
+    /// Returns how a blocked thread spent its time, without following a chain.
     const fn blocked(reason: Reason, ender: Ender) -> Self {
         match AwaitedThing::of(reason, ender) {
             AwaitedThing::Work => match reason {
@@ -111,7 +110,7 @@ impl Spent {
         }
     }
 
-    /// What a thread that could run spent its time on, by why it had left.
+    /// Returns how a thread that could run spent its time, by why it had left.
     const fn queued(reason: Reason) -> Self {
         match reason {
             Reason::Throttle => Self::Throttled,
@@ -120,10 +119,10 @@ impl Spent {
     }
 }
 
-/// How long something was each of [`Spent::ALL`].
+/// The time spent in each way of [`Spent::ALL`].
 type Parts = [Nanos; Spent::ALL.len()];
 
-/// What threads spent the time on for which others waited for them.
+/// The time for which threads waited for others, by how those spent it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meanwhile {
     parts: Parts,
@@ -132,7 +131,7 @@ pub struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// How long it was this.
+    /// Returns how much of the time was spent in this way.
     pub const fn of(&self, spent: Spent) -> Nanos {
         self.parts[spent as usize]
     }
@@ -151,7 +150,7 @@ impl Meanwhile {
     }
 }
 
-/// What a wait for another thread may have been for.
+/// The purpose that a wait for another thread may have had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServedAs {
     /// For its turn: at a futex.
@@ -160,10 +159,10 @@ pub enum ServedAs {
     Message,
 }
 
-/// What ended a wait, and which task of the same program it was, by index.
+/// The end of a wait: what ended it, and which task of the same program that was, by index.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedBy {
-    /// What ended it.
+    /// The thing that ended it.
     pub ender: Ender,
     /// The task; `None` if it was no task of the program.
     pub own: Option<usize>,
@@ -266,22 +265,22 @@ impl Chains {
         &self.turns
     }
 
-    /// How long the task ran while others waited for it with [`ServedAs::Turn`]: at least so long.
+    /// Returns how long the task ran while others waited for it with [`ServedAs::Turn`]: at least so long.
     pub fn served_in_turn(&self, task: usize) -> Nanos {
         self.tasks[task].served_in_turn
     }
 
-    /// How long the task had no CPU while one of higher priority waited for it: at least so long.
+    /// Returns how long the task had no CPU while one of higher priority waited for it: at least so long.
     pub fn held_back(&self, task: usize) -> Nanos {
         self.tasks[task].held_back
     }
 
-    /// How long the task waited for one of lower priority that had no CPU.
+    /// Returns how long the task waited for one of lower priority that had no CPU.
     pub fn inverted(&self, task: usize) -> Nanos {
         self.tasks[task].inverted
     }
 
-    /// How long the task waited for others that ran meanwhile, with [`ServedAs::Turn`].
+    /// Returns how long the task waited for others that ran meanwhile, with [`ServedAs::Turn`].
     pub fn waited_in_turn(&self, task: usize) -> Nanos {
         self.tasks[task].waited_in_turn
     }
@@ -313,7 +312,7 @@ impl Chains {
         }
     }
 
-    /// What the chain did during the wait, or the task of which a row is missing still.
+    /// Returns what the chain did during the wait. The error is the task of which a row is missing still.
     fn walked(&mut self, wait: &AskedWait, is_over: bool) -> Result<Meanwhile, usize> {
         let stretches = std::mem::take(&mut self.stretches);
         let most = match self.credit >= u64::from(MOST_WALKED) {

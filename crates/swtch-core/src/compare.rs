@@ -1,4 +1,4 @@
-//! Whether figures changed between two sides, A (before) and B (after), each with one run or more.
+//! Tells whether figures changed between two sides, A (before) and B (after), each with one run or more.
 //!
 //! ```text
 //! each run's figure ─▶ contrast (B against A, its noise) ─▶ family: one error rate ─▶ FigureChange
@@ -34,12 +34,12 @@ pub use blocks::{BlockSeries, LEAST_BLOCKS, WithinRun};
 use crate::cost::CONFIDENCE;
 use crate::stats::{ConfidenceInterval, holm, student};
 
-/// What is known of one figure on one side.
+/// The values of one figure on one side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SideValues {
     /// The figure in each run, not negative.
     pub runs: Vec<f64>,
-    /// How well a single run is known by itself; needed only when both sides have one run.
+    /// The uncertainty of a single run by itself; needed only when both sides have one run.
     pub within: Option<WithinRun>,
 }
 
@@ -53,12 +53,12 @@ pub struct FigureValues {
     /// The smallest step by which the figure can change, in its unit: a rate of counted events
     /// has 1 / length. Runs that agree to the step are not known better than that.
     pub step: f64,
-    /// How far a value may lie from the true one in every run alike, as a part of it: 0.01 for
-    /// percentiles that are known within 1 %. A change as small as this is none.
+    /// The part of a value by which it may be off in every run alike: 0.01 for percentiles that are known within 1 %.
+    /// A change as small as this is none.
     pub resolution: f64,
 }
 
-/// How a figure was compared.
+/// A way of comparing a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompareMethod {
     /// Several runs on both sides: the spread over runs.
@@ -70,7 +70,7 @@ pub enum CompareMethod {
 }
 
 impl CompareMethod {
-    /// How runs of these numbers are compared.
+    /// Returns how sides with these numbers of runs are compared.
     pub const fn of_runs(a: usize, b: usize) -> Self {
         match (a, b) {
             (0 | 1, 0 | 1) => Self::Blocks,
@@ -89,7 +89,7 @@ impl CompareMethod {
     }
 }
 
-/// How one figure of B compares with that of A, judged together with all others.
+/// The comparison of one figure of B with that of A, judged together with all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FigureChange {
     /// The figure of A: the mean over runs, geometric where figures are compared as a ratio.
@@ -102,17 +102,17 @@ pub struct FigureChange {
     pub interval: Option<ConfidenceInterval>,
     /// The p value for no change, adjusted for the family.
     pub p: f64,
-    /// Whether the figure is 0 in some run, so that it was compared as a difference.
+    /// True if the figure is 0 in some run, so that it was compared as a difference.
     pub is_by_difference: bool,
 }
 
 impl FigureChange {
-    /// Whether a change may be claimed.
+    /// Returns true if a change may be claimed.
     pub fn is_sure(&self) -> bool {
         self.p <= 1.0 - CONFIDENCE
     }
 
-    /// Whether B is larger.
+    /// Returns true if B is larger.
     pub fn is_rise(&self) -> bool {
         self.b > self.a
     }

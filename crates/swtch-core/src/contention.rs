@@ -52,7 +52,7 @@ const MOST_KEPT_BACK: usize = 4096;
 /// Task keys beyond this come from damaged data; their last CPU is not remembered.
 const MOST_TASKS: usize = 1 << 24;
 
-/// What the CPU was used for.
+/// The holder of the CPU while a task waited for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
     /// This task ran on the CPU.
@@ -92,7 +92,7 @@ struct WaitPart {
 pub struct Contended<'a> {
     /// The task that waited.
     pub task: TaskKey,
-    /// Why the task had left its CPU before; `None` when that switch-out was not recorded.
+    /// The reason for which the task had left its CPU before; `None` when that switch-out was not recorded.
     pub reason: Option<Reason>,
     /// Length of the wait.
     pub runq: Nanos,
@@ -126,12 +126,12 @@ impl Contended<'_> {
     }
 }
 
-/// How a wait is split.
+/// A way in which a wait is split.
 #[derive(Clone, Copy, Debug)]
 enum WaitSplit<'a> {
     /// All of it is the throttle's.
     Throttled,
-    /// When it was is not known, so nobody can be named.
+    /// The moments of the wait are not known, so nobody can be named.
     AtUnknownTime,
     /// All of it was spent in the queue of one CPU.
     OnOneCpu {
@@ -145,7 +145,7 @@ enum WaitSplit<'a> {
     Collected(&'a [WaitPart]),
 }
 
-/// Which tasks' runs the trace holds.
+/// The tasks whose runs the trace holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// The runs of every task.
@@ -177,7 +177,7 @@ struct Stretch {
     cpu: CpuId,
     from: Timestamp,
     to: Timestamp,
-    /// Whether the waiting task started to run on this CPU at `to`.
+    /// True if the waiting task started to run on this CPU at `to`.
     ends_in_run: bool,
 }
 
@@ -519,8 +519,8 @@ impl CpuHistory {
         }
     }
 
-    /// Whether records were lost near the hole. A lost row leaves its run as a hole, and its
-    /// switch-out lies in the gap, so a gap that only touches the hole makes it doubtful.
+    /// Returns true if records were lost near the hole. A lost row leaves its run as a hole, and its switch-out lies in
+    /// the gap, so a gap that only touches the hole makes it doubtful.
     fn has_gap_in(&self, hole: Hole<'_>, wait: Stretch) -> bool {
         let from = hole.before.map_or(wait.from, |run| run.end.max(wait.from));
         let to = match hole.after {
@@ -551,7 +551,7 @@ impl CpuHistory {
 }
 
 impl Hole<'_> {
-    /// Whether the rows around the hole allow no other reading than an idle CPU.
+    /// Returns true if the rows around the hole allow no other reading than an idle CPU.
     fn is_idle(self, wait: Stretch, coverage: Coverage, waiter: TaskKey) -> bool {
         if coverage == Coverage::OwnTasks {
             return false;

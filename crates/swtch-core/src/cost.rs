@@ -1,5 +1,4 @@
-//! What a switch costs: from timed blocks to a price with an interval. Pure; `swtch-bench` times
-//! the blocks.
+//! The cost of a switch: from timed blocks to a price with an interval. Pure; `swtch-bench` times the blocks.
 //!
 //! ```text
 //! blocks (ns per operation, by round and arm) ─▶ estimate, compare ─▶ price list ─▶ bill

@@ -1,4 +1,4 @@
-//! What a source of events (live capture, import) reports, before any conclusion.
+//! The events that a source (live capture, import) reports, before any conclusion.
 
 use crate::evidence::Evidence;
 use crate::ids::{CgroupId, CpuId, TaskKey};
@@ -83,7 +83,7 @@ pub struct SwitchEvent {
     /// Number of switches that the kernel has counted for this task, including this one (`nvcsw +
     /// nivcsw`).
     pub kernel_count: u64,
-    /// Whether the task is in the scope of the capture; if not, it is recorded because a task in
-    /// scope waited for the CPU that it used.
+    /// True if the task is in the scope of the capture; if not, it is recorded because a task in scope waited for the
+    /// CPU that it used.
     pub in_scope: bool,
 }

@@ -1,5 +1,5 @@
-//! What the kernel reported about one switch-out: the input of the rules, stored beside their
-//! verdict so that a trace can be judged again.
+//! The report of the kernel about one switch-out: the input of the rules, stored beside their verdict so that a trace
+//! can be judged again.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::reason::words;
 use crate::units::Nanos;
 
 words! {
-    /// Who asked for the reschedule that ended a run, as the markers around
-    /// `sched_set_need_resched_tp` saw it (`kernel/sched/core.c`, `__resched_curr`, v6.18).
+    /// The cause of the reschedule that ended a run, as the markers around `sched_set_need_resched_tp` saw it
+    /// (`kernel/sched/core.c`, `__resched_curr`, v6.18).
     Cause {
         None = "none": "no reschedule was asked for",
         Wakeup = "wakeup": "a task was being woken by this CPU (sched_waking to sched_wakeup)",
@@ -36,7 +36,7 @@ words! {
 }
 
 words! {
-    /// What lies behind the file descriptor that a blocked call names.
+    /// The kind of file behind the descriptor that a blocked call names.
     WaitObject {
         None = "none": "the call names no file descriptor, or it could not be read",
         Regular = "regular": "regular file or directory",
@@ -51,7 +51,7 @@ words! {
 }
 
 words! {
-    /// What made a blocked task runnable.
+    /// The kind of waker that made a blocked task runnable.
     WakerKind {
         None = "none": "not woken, or not seen",
         Task = "task": "a task, in its own context",
@@ -63,7 +63,7 @@ words! {
 }
 
 impl WakerKind {
-    /// Whether a task ended the wait, and not an interrupt on top of one.
+    /// Returns true if a task ended the wait, and not an interrupt on top of one.
     pub const fn is_task(self) -> bool {
         matches!(self, Self::Task | Self::Sender)
     }
@@ -120,7 +120,7 @@ bits! {
 }
 
 impl EvidenceBits {
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -172,7 +172,7 @@ pub struct Evidence {
     pub args: [u64; 3],
     /// Kind of file behind the call's file descriptor.
     pub wait_object: WaitObject,
-    /// What the task waits on: futex word address, or inode number of the file.
+    /// The object that the task waits on: futex word address, or inode number of the file.
     pub wait_key: Option<u64>,
     /// Class of the task that leaves.
     pub class: Class,
@@ -186,7 +186,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Whether the task could have run on. One that is preempted inside the kernel stays runnable, even if it
+    /// Returns true if the task could have run on. One that is preempted inside the kernel stays runnable, even if it
     /// was about to sleep and its state says so already (`SM_PREEMPT` in `__schedule`).
     pub const fn left_runnable(&self) -> bool {
         self.state == 0 || self.bits.has(EvidenceBits::KERNEL_PREEMPT)

@@ -72,7 +72,7 @@ impl TaskKey {
         }
     }
 
-    /// Whether this is the idle task.
+    /// Returns true if this is the idle task.
     pub const fn is_idle(self) -> bool {
         self.0 == 0
     }

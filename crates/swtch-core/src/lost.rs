@@ -1,4 +1,4 @@
-//! Where the time of threads went: what a verdict stands on.
+//! Sums up where the time of threads went, which is what a verdict stands on.
 //!
 //! ```text
 //!  a thread's time   ├─ running ─┤├─ could run, no CPU ─┤├─ blocked ─────────────────────────────────┤
@@ -20,7 +20,7 @@ use crate::reason::{Category, Reason};
 use crate::switch::{Open, Switch};
 use crate::units::Nanos;
 
-/// What ended a wait, seen from the thread that waited.
+/// The thing that ended a wait, seen from the thread that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ender {
     /// A thread of the same program.
@@ -35,7 +35,7 @@ pub enum Ender {
     Unseen,
 }
 
-/// What a blocked thread waits for.
+/// The thing that a blocked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AwaitedThing {
     /// It is in the middle of work: a disk, memory, a lock.
@@ -60,7 +60,7 @@ impl AwaitedThing {
         Self::Untold,
     ];
 
-    /// What a thread that left for this reason waited for, by what ended the wait.
+    /// Returns what a thread that left for this reason waited for, by what ended the wait.
     pub const fn of(reason: Reason, ender: Ender) -> Self {
         match reason {
             Reason::Io | Reason::Fault | Reason::Lock | Reason::Stop | Reason::Migrate => {
@@ -81,7 +81,7 @@ impl AwaitedThing {
     }
 }
 
-/// Where the time of some threads went.
+/// The time of some threads, by where it went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostTime {
     /// On a CPU.
@@ -150,7 +150,7 @@ impl LostTime {
         }
     }
 
-    /// How long threads were blocked for this.
+    /// Returns how long threads were blocked for this.
     pub const fn blocked(&self, awaited: AwaitedThing) -> Nanos {
         self.blocked[awaited as usize]
     }

@@ -22,7 +22,7 @@ use std::collections::binary_heap::PeekMut;
 use crate::event::Event;
 use crate::units::Timestamp;
 
-/// What happened at a moment of the trace clock.
+/// An item with a moment on the trace clock.
 pub trait HasMoment {
     /// That moment.
     fn ts(&self) -> Timestamp;

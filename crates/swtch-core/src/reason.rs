@@ -1,4 +1,4 @@
-//! Why a task left its CPU: a closed list. Every switch-out has exactly one reason.
+//! The reasons why a task leaves its CPU: a closed list. Every switch-out has exactly one reason.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
 
-            /// What the word means, in one line.
+            /// Returns what the word means, in one line.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$variant => $help),+ }
             }
@@ -48,7 +48,7 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Why a task left its CPU.
+    /// The reason why a task left its CPU.
     Reason {
         Slice = "slice": "it used up its quantum (time slice) and the CPU was taken away",
         Wakeup = "wakeup": "a task of the same class woke up and was preferred",
@@ -78,7 +78,7 @@ words! {
 }
 
 words! {
-    /// What kind of reason: the colour on a time line, the first line of a bill.
+    /// The kind of a reason: the colour on a time line, the first line of a bill.
     Category {
         Preemption = "preemption": "the CPU was taken away",
         Yield = "yield": "it offered the CPU",
@@ -93,7 +93,7 @@ words! {
 }
 
 words! {
-    /// How sure a reason is.
+    /// The certainty of a reason.
     Certainty {
         Certain = "certain": "the kernel said so",
         Inferred = "inferred": "a rule of ours concluded it; the rule is named",

@@ -43,7 +43,7 @@ pub struct Rule {
     pub name: &'static str,
     /// The reason that the rule gives.
     pub reason: Reason,
-    /// Whether the kernel said so or the rule concluded it.
+    /// The certainty: the kernel said so, or the rule concluded it.
     pub certainty: Certainty,
     /// The observation that the rule rests on, in one line.
     pub help: &'static str,
@@ -70,7 +70,7 @@ impl PartialEq for Rule {
     }
 }
 
-/// What the conditions test: the evidence, and what its system call waits for.
+/// The facts that the conditions test: the evidence, and what its system call waits for.
 #[derive(Debug)]
 struct Facts<'a> {
     evidence: &'a Evidence,

@@ -46,7 +46,7 @@ impl StackNumbers {
 pub struct Stack {
     /// Number of the stack, by which rows name it.
     pub id: u32,
-    /// Whether the frames are the kernel's or the process's.
+    /// The kind of the frames: the kernel's or the process's.
     pub kind: StackKind,
     /// The process whose addresses these are; `None` for a kernel stack.
     pub pid: Option<Pid>,

@@ -47,8 +47,8 @@ pub const READ_TO_INFER: Bits = Bits(0)
     .with(Bits::WOKEN_SINCE_TICK)
     .with(Bits::MOVED_IS_NEXT);
 
-/// What a summary keeps of this evidence, as `keep_pending` of `bpf/summary.h` does it: the rules
-/// decide the same of both.
+/// Returns what a summary keeps of this evidence, as `keep_pending` of `bpf/summary.h` does it: the rules decide the
+/// same of both.
 pub fn kept_evidence(evidence: &Evidence, calls: &SyscallTable) -> Evidence {
     if !evidence.left_runnable() {
         let arguments = KeptArguments::of(evidence, calls).to_arguments();
@@ -92,7 +92,7 @@ pub struct SwitchGroup {
     /// Address of the futex word that it waited for: 0 for none or if they are not told apart,
     /// [`FUTEX_OF_MANY`] for one of those for which there was no room.
     pub futex: u64,
-    /// What the rules read of these switches. The rest is as in [`Evidence::RUNNABLE`].
+    /// The evidence that the rules read of these switches. The rest is as in [`Evidence::RUNNABLE`].
     pub evidence: Evidence,
 }
 
@@ -139,7 +139,7 @@ pub struct GroupTotals {
     pub runq_lengths: LengthHistogram,
 }
 
-/// What a recorder has counted on one CPU since its start.
+/// The counts of a recorder on one CPU since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuCounters {
     /// Switches that the probes saw, including those from idle.
@@ -169,7 +169,7 @@ impl GroupCounts {
         self.open += other.open;
     }
 
-    /// What was added since an earlier reading of the same counts; a difference that were negative is 0.
+    /// Returns what was added since an earlier reading of the same counts; a difference that would be negative is 0.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             switches: self.switches.saturating_sub(earlier.switches),
@@ -220,7 +220,7 @@ impl LengthHistogram {
         }
     }
 
-    /// What was added since an earlier reading; a difference that were negative is 0.
+    /// Returns what was added since an earlier reading; a difference that would be negative is 0.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut lengths = *self;
         for (now, before) in lengths.0.iter_mut().zip(earlier.0) {
@@ -244,7 +244,7 @@ impl LengthHistogram {
     }
 }
 
-/// What the rules read of a call's arguments, in bits: `enum summary_argument` of `bpf/record.h`.
+/// The bits that the rules read of a call's arguments: `enum summary_argument` of `bpf/record.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptArguments(pub u8);
 
@@ -260,7 +260,7 @@ impl KeptArguments {
     const IS_VFORK: u8 = 1 << 2;
     const IS_LOCK: u8 = 1 << 3;
 
-    /// What the rules read of the arguments of a task that blocked.
+    /// Returns what the rules read of the arguments of a task that blocked.
     pub fn of(evidence: &Evidence, calls: &SyscallTable) -> Self {
         let number = evidence.syscall;
         if !number.is_some_and(|number| calls.waits(number).are_told_by_arguments()) {

@@ -40,7 +40,7 @@ pub struct Switch {
     /// The task of a user-mode scheduler that ran on this thread; at level `user`, the one that
     /// left.
     pub user_task: Option<u64>,
-    /// Who switched: the kernel, or a user-mode scheduler.
+    /// The level that switched: the kernel, or a user-mode scheduler.
     pub level: Level,
     /// Further columns of user-mode schedulers and of their threads.
     pub user: UserSide,
@@ -77,7 +77,7 @@ impl Switch {
 pub struct TaskEvent {
     /// The moment of the event, on the trace clock.
     pub ts: Timestamp,
-    /// What happened to the task.
+    /// The kind of the event.
     pub kind: TaskEventKind,
     /// The task that the event is about.
     pub task: TaskKey,
@@ -87,7 +87,7 @@ pub struct TaskEvent {
     pub pid: crate::ids::Pid,
     /// Process id of the parent.
     pub parent_pid: crate::ids::Pid,
-    /// When the task was started, ns since boot (with suspend), as `/proc/PID/stat` counts.
+    /// The time at which the task was started, ns since boot (with suspend), as `/proc/PID/stat` counts.
     pub started_ns: u64,
     /// Name, up to 15 bytes; it comes from outside and may hold any byte but NUL.
     pub comm: Vec<u8>,
@@ -97,9 +97,9 @@ pub struct TaskEvent {
     pub class: crate::evidence::Class,
     /// Kernel priority (`task->prio`), as in [`Evidence::prio`].
     pub prio: i16,
-    /// Whether it is a kernel thread.
+    /// True if it is a kernel thread.
     pub is_kthread: bool,
-    /// Whether the capture was asked to record it (others are only named).
+    /// True if the capture was asked to record it (others are only named).
     pub in_scope: bool,
     /// `nvcsw` of the task at this moment.
     pub voluntary_switches: u64,
@@ -108,7 +108,7 @@ pub struct TaskEvent {
 }
 
 crate::reason::words! {
-    /// What happened to a task.
+    /// An event in the life of a task.
     TaskEventKind {
         Seen = "seen": "first seen by the capture",
         Fork = "fork": "started by its parent during the capture",
@@ -140,7 +140,7 @@ pub struct Gap {
 pub struct Open {
     /// The task that waited or ran.
     pub task: TaskKey,
-    /// Why the task had left its CPU; `None` for a run.
+    /// The reason for which the task had left its CPU; `None` for a run.
     pub reason: Option<Reason>,
     /// Start of the wait or run, on the trace clock.
     pub since: Timestamp,
@@ -154,24 +154,24 @@ pub struct Open {
 }
 
 impl Open {
-    /// When the capture ended, or the run began that was open then.
+    /// Returns when the capture ended, or when the run began that was open then.
     pub fn end(&self) -> Timestamp {
         Timestamp::from_ns(self.since.as_ns().saturating_add(self.lasted.as_ns()))
     }
 }
 
-/// What the source of events knows of a task that ran, or could run, when the capture ended.
+/// A task that ran, or could run, when the capture ended, as the source of events knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskAtEnd {
     /// The task.
     pub task: TaskKey,
-    /// Whether its waits were asked for. Of others only the run is told.
+    /// True if its waits were asked for. Of others only the run is told.
     pub in_scope: bool,
     /// The CPU on which it ran, or for which it waited.
     pub cpu: CpuId,
     /// Its last switch-out; `None` if none was seen.
     pub left: Option<Timestamp>,
-    /// When it could run again after that.
+    /// The moment at which it could run again after that.
     pub woken: Option<Timestamp>,
     /// Since when it ran; `None` if it had no CPU.
     pub runs_since: Option<Timestamp>,

@@ -1,5 +1,5 @@
-//! What a task waits for when it blocks in a system call. Numbers differ by architecture, so rules
-//! use [`Waits`], and a [`SyscallTable`] turns a number into it.
+//! Tells what a task waits for when it blocks in a system call. Numbers differ by architecture, so rules use [`Waits`],
+//! and a [`SyscallTable`] turns a number into it.
 
 use crate::evidence::WaitObject;
 
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// Whether a call with this number hands over data: who blocks in it waits for room, and never for data.
+    /// Returns true if a call with this number hands over data: who blocks in it waits for room, and never for data.
     pub fn hands_over(self, number: u32) -> bool {
         const CALLS: [&str; 9] = [
             "write", "writev", "pwrite64", "pwritev", "pwritev2", "sendto", "sendmsg", "sendmmsg",
@@ -42,7 +42,7 @@ impl Arch {
     }
 }
 
-/// What a task that blocks in a call waits for.
+/// The thing for which a task blocks in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// A futex word: the first argument is its address.
@@ -83,12 +83,12 @@ pub enum Waits {
 }
 
 impl Waits {
-    /// Whether the task waits for the file behind the first argument.
+    /// Returns true if the task waits for the file behind the first argument.
     pub const fn is_on_file(self) -> bool {
         matches!(self, Self::File | Self::Socket)
     }
 
-    /// Whether the rules read the call's arguments.
+    /// Returns true if the rules read the call's arguments.
     pub(crate) const fn are_told_by_arguments(self) -> bool {
         matches!(
             self,
@@ -258,7 +258,7 @@ const WAITS: &[(Waits, &[&str])] = &[
     (Waits::Exit, &["exit", "exit_group"]),
 ];
 
-/// What each system call of one architecture waits for, by number.
+/// A table of what each system call of one architecture waits for, by number.
 #[derive(Clone, Debug)]
 pub struct SyscallTable {
     arch: Arch,
@@ -286,7 +286,7 @@ impl SyscallTable {
         Self { arch, waits }
     }
 
-    /// What a task blocked in this call waits for. Unknown numbers give [`Waits::Untold`].
+    /// Returns what a task blocked in this call waits for. Unknown numbers give [`Waits::Untold`].
     pub fn waits(&self, number: u32) -> Waits {
         let index = usize::try_from(number).unwrap_or(usize::MAX);
         self.waits.get(index).copied().unwrap_or(Waits::Untold)
@@ -323,7 +323,7 @@ impl SyscallTable {
     }
 }
 
-/// Whether this is a file on disk or a block device, whose reads and writes wait for block I/O.
+/// Returns true if this is a file on disk or a block device, whose reads and writes wait for block I/O.
 pub(crate) const fn is_plain_file(object: WaitObject) -> bool {
     matches!(object, WaitObject::Regular | WaitObject::Block)
 }

@@ -150,7 +150,7 @@ impl Tally {
         self.blocked + self.open.saturating_sub(self.open_runq)
     }
 
-    /// Whether nothing was counted.
+    /// Returns true if nothing was counted.
     pub const fn is_empty(&self) -> bool {
         self.switches == 0 && self.waits == 0 && self.open_waits == 0
     }
@@ -168,8 +168,8 @@ impl Tally {
         self.switches.saturating_sub(self.voluntary)
     }
 
-    /// Whether waits were counted, and none of them could be split: blocked and run-queue time are not
-    /// known then, and not 0.
+    /// Returns true if waits were counted, and none of them could be split: blocked and run-queue time are not known
+    /// then, and not 0.
     pub const fn is_unsplit(&self) -> bool {
         self.unsplit > 0 && self.unsplit == self.waits
     }
@@ -178,7 +178,7 @@ impl Tally {
 /// A group of switches that the kernel counted together, and what the rules say of it.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgedGroup {
-    /// What these switches have in common.
+    /// The properties that these switches have in common.
     pub group: SwitchGroup,
     /// The rule that gives them their reason.
     pub rule: &'static Rule,
@@ -193,13 +193,13 @@ impl JudgedGroup {
         }
     }
 
-    /// Whether another task took the CPU. A task that waits to be moved has left by itself, and who
-    /// came next is not kept of it, as of one that blocked.
+    /// Returns true if another task took the CPU. A task that waits to be moved has left by itself, and who came next
+    /// is not kept of it, as of one that blocked.
     pub fn is_preemption(&self) -> bool {
         self.rule.reason.category() == Category::Preemption && self.group.evidence.state == 0
     }
 
-    /// Whether the kernel counts these switches as voluntary.
+    /// Returns true if the kernel counts these switches as voluntary.
     pub const fn is_voluntary(&self) -> bool {
         self.group.evidence.bits.has(EvidenceBits::VOLUNTARY)
     }

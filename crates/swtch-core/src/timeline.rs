@@ -79,7 +79,6 @@ struct LastOut {
     reason: Reason,
     kernel_count: u64,
     in_scope: bool,
-    /// Whether it could have run on.
     was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
@@ -168,8 +167,8 @@ impl Timeline {
         }
     }
 
-    /// What no row tells at `end`: waits of tasks in scope that had left their CPU, and runs. A task
-    /// that is not in `known` is taken to wait still; whether it could run is not known.
+    /// Returns what no row tells at `end`: waits of tasks in scope that had left their CPU, and runs. A task that is
+    /// not in `known` is taken to wait still; whether it could run is not known.
     pub fn open_at(&self, end: Timestamp, known: &[TaskAtEnd]) -> Vec<Open> {
         let by_task: HashMap<TaskKey, &TaskAtEnd> =
             known.iter().map(|task| (task.task, task)).collect();

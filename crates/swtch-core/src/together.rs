@@ -59,7 +59,7 @@ impl CoveredTime {
         }
     }
 
-    /// How much of these stretches it covers, which are in the order of their beginnings.
+    /// Returns how much of these stretches it covers, which are in the order of their beginnings.
     fn within(&self, stretches: &[(Timestamp, Timestamp)]) -> Nanos {
         let mut sum = Nanos::ZERO;
         let mut first = 0;
@@ -99,12 +99,12 @@ impl RunsTogether {
         });
     }
 
-    /// How long they ran, each for itself.
+    /// Returns how long they ran, each for itself.
     pub const fn ran(&self) -> Nanos {
         self.ran
     }
 
-    /// How long at least one of them ran.
+    /// Returns how long at least one of them ran.
     pub fn any(&self) -> Nanos {
         self.any.sum()
     }
@@ -120,7 +120,7 @@ impl RunsTogether {
         all.saturating_sub(self.several.settled + self.several.within(&stretches))
     }
 
-    /// How long exactly one of them ran.
+    /// Returns how long exactly one of them ran.
     pub fn alone(&self) -> Nanos {
         self.any().saturating_sub(self.several.sum())
     }

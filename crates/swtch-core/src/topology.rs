@@ -1,4 +1,4 @@
-//! Which CPUs are near each other: NUMA nodes, and cores with more than one hardware thread.
+//! Tells which CPUs are near each other: NUMA nodes, and cores with more than one hardware thread.
 //!
 //! The kernel tells both as lists of CPUs (`0-3,8`), and a trace keeps them as such: a list of 128
 //! CPUs is one word, which people can read. [`CpuPlaces`] answers for one CPU.
@@ -56,7 +56,7 @@ impl CpuTopology {
         }
     }
 
-    /// Where each CPU is.
+    /// Returns where each CPU is.
     pub fn places(&self) -> CpuPlaces {
         let mut places = CpuPlaces::default();
         for node in &self.nodes {
@@ -86,14 +86,14 @@ pub struct CpuPlaces {
 }
 
 impl CpuPlaces {
-    /// Whether CPUs are on more than one node.
+    /// Returns true if CPUs are on more than one node.
     pub fn has_nodes(&self) -> bool {
         let mut nodes = self.nodes.values();
         let first = nodes.next();
         nodes.any(|node| Some(node) != first)
     }
 
-    /// Whether any CPU shares its core with another.
+    /// Returns true if any CPU shares its core with another.
     pub fn has_siblings(&self) -> bool {
         !self.cores.is_empty()
     }

@@ -30,13 +30,13 @@ pub struct Trigger {
     condition: TriggerCondition,
 }
 
-/// What a condition is asked about: a switch-out with the wait before the run that it ends, or a
-/// wait that still lasts.
+/// The moment that a condition is asked about: a switch-out with the wait before the run that it ends, or a wait that
+/// still lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerMoment<'a> {
     /// The CPU that the thread left.
     pub cpu: CpuId,
-    /// Why it left.
+    /// The reason for which it left.
     pub reason: Reason,
     /// Length of the run; `None` of a wait that lasts.
     pub ran: Option<Nanos>,
@@ -83,7 +83,7 @@ pub struct TriggerThread<'a> {
     pub comm: &'a str,
 }
 
-/// What is wrong with a condition, and where.
+/// A mistake in a condition, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerMistake {
     words: String,
@@ -132,18 +132,18 @@ enum Relation {
 }
 
 impl Trigger {
-    /// Whether it holds.
+    /// Returns true if it holds.
     pub fn holds(&self, moment: &TriggerMoment<'_>) -> bool {
         self.condition.holds(moment)
     }
 
-    /// Whether it may hold for a switch whose wait and run are not longer than this. Quick, and true when in
+    /// Returns true if it may hold for a switch whose wait and run are not longer than this. Quick, and true when in
     /// doubt: most switches need no further look.
     pub fn may_hold(&self, wait_at_most: Nanos, run_at_most: Nanos) -> bool {
         self.condition.may_hold(wait_at_most, run_at_most)
     }
 
-    /// Whether it can come to hold while a wait lasts, because it compares the wait's length.
+    /// Returns true if it can come to hold while a wait lasts, because it compares the wait's length.
     pub fn is_about_waits(&self) -> bool {
         self.condition.is_about_waits()
     }

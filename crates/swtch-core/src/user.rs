@@ -17,7 +17,7 @@ use crate::reason::words;
 use crate::units::Timestamp;
 
 words! {
-    /// Who switches.
+    /// The level of a switch: the one who switches.
     Level {
         Os = "os": "the kernel switches threads",
         User = "user": "a user-mode scheduler switches its workers on a thread",
@@ -71,13 +71,13 @@ pub struct UserSide {
     pub next_task: Option<u64>,
     /// The task that ended the wait before this run.
     pub waker: Option<u64>,
-    /// What the task waits for now: the number that the trace gave to the name of the wait type.
+    /// The type of the wait that the task is in now: the number that the trace gave to its name.
     pub wait_type: Option<u16>,
-    /// What the task had waited for before this run, numbered in the same way.
+    /// The type of the wait before this run, numbered in the same way.
     pub off_wait_type: Option<u16>,
 }
 
-/// What a user-mode scheduler reports of a switch-out.
+/// A user-mode scheduler's report of a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserDeparture {
     /// The worker offered its scheduler to others.
@@ -115,9 +115,9 @@ pub struct UserSwitchEvent {
     pub next_task: Option<u64>,
     /// Start of the run that ended.
     pub run_start: Timestamp,
-    /// How the task left.
+    /// The way in which the task left.
     pub departure: UserDeparture,
-    /// What the task waits for now.
+    /// The type of the wait that the task is in now.
     pub wait_type: Option<Arc<UserWaitType>>,
     /// The wait before the run that ended.
     pub before: UserWait,
@@ -126,11 +126,11 @@ pub struct UserSwitchEvent {
 /// The wait before a run of a user-mode task.
 #[derive(Clone, Debug)]
 pub struct UserWait {
-    /// When the task had left its thread; `None` for the first run of a task.
+    /// The moment at which the task had left its thread; `None` for the first run of a task.
     pub out: Option<Timestamp>,
-    /// When the task became runnable again.
+    /// The moment at which the task became runnable again.
     pub woken: Timestamp,
-    /// What the task had waited for, or had left its thread for.
+    /// The type of what the task had waited for, or had left its thread for.
     pub wait_type: Option<Arc<UserWaitType>>,
     /// The task that ended the wait.
     pub waker: Option<u64>,

@@ -16,32 +16,31 @@ use crate::reason::Reason;
 use crate::stack::{StackKind, StackNumbers};
 use crate::units::{Nanos, Timestamp};
 
-/// What was seen of the wait before a run: moments, not lengths.
+/// The wait before a run, as it was seen: moments, not lengths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WaitEvidence {
     /// The task's previous switch-out; `None` when this is its first run in the capture.
     pub out: Option<Timestamp>,
-    /// Whether the task was still runnable at its previous switch-out, so that no wakeup ended its
-    /// wait.
+    /// True if the task was still runnable at its previous switch-out, so that no wakeup ended its wait.
     pub was_runnable: bool,
-    /// When the last wakeup before the run began (`sched_waking`). It may be older than the
-    /// previous switch-out. `None` when none was seen; [`Self::wakeup`] says nothing then.
+    /// The moment at which the last wakeup before the run began (`sched_waking`). It may be older than the previous
+    /// switch-out. `None` when none was seen; [`Self::wakeup`] says nothing then.
     pub woken: Option<Timestamp>,
     /// That wakeup.
     pub wakeup: Wakeup,
-    /// When the waiting task was last moved to another run queue.
+    /// The moment at which the waiting task was last moved to another run queue.
     pub moved: Option<Timestamp>,
     /// Stacks at the place where the task waited.
     pub stacks: StackNumbers,
 }
 
-/// What ended a wait. In a row ([`Wait`]) all is `None` if that was not seen; of evidence it counts
-/// only together with [`WaitEvidence::woken`].
+/// The end of a wait. In a row ([`Wait`]) all is `None` if that was not seen; of evidence it counts only together with
+/// [`WaitEvidence::woken`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wakeup {
     /// The task that made it runnable, or that was interrupted by what did.
     pub waker: Option<TaskKey>,
-    /// What made the task runnable: a task, or an interrupt.
+    /// The kind of waker that made the task runnable: a task, or an interrupt.
     pub kind: Option<WakerKind>,
     /// The CPU whose run queue the task was put on.
     pub cpu: Option<CpuId>,
@@ -52,13 +51,13 @@ pub struct Wakeup {
 /// The wait that came before a run. All `None` for the first run that is seen of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// Why the task had left; `None` when that switch-out was not recorded.
+    /// The reason for which the task had left; `None` when that switch-out was not recorded.
     pub reason: Option<Reason>,
     /// Off-CPU time: blocked time plus run-queue time.
     pub off: Option<Nanos>,
     /// Run-queue time: runnable, but not running. Known without `off` for a new task's first wait.
     pub runq: Option<Nanos>,
-    /// What ended the wait.
+    /// The wakeup that ended the wait.
     pub wakeup: Wakeup,
     /// Time on the run queue of the CPU where it ran, when it was moved there while it waited.
     pub moved: Option<Nanos>,

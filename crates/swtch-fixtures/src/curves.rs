@@ -18,8 +18,8 @@ pub fn prices() -> PriceList {
     }
 }
 
-/// What is hard to draw: long names, lines that end at one place, wide intervals, points below 0, a
-/// size of 0, a line with nothing above 0.
+/// Returns a list that is hard to draw: long names, lines that end at one place, wide intervals, points below 0, a size
+/// of 0, a line with nothing above 0.
 pub fn worst_case() -> PriceList {
     let crowd = (0..9).map(|number| {
         let name = format!("line {number} with a name that is far longer than there is room for");

@@ -11,20 +11,20 @@ use crate::{after, meta, row, seen};
 /// The number of the stack of all waits.
 const STACK: u32 = 7;
 
-/// What a run is like. `server` waits for a lock; now and then `hog` takes the CPU from it.
+/// A made-up run. `server` waits for a lock; now and then `hog` takes the CPU from it.
 #[derive(Clone, Debug)]
 pub struct MadeUpRun {
     /// The contents of `meta.json`; the run lasts as long as it says.
     pub meta: Meta,
-    /// How often `server` waits for the lock.
+    /// The number of times that `server` waits for the lock.
     pub waits: u64,
-    /// How long it waits on average.
+    /// The mean length of these waits.
     pub wait_ns: f64,
-    /// How often `hog` takes the CPU from it.
+    /// The number of times that `hog` takes the CPU from it.
     pub preemptions: u64,
-    /// How much the numbers of the run vary by chance, as a part of themselves.
+    /// The variation of the run's numbers by chance, as a part of themselves.
     pub noise: f64,
-    /// Whether waits have a user stack.
+    /// True if waits have a user stack.
     pub has_stacks: bool,
     /// The functions of that stack, the innermost first. Without any, the stack is lost.
     pub functions: Vec<String>,

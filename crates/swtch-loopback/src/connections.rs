@@ -25,7 +25,7 @@ use tokio::time::timeout;
 /// idle connection again when it was closed.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take that was under way when its connection's time was over.
+/// The time that an answer may take that was under way when its connection's time was over.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Most connections if descriptors are plentiful. A browser opens six for each host.
@@ -34,10 +34,10 @@ const PLENTY: u64 = 256;
 /// Descriptors kept for everything else: the trace's files, the price list, the runtime.
 const KEPT_DESCRIPTORS: u64 = 64;
 
-/// How long accepting pauses when the system refuses a connection.
+/// The time for which accepting pauses when the system refuses a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether a request on this connection had the token.
+/// A flag that is set once a request on this connection had the token.
 #[derive(Clone, Debug, Default)]
 pub struct TokenProof(Arc<AtomicBool>);
 
@@ -59,7 +59,7 @@ struct Connection {
     task: AbortHandle,
 }
 
-/// How many connections may be open at once, by this process's limit of descriptors.
+/// Returns how many connections may be open at once, by this process's limit of descriptors.
 pub fn most_connections() -> usize {
     // If the limit is not known, the kernel's default is assumed.
     let descriptors = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(soft, _)| soft);

@@ -1,6 +1,6 @@
-//! What every HTTP server of this project needs, because other users of the machine and other pages in a
-//! browser can reach a port of it: few connections, each for a bounded time ([`connections`]), and requests
-//! that come by the right name and with the right token.
+//! The parts that every HTTP server of this project needs, because other users of the machine and other pages in a
+//! browser can reach a port of it: few connections, each for a bounded time ([`connections`]), and requests that come
+//! by the right name and with the right token.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 

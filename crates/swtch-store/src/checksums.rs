@@ -85,7 +85,7 @@ impl Checksums {
         lines.filter(move |line| line.0 == file).map(|line| line.1)
     }
 
-    /// Whether the list names Parquet files, which only a finished trace has.
+    /// Returns true if the list names Parquet files, which only a finished trace has.
     pub(crate) fn is_of_finished_trace(&self) -> bool {
         self.lines.iter().any(|line| line.0.ends_with(".parquet"))
     }

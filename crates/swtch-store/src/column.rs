@@ -24,7 +24,7 @@ pub struct TraceColumn<R: 'static> {
     pub name: &'static str,
     /// Type of the column's values.
     pub kind: ColumnType,
-    /// Whether the column may hold null.
+    /// [`Presence::Optional`] if the column may hold null.
     pub presence: Presence,
     /// The format version that added the column.
     pub since: u32,
@@ -82,7 +82,7 @@ fn list_item() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::UInt32, false))
 }
 
-/// Whether a value may be missing.
+/// The presence of a column's values: in every row, or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Every row has a value; there are no nulls.
@@ -91,7 +91,7 @@ pub enum Presence {
     Optional,
 }
 
-/// Why a column of a file does not fit the schema.
+/// The reason why a column of a file does not fit the schema.
 #[derive(Debug)]
 pub(crate) enum Mismatch {
     /// The column is of another type.

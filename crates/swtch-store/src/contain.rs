@@ -11,7 +11,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// Whether this thread is inside of [`contained`].
+    /// True while this thread is inside of [`contained`].
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// Message of the last panic inside of [`contained`].
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };

@@ -39,10 +39,10 @@ pub struct Directory {
     above: Option<(Arc<OwnedFd>, OsString)>,
 }
 
-/// Whether a trace's directory is still where it was created.
+/// The state of a trace's directory: whether it is still where it was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryState {
-    /// Where it was created, as far as can be seen.
+    /// It is where it was created, as far as can be seen.
     InPlace,
     /// The directory, or one above it, was renamed; this is its path now.
     Moved(PathBuf),

@@ -35,9 +35,9 @@ pub enum Error {
     NoDump {
         /// The directory of the trace.
         trace: PathBuf,
-        /// What the recorder answered.
+        /// The path that the recorder answered.
         path: String,
-        /// Why it is not taken.
+        /// The reason why it is not taken.
         why: String,
     },
     /// An earlier write failed, so this trace accepts no more rows.
@@ -67,7 +67,7 @@ pub enum Error {
     Damaged {
         /// The file that is damaged.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The damage, and its place, in words.
         what: String,
     },
     /// The trace still holds records, which this function does not decode.
@@ -81,7 +81,7 @@ pub enum Error {
     OtherRecords {
         /// The file with the records.
         path: PathBuf,
-        /// What it holds, and what this program reads.
+        /// The version or layout of the records that it holds, and of those that this program reads, in words.
         what: String,
     },
     /// The bytes are as written, but they are not a table of a trace.
@@ -134,13 +134,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether there was no space on the disk, or the user may not take more of it.
+    /// Returns true if there was no space on the disk, or the user may not take more of it.
     pub fn is_full_disk(&self) -> bool {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         matches!(self, Self::Write { source, .. } if full.contains(&source.kind()))
     }
 
-    /// What the user can do about it; `None` where the message says everything.
+    /// Returns what the user can do about it; `None` where the message says everything.
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Exists { .. } => Some("choose another name, or remove the old trace first"),

@@ -41,7 +41,7 @@ struct RowWriter {
     stacks: Vec<(StackKind, u32, Option<TaskKey>)>,
 }
 
-/// What is known of each task, by its key.
+/// The facts known of each task, by its key.
 ///
 /// Switches of tasks that were not asked for are recorded while a task in scope waits for their
 /// CPU; reports leave them out of every count. If such a task comes into scope later, its rows are

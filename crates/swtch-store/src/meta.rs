@@ -28,9 +28,9 @@ pub struct Meta {
     pub rules_version: u32,
     /// Version of the program that wrote it.
     pub swtch_version: String,
-    /// How far the recording had come when this was written.
+    /// The state that the recording was in when this was written.
     pub state: RecordingState,
-    /// Why it ended, when it did not end as requested.
+    /// The reason why it ended, when it did not end as requested.
     pub stop_reason: Option<String>,
     /// The machine that was recorded.
     pub host: TraceHost,
@@ -38,35 +38,34 @@ pub struct Meta {
     pub clock: ClockSample,
     /// The traced command and its arguments; empty when there was none.
     pub command: Vec<String>,
-    /// What was recorded, in words: the command, process ids, a cgroup, or [`WHOLE_SYSTEM`].
+    /// The scope of the recording, in words: the command, process ids, a cgroup, or [`WHOLE_SYSTEM`].
     pub scope: String,
     /// Start of the capture, on the trace clock.
     pub start_ns: u64,
     /// End of the capture, on the trace clock.
     pub end_ns: u64,
-    /// What became of the switches; the sum is checked.
+    /// The counts of the switches, by what became of them; the sum is checked.
     pub counts: Counts,
     /// The kernel's own counts of switches.
     pub kernel: KernelCounts,
-    /// How loaded the machine was meanwhile.
+    /// The load of the machine meanwhile.
     pub load: HostLoad,
     /// Process id of the recorder, whose helpers are its children; `None` in traces of older programs.
     pub recorder_pid: Option<u32>,
     /// The kernel's counts for the processes that were recorded; `None` for another scope, and in
     /// traces of older programs.
     pub tree: Option<TreeCounts>,
-    /// How the recorder was protected from being starved; `None` in traces of older programs.
+    /// The recorder's protection from being starved; `None` in traces of older programs.
     pub guard: Option<RecorderGuard>,
-    /// What the recording itself cost.
+    /// The cost of the recording itself.
     pub overhead: Overhead,
     /// By what the kernel told of switches.
     pub backend: RecordingBackend,
     /// Hooks that this kernel lacks or that were not used.
     pub hooks: Hooks,
-    /// How stacks were taken; `None` when they were not.
+    /// The settings of stacks; `None` when none were taken.
     pub stacks: Option<StackSettings>,
-    /// What became of the switches of user-mode schedulers; `None` when there was no such
-    /// scheduler.
+    /// The counts of the switches of user-mode schedulers; `None` when there was no such scheduler.
     pub user: Option<UserCounts>,
     /// The file it was imported from; `None` for a recording.
     pub imported: Option<Imported>,
@@ -75,8 +74,8 @@ pub struct Meta {
     /// Quotas of CPU time of the cgroups that tasks were in, and of those above them. Older traces have
     /// none.
     pub quotas: Vec<QuotaFacts>,
-    /// What the disks of the machine did, those that did anything. None in traces of older versions, in imports, and in
-    /// dumps of a flight recorder; so with the next.
+    /// The work of the machine's disks, of those that did anything. None in traces of older versions, in imports, and
+    /// in dumps of a flight recorder; so with the next.
     pub disks: Vec<DiskFacts>,
     /// Limits of memory of the machine's cgroups, those that were reached.
     pub memory_limits: Vec<MemoryLimitFacts>,
@@ -86,7 +85,7 @@ pub struct Meta {
     pub lasting: Option<LastingWaits>,
 }
 
-/// How far a recording had come.
+/// The state of a recording: how far it had come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingState {
@@ -112,7 +111,7 @@ pub enum RecordingBackend {
 }
 
 impl RecordingBackend {
-    /// How the trace was made, in words.
+    /// Returns how the trace was made, in words.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Ebpf => "recorded by eBPF",
@@ -120,7 +119,7 @@ impl RecordingBackend {
         }
     }
 
-    /// What such traces do not tell, for the head of an answer; `None` if they tell all that answers need.
+    /// Returns what such traces do not tell, for the head of an answer; `None` if they tell all that answers need.
     pub const fn not_told(self) -> Option<&'static str> {
         match self {
             Self::Ebpf => None,
@@ -168,7 +167,7 @@ pub struct ClockSample {
     pub realtime_ns: u64,
 }
 
-/// What became of the switches. `switches_seen` is the sum of `stored`, `filtered`, `lost`,
+/// The counts of the switches, by what became of them. `switches_seen` is the sum of `stored`, `filtered`, `lost`,
 /// `unnamed` and `storage_failed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -203,7 +202,7 @@ pub struct Counts {
     pub storage_refused: u64,
 }
 
-/// What became of the switches of user-mode schedulers. They are in no count of the kernel's
+/// The counts of the switches of user-mode schedulers, by what became of them. They are in no count of the kernel's
 /// switches. `written` is the sum of the five below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -225,7 +224,7 @@ pub struct UserCounts {
     /// The kernel's switches of schedulers' threads at which the word that names the worker could
     /// not be read.
     pub words_unread: u64,
-    /// Why a scheduler could not be watched, one sentence each.
+    /// The reasons why schedulers could not be watched, one sentence each.
     pub refused: Vec<String>,
 }
 
@@ -246,9 +245,9 @@ impl KernelCounts {
     }
 }
 
-/// How loaded the machine was while it was recorded, by sums that the kernel keeps since its boot. Each
-/// is `None` in traces of older versions, in imports, and where the kernel does not keep it; those at
-/// the end also in a recording that was cut off, and in a dump of a flight recorder.
+/// The load of the machine while it was recorded, by sums that the kernel keeps since its boot. Each is `None` in
+/// traces of older versions, in imports, and where the kernel does not keep it; those at the end also in a recording
+/// that was cut off, and in a dump of a flight recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostLoad {
@@ -312,7 +311,7 @@ pub struct RecorderGuard {
     pub policy: String,
     /// The priority of `fifo`, 1 to 99; `None` for other policies.
     pub priority: Option<u8>,
-    /// How often the rings were filling, so that the priority was lent.
+    /// The number of times that the rings were filling, so that the priority was lent.
     pub lent_times: u64,
     /// Time in which the recorder could run at that priority, in ns: at most 94 % of one CPU.
     pub lent_ns: u64,
@@ -337,7 +336,7 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// What the programs in the kernel took, in words; `None` if it was not measured.
+    /// Returns what the programs in the kernel took, in words; `None` if it was not measured.
     pub fn in_kernel(&self) -> Option<String> {
         let cost = self.kernel_ns_per_switch?;
         Some(format!("{cost:.0} ns a switch in the kernel"))
@@ -374,7 +373,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// What is missing from the file, in a sentence; `None` when every record was understood.
+    /// Returns what is missing from the file, in a sentence; `None` when every record was understood.
     pub fn incomplete(&self) -> Option<String> {
         let records = match self.unreadable_records {
             0 => return None,
@@ -388,14 +387,13 @@ impl Imported {
     }
 }
 
-/// What is known of a recording besides the part that was kept of it, which all other facts are
-/// about.
+/// The facts about a recording besides the part that was kept of it, which all other facts are about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RingFacts {
-    /// How much was kept, as it was asked for: `5m`, `512MB`.
+    /// The amount that was kept, as it was asked for: `5m`, `512MB`.
     pub kept: String,
-    /// When the recording began, on the trace clock.
+    /// The moment at which the recording began, on the trace clock.
     pub began_ns: u64,
     /// Number of switches that were recorded since then.
     pub switches: u64,
@@ -403,7 +401,7 @@ pub struct RingFacts {
     pub lost: u64,
     /// Number of switches since then that the kernel's tracepoint did not report.
     pub untraced: u64,
-    /// Why this dump was made, in words; `None` for the recording itself.
+    /// The reason why this dump was made, in words; `None` for the recording itself.
     pub dumped_because: Option<String>,
     /// The switch that met the condition for which this dump was made; `None` for another cause, and in
     /// dumps of older programs.
@@ -418,8 +416,8 @@ pub struct FiredSwitch {
     pub task: u32,
     /// The moment of its switch-out, on the trace clock.
     pub ts_ns: u64,
-    /// Whether the condition is about the wait that began there, which was open then. Else it is about the
-    /// run that ended there and the wait before it.
+    /// True if the condition is about the wait that began there, which was open then. Else it is about the run that
+    /// ended there and the wait before it.
     pub is_open: bool,
 }
 
@@ -439,7 +437,7 @@ pub struct QuotaFacts {
     pub throttled_ns: u64,
 }
 
-/// What a disk of the machine did, whoever asked for it, by `/proc/diskstats`.
+/// The work of a disk of the machine, whoever asked for it, by `/proc/diskstats`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DiskFacts {
@@ -452,7 +450,7 @@ pub struct DiskFacts {
 }
 
 impl DiskFacts {
-    /// What it did meanwhile; `None` if it is not known.
+    /// Returns what it did meanwhile; `None` if it is not known.
     pub fn meanwhile(&self) -> Option<DiskCounts> {
         let (before, after) = (&self.before, self.after?);
         Some(DiskCounts {
@@ -469,9 +467,9 @@ impl DiskFacts {
 pub struct DiskCounts {
     /// Number of requests that it completed: reads, writes, discards and flushes.
     pub requests: u64,
-    /// How long these took, added up.
+    /// The time that these took, added up.
     pub taken_ns: u64,
-    /// How long it had at least one of them.
+    /// The time for which it had at least one of them.
     pub busy_ns: u64,
 }
 
@@ -484,14 +482,14 @@ pub struct MemoryLimitFacts {
     pub cgroup: String,
     /// The limit.
     pub bytes: u64,
-    /// How often it had been reached when the recording began.
+    /// The number of times that it had been reached when the recording began.
     pub reached_before: u64,
     /// The same when it ended; `None` in a recording that was cut off.
     pub reached_after: Option<u64>,
 }
 
 impl MemoryLimitFacts {
-    /// How often it was reached meanwhile; `None` if it is not known.
+    /// Returns how often it was reached meanwhile; `None` if it is not known.
     pub fn reached(&self) -> Option<u64> {
         Some(self.reached_after?.saturating_sub(self.reached_before))
     }
@@ -507,7 +505,7 @@ pub struct LastingWaits {
     pub idle_kernel_threads: u64,
     /// Threads that wait alike; at most 500 groups are kept.
     pub groups: Vec<LastingGroup>,
-    /// How many of `threads` are in no group that was kept.
+    /// The number of `threads` that are in no group that was kept.
     pub not_listed: u64,
 }
 
@@ -530,14 +528,14 @@ pub struct LastingGroup {
     pub syscall: Option<u32>,
     /// The kernel's function that waits; `None` where the kernel did not tell.
     pub function: Option<String>,
-    /// When the first of them was last given a CPU, on the trace clock; `None` where that is not known
+    /// The moment at which the first of them was last given a CPU, on the trace clock; `None` where that is not known
     /// of each of them.
     pub ran_first_ns: Option<u64>,
-    /// When the last of them was last given a CPU.
+    /// The moment at which the last of them was last given a CPU.
     pub ran_last_ns: Option<u64>,
 }
 
-/// How stacks were recorded with the waits.
+/// The settings by which stacks were recorded with the waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StackSettings {

@@ -27,7 +27,7 @@ use crate::error::Error;
 /// The column by which rows are ordered.
 pub(crate) const TIME: &str = "ts_ns";
 
-/// What must be known of a stream before its rows can be put in order.
+/// The facts about a stream that must be known before its rows can be put in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeOrder {
     /// The floor of each batch, in ns.

@@ -19,12 +19,12 @@ const MOST_WORDS: usize = 64;
 /// Room for the lengths and bytes of one record, and for the end of the last word.
 const ROOM: usize = MOST_WORDS / 2 + 8 * MOST_WORDS + 8;
 
-/// Whether records of this many bytes can be packed.
+/// Returns true if records of this many bytes can be packed.
 pub(crate) const fn can_pack(width: usize) -> bool {
     width > 0 && width.is_multiple_of(8) && width / 8 <= MOST_WORDS
 }
 
-/// What is known of the record before.
+/// A packing of records, each as its difference from the record before.
 #[derive(Clone, Debug)]
 pub(crate) struct WordPacking {
     before: [u64; MOST_WORDS],

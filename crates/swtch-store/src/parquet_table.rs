@@ -279,7 +279,7 @@ impl ParquetTable {
 /// From the first moment to the second, both included.
 type Span = (Timestamp, Timestamp);
 
-/// Whether a row group may hold a row of the span. Without statistics it may.
+/// Returns true if a row group may hold a row of the span. Without statistics it may.
 fn reaches(group: &RowGroupMetaData, (since, until): Span) -> bool {
     let time = |column: &&ColumnChunkMetaData| column.column_path().string() == TIME;
     let column = group.columns().iter().find(time);

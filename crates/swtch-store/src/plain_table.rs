@@ -42,7 +42,7 @@ impl PlainColumn {
         }
     }
 
-    /// Whether the column has no rows.
+    /// Returns true if the column has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -78,12 +78,12 @@ impl StreamKind {
         Self::LivingTasks,
     ];
 
-    /// Whether its records come of perf events, and not of eBPF programs.
+    /// Returns true if its records come of perf events, and not of eBPF programs.
     pub const fn is_of_perf(self) -> bool {
         matches!(self, Self::PerfSwitchOuts | Self::PerfOthers)
     }
 
-    /// Whether each of its records is a switch of the kernel.
+    /// Returns true if each of its records is a switch of the kernel.
     const fn are_switches(self) -> bool {
         matches!(self, Self::Switches | Self::PerfSwitchOuts)
     }
@@ -399,7 +399,7 @@ pub struct RecordFile {
     /// By number and kind.
     streams: BTreeMap<(u32, u32), RecordStream>,
     switches: u64,
-    /// Whether they are those of segments (or of one), before which there may have been others.
+    /// True if they are those of segments (or of one), before which there may have been others.
     is_of_ring: bool,
 }
 
@@ -467,8 +467,7 @@ impl RecordFile {
         Self { is_of_ring, ..self }
     }
 
-    /// Whether it holds a part of a recording: earlier records are gone, and with them the first
-    /// tasks.
+    /// Returns true if it holds a part of a recording: earlier records are gone, and with them the first tasks.
     pub const fn is_of_ring(&self) -> bool {
         self.is_of_ring
     }
@@ -586,7 +585,7 @@ pub struct RecordStream {
 }
 
 impl RecordStream {
-    /// What its records are.
+    /// Returns the kind of its records.
     pub const fn kind(&self) -> StreamKind {
         self.kind
     }

@@ -15,7 +15,7 @@ pub struct CgroupRow {
 /// The command line of a process at one moment; a program may change it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandRow {
-    /// When it was read, on the trace clock.
+    /// The moment at which it was read, on the trace clock.
     pub ts: Timestamp,
     /// The process that had this command line.
     pub pid: Pid,

@@ -1,4 +1,4 @@
-//! How the rows of `switch` get from a file to those who read them.
+//! Brings the rows of `switch` from a file to those who read them.
 //!
 //! ```text
 //! file ─▶ Arrow batches ─▶ pieces of rows ─┬▶ first reader (the caller's thread)

@@ -701,7 +701,7 @@ impl Columns {
         Self(self.0 | other.0)
     }
 
-    /// Whether all columns of `other` are in the set.
+    /// Returns true if all columns of `other` are in the set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

@@ -155,7 +155,7 @@ impl StreamTable {
         Ok(Self { file })
     }
 
-    /// Whether the stream was never begun.
+    /// Returns true if the stream was never begun.
     pub(crate) const fn is_missing(&self) -> bool {
         self.file.is_none()
     }

@@ -25,7 +25,7 @@ use crate::segments;
 use crate::stream_table::StreamTable;
 use crate::verdict::{JUDGED_AS_TODAY, JudgedWaits};
 
-/// How often opening is tried when the recorder finishes the trace at that moment.
+/// The number of times that opening is tried when the recorder finishes the trace at that moment.
 const TRIES: usize = 3;
 
 /// The longest list of checksums: some 40 bytes for each batch that was written, so ten million
@@ -36,7 +36,7 @@ const MOST_LIST_BYTES: u64 = 400 << 20;
 /// for one.
 const MOST_META_BYTES: u64 = 40 << 20;
 
-/// Whether a trace holds everything that its recorder stored.
+/// The completeness of a trace: whether it holds everything that its recorder stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Completeness {
@@ -44,7 +44,7 @@ pub enum Completeness {
     Finished,
     /// Only rows that had been flushed can be read.
     Unfinished {
-        /// Why it is unfinished, in words.
+        /// The reason why it is unfinished, in words.
         why: String,
         /// Number of bytes that are torn, damaged or missing, and were left out.
         unreadable_bytes: u64,
@@ -203,7 +203,7 @@ impl Trace {
         &self.path
     }
 
-    /// Whether the trace holds everything that its recorder stored.
+    /// Returns whether the trace holds everything that its recorder stored.
     pub fn completeness(&self) -> Completeness {
         if let Some((completeness, _)) = &self.copied {
             return completeness.clone();
@@ -361,7 +361,7 @@ impl Trace {
         scan::scan(|| self.switch_batches(columns, span), make, first, further)
     }
 
-    /// Whether the rules of today give another reason to rows of this trace.
+    /// Returns true if the rules of today give another reason to rows of this trace.
     const fn judges_otherwise(&self) -> bool {
         self.meta.rules_version < JUDGED_AS_TODAY
     }

@@ -88,7 +88,7 @@ impl JudgedWaits {
         }
     }
 
-    /// Why each task left last.
+    /// Returns why the task left last.
     pub(crate) fn left(&self, task: TaskKey) -> Option<Reason> {
         self.left.get(&task).copied()
     }

@@ -1,4 +1,4 @@
-//! What storing a switch costs. Run in release, alone on the machine:
+//! Measures what storing a switch costs. Run in release, alone on the machine:
 //! `cargo test --release -p swtch-store --test budget -- --ignored --nocapture --test-threads 1`
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -407,7 +407,7 @@ fn a_panic_of_a_further_reader_is_passed_on() {
     let _ = trace.scan_together(Level::ALL, Columns::TS, None, &mut take, further);
 }
 
-/// Who wants no more rows does not wait for the rest of the trace to be read.
+/// A reader that wants no more rows does not wait for the rest of the trace to be read.
 #[test]
 fn a_first_reader_that_breaks_ends_the_pass_for_all() {
     let (_dir, path) = place();

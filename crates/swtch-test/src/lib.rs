@@ -1,5 +1,4 @@
-//! What tests say of themselves: that they cannot run here, that they need the machine, that they
-//! were disturbed.
+//! Lets tests say of themselves that they cannot run here, that they need the machine, or that they were disturbed.
 //!
 //! A test that cannot run here is counted as skipped and not as passed.
 //!

@@ -36,8 +36,8 @@ pub struct QuietReading {
 }
 
 impl QuietReading {
-    /// What follows is not counted any more: from here on a process that was started by the test is no
-    /// longer below it (its parent was killed) and would be taken for another's.
+    /// Ends the count: from here on a process that was started by the test is no longer below it (its parent was
+    /// killed) and would be taken for another's.
     pub fn ends_here(&mut self) {
         self.end = MachineTime::now();
     }
@@ -144,7 +144,7 @@ impl MachineTime {
     }
 }
 
-/// What one process used, and its children that were waited for.
+/// The time that one process used, and its children that were waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessTime {
     parent: u32,

@@ -83,8 +83,7 @@ fn wait(r: &SwitchRecord) -> Option<WaitEvidence> {
     })
 }
 
-/// What must be known of a switch at once: the least of the record that is looked at while it
-/// records.
+/// Returns what must be known of a switch at once: the least of the record that is looked at while it records.
 pub(crate) fn hints(r: &SwitchRecord) -> SwitchHints {
     let named = |kind, number: i32, task| {
         let number = u32::try_from(number).ok()?;

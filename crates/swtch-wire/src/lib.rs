@@ -1,5 +1,4 @@
-//! What a recorder kept, read again: bytes of the rings become events. Pure: no kernel, no file, no
-//! clock.
+//! Reads again what a recorder kept: bytes of the rings become events. Pure: no kernel, no file, no clock.
 //!
 //! ```text
 //! eBPF programs ─bytes─▶ records ─layout, decode─▶ Event

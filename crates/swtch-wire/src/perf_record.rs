@@ -25,7 +25,7 @@ const SWITCH_OUT: u16 = 1 << 13;
 const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 const COMM_EXEC: u16 = 1 << 13;
 
-/// What a record says.
+/// The kind of a record: what it says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PerfRecordKind {
@@ -65,7 +65,7 @@ impl PerfRecordKind {
 pub struct PerfRecord {
     /// The moment, on the trace clock.
     pub ts: Timestamp,
-    /// What it says.
+    /// The kind of the record.
     pub kind: PerfRecordKind,
     /// The CPU on which it was written.
     pub cpu: u16,

@@ -33,7 +33,6 @@ pub struct PerfThreads {
     last_key: u32,
 }
 
-/// What is known of a thread.
 #[derive(Debug)]
 struct PerfThread {
     key: TaskKey,
@@ -48,7 +47,7 @@ struct PerfThread {
     before_run: WaitEvidence,
 }
 
-/// Where a thread is, by its last record.
+/// The place of a thread, by its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// Nothing was seen yet, or records were lost since.
@@ -201,7 +200,7 @@ impl PerfThread {
     }
 }
 
-/// What a switch-out says of its reason.
+/// Returns what a switch-out says of its reason.
 fn evidence(kind: PerfRecordKind) -> Evidence {
     let voluntary = EvidenceBits::NO_CALL.with(EvidenceBits::VOLUNTARY);
     let (state, bits) = match kind {

@@ -28,7 +28,7 @@ pub enum RawKind {
     Tasks,
 }
 
-/// What a recorder must know of a switch while its tasks and cgroups are still there.
+/// The facts about a switch that a recorder must know while its tasks and cgroups are still there.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchHints {
     /// The cgroup that the task was in.
@@ -37,16 +37,16 @@ pub struct SwitchHints {
     pub stacks: [Option<(StackKind, u32, Option<TaskKey>)>; 4],
 }
 
-/// What can be said of a switch before it is decoded.
+/// The facts about a switch that can be told before it is decoded.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchPeek<'a> {
     /// The bytes to decode.
     pub record: &'a [u8],
     /// The task that left.
     pub task: Option<TaskKey>,
-    /// When it left.
+    /// The moment at which it left.
     pub ts: Timestamp,
-    /// Whether the task was asked for.
+    /// True if the task was asked for.
     pub in_scope: bool,
     /// No part of the wait before the run is longer than this.
     pub wait_at_most: Nanos,
@@ -106,7 +106,7 @@ pub fn decode_tasks(bytes: &[u8]) -> impl Iterator<Item = TaskEvent> {
     })
 }
 
-/// What must be known at once of the switches in these bytes.
+/// Returns what must be known at once of the switches in these bytes.
 pub fn switch_hints(bytes: &[u8]) -> impl Iterator<Item = SwitchHints> {
     let records = bytes.chunks_exact(size_of::<SwitchRecord>());
     records.filter_map(|record| Some(hints(&first::<SwitchRecord>(record)?)))

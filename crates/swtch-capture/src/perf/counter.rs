@@ -71,7 +71,7 @@ const SET_OUTPUT: libc::c_ulong = 0x2405;
 pub(super) struct PerfEvent {
     file: File,
     cpu: u16,
-    /// Whether the kernel counts its losses.
+    /// True if the kernel counts its losses.
     tells_lost: bool,
 }
 
@@ -97,12 +97,11 @@ impl PerfEvent {
         self.cpu
     }
 
-    /// How many of its records found no room in the ring; `None` where the kernel does not count it.
+    /// Returns how many of its records found no room in the ring; `None` where the kernel does not count it.
     pub fn lost(&self) -> io::Result<Option<u64>> {
         if !self.tells_lost {
             return Ok(None);
         }
-        // The event's value, which is 0, and the number of lost records.
         // The event's value, which is 0, and its lost records; both in one read, or the kernel refuses.
         let mut told = [0; 16];
         (&self.file).read_exact(&mut told)?;

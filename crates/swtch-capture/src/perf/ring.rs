@@ -24,7 +24,7 @@ const PAGES: usize = 128;
 /// Fewer are enough where others of this user have locked memory, too.
 const FEWEST_PAGES: usize = 8;
 
-/// Where `data_head` and `data_tail` are in the first page.
+/// The offsets of `data_head` and `data_tail` in the first page.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
@@ -43,7 +43,7 @@ pub(super) struct PerfRing {
     cpu: u16,
     /// Bytes of the record that is read.
     record: Vec<u8>,
-    /// When its last record was written.
+    /// The moment of the last record that was read.
     last: Option<Timestamp>,
     /// Number of records that were lost before one of those that were read.
     lost: u64,
@@ -82,7 +82,7 @@ impl PerfRing {
         })
     }
 
-    /// When the last record was written that was read.
+    /// Returns the moment of the last record that was read.
     pub const fn last(&self) -> Option<Timestamp> {
         self.last
     }

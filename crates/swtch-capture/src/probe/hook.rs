@@ -3,7 +3,7 @@
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Struct, Typedef};
 
-/// How much the recorder depends on a hook.
+/// The degree to which the recorder depends on a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// There is no recording without it.
@@ -30,7 +30,7 @@ impl Need {
 pub struct Hook {
     /// Name of the tracepoint, as in `TRACE_EVENT(name, …)`.
     pub name: &'static str,
-    /// How much the recorder depends on it.
+    /// The degree to which the recorder depends on it.
     pub need: Need,
     /// The information that is lost where the hook is missing.
     pub without: &'static str,
@@ -39,7 +39,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// Whether a kernel of the architecture that this program was built for can have it.
+    /// Returns true if a kernel of the architecture that this program was built for can have it.
     pub fn is_of_this_architecture(&self) -> bool {
         self.arch.is_none_or(|arch| arch == std::env::consts::ARCH)
     }
@@ -147,19 +147,18 @@ pub const HOOKS: &[Hook] = &[
     ),
 ];
 
-/// Whether this kernel has a hook.
+/// The presence of a hook in this kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct HookPresence {
     /// The hook of [`HOOKS`] concerned.
     pub hook: &'static Hook,
-    /// Whether the kernel's BTF names it; `None` when there is no BTF.
+    /// True if the kernel's BTF names it; `None` when there is no BTF.
     pub present: Option<bool>,
-    /// Whether eBPF on it can crash this kernel, so that the recorder attaches to it only on
-    /// demand.
+    /// True if eBPF on it can crash this kernel, so that the recorder attaches to it only on demand.
     pub can_crash: bool,
 }
 
-/// Whether eBPF on this hook can crash a kernel of this version.
+/// Returns true if eBPF on this hook can crash a kernel of this version.
 ///
 /// `set_tsk_need_resched` calls the tracepoint before it sets the flag that prevents a second call
 /// (`include/linux/sched.h`), and `rcu_read_unlock_special` calls that function

@@ -73,14 +73,13 @@ impl Capabilities {
         Self(bits)
     }
 
-    /// Whether `capability` is in the set.
+    /// Returns true if `capability` is in the set.
     pub const fn has(self, capability: Capability) -> bool {
         self.0 & (1 << capability as u64) != 0
     }
 
-    /// Whether tracing programs may be loaded with it: this takes `CAP_BPF` and `CAP_PERFMON`, or
-    /// `CAP_SYS_ADMIN` in place of both (`bpf_capable`, `perfmon_capable`,
-    /// `include/linux/capability.h`).
+    /// Returns true if tracing programs may be loaded with it: this takes `CAP_BPF` and `CAP_PERFMON`, or
+    /// `CAP_SYS_ADMIN` in place of both (`bpf_capable`, `perfmon_capable`, `include/linux/capability.h`).
     pub const fn allows_tracing(self) -> bool {
         self.has(Capability::SysAdmin)
             || (self.has(Capability::Bpf) && self.has(Capability::Perfmon))
@@ -94,12 +93,11 @@ pub struct Privilege {
     pub effective: Capabilities,
     /// The bounding set: the most that `sudo` or file capabilities can give.
     pub bounding: Capabilities,
-    /// Whether `no_new_privs` is set: neither `sudo` nor file capabilities have an effect then.
+    /// True if `no_new_privs` is set: neither `sudo` nor file capabilities have an effect then.
     pub no_new_privileges: bool,
-    /// Whether it is in a user namespace of its own: its capabilities do not count for tracing
-    /// then.
+    /// True if it is in a user namespace of its own: its capabilities do not count for tracing then.
     pub in_user_namespace: bool,
-    /// Whether a seccomp filter is set, which may refuse system calls such as `bpf(2)`.
+    /// True if a seccomp filter is set, which may refuse system calls such as `bpf(2)`.
     pub has_seccomp_filter: bool,
 }
 

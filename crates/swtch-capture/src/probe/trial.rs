@@ -25,7 +25,7 @@ pub enum Trial {
     },
     /// The trial could not be made.
     NotTried {
-        /// What was missing for the trial.
+        /// The thing that was missing for the trial, in words.
         why: String,
     },
 }

@@ -21,11 +21,11 @@ use crate::skeleton::recorder::types::task_state;
 /// A task that is blocked now.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockedTask {
-    /// When it left its CPU.
+    /// The moment at which it left its CPU.
     pub since: Timestamp,
     /// The task, and what the rules read of that switch-out.
     pub group: SwitchGroup,
-    /// Where it is, if its stacks are taken and were when it left.
+    /// The stacks of the place where it is, if they are taken and were when it left.
     pub stacks: StackNumbers,
 }
 

@@ -37,7 +37,7 @@ use crate::counters::{CLAIMS_KEPT, CpuStates};
 use crate::load::Capture;
 use crate::skeleton::recorder::types::{summary_group, summary_value};
 
-/// What a reading says of one place in the table.
+/// A reading of one place in the table.
 #[derive(Clone, Copy, Debug)]
 pub enum PlaceReading<'a> {
     /// Switches were added since the last reading. The sums are those since the place was taken.
@@ -73,14 +73,14 @@ const ENDS_WITHIN: u64 = 16;
 struct KnownPlace {
     place: u32,
     task: TaskKey,
-    /// Who took the CPU; idle for a place that was not read yet.
+    /// The task that took the CPU; idle for a place that was not read yet.
     next_task: TaskKey,
     switches: u64,
     /// Number of the reading in which it has grown last.
     grown_at: u64,
-    /// Whether it is the place of a futex word.
+    /// True if it is the place of a futex word.
     has_futex: bool,
-    /// Whether it counts the last switch-out of a task.
+    /// True if it counts the last switch-out of a task.
     is_last: bool,
     /// The number of further switches of `task` after which the place is freed, once `next_task` has
     /// ended.
@@ -101,7 +101,7 @@ impl KnownPlace {
         }
     }
 
-    /// Whether it tells who took the CPU.
+    /// Returns true if it tells who took the CPU.
     fn is_of_pair(&self) -> bool {
         self.next_task != TaskKey::IDLE
     }
@@ -180,8 +180,8 @@ impl SummaryReader {
         }
     }
 
-    /// Whether this is a place that was taken and not known before. Something else is read on a
-    /// processor that reorders stores, where the count was written before the place.
+    /// Takes up a place that was taken and not known before, and returns true if this is one. Something else is read on
+    /// a processor that reorders stores, where the count was written before the place.
     fn meet_claim(&mut self, table: &SummaryGroups, place: u32) -> bool {
         let index = usize::try_from(place).unwrap_or(usize::MAX);
         let is_new = self.is_known.get(index) == Some(&false) && table.is_in_use(place);
@@ -315,7 +315,7 @@ impl SummaryReader {
     }
 }
 
-/// Whether the task of this place has begun to end long ago, and nothing was added since for as long.
+/// Returns true if the task of this place has begun to end long ago, and nothing was added since for as long.
 fn is_quiet_since_end(ending: &FxHashMap<TaskKey, u64>, now: u64, known: &KnownPlace) -> bool {
     let since = ending.get(&known.task).map(|met| known.grown_at.max(*met));
     since.is_some_and(|since| now - since >= ENDS_WITHIN)

@@ -12,9 +12,9 @@ use crate::skeleton::recorder::types::{stack_sums, stack_sums_key};
 /// Sums over the switches of a group that left the CPU at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackSums {
-    /// What the rules read of them.
+    /// The group of these switches: what the rules read of them.
     pub group: SwitchGroup,
-    /// Where the task was.
+    /// The stacks of the place where the task was.
     pub stacks: StackNumbers,
     /// Number of switch-outs whose wait has ended in a run.
     pub switches: u64,

@@ -20,7 +20,7 @@ fn starts() -> u32 {
     std::env::var("SWTCH_STARTS").map_or(15, |number| number.parse().expect("a number"))
 }
 
-/// How long each recording lasts.
+/// The length of each recording.
 const LENGTH: Duration = Duration::from_millis(150);
 
 /// Waker kinds that can end a wait of this role. A timer may end any wait that has a time-out, and

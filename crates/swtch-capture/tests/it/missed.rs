@@ -28,15 +28,15 @@ use swtch_core::{
 use crate::interrupt_load::InterruptLoad;
 use crate::mixed_load::{MixedLoad, set_real_time};
 
-/// How long the load runs for each hook.
+/// The time for which the load runs for each hook.
 const DURATION: Duration = Duration::from_millis(1500);
 
-/// How many rows may differ for one missed event: the run in progress, the next of the same task,
-/// and those of tasks that a task makes runnable in one run.
+/// The number of rows that may differ for one missed event: the run in progress, the next of the same task, and those
+/// of tasks that a task makes runnable in one run.
 const ROWS_PER_MISSED_EVENT: u64 = 4;
 
-/// How many runs of tasks out of scope may be recorded or left out by mistake for one missed event,
-/// because a task in scope is wrongly thought to wait or not to wait: those that occur meanwhile.
+/// The number of runs of tasks out of scope that may be recorded or left out by mistake for one missed event, because a
+/// task in scope is wrongly thought to wait or not to wait: those that occur meanwhile.
 const STRANGERS_PER_MISSED_EVENT: u64 = 20;
 
 /// Rows that differ between two recorders that both see everything, in a thousand: their programs
@@ -87,7 +87,7 @@ impl RecorderRows {
     }
 }
 
-/// How a recorder differs from one that sees everything.
+/// The handicap of a recorder, compared with one that sees everything.
 #[derive(Clone, Copy, Default)]
 struct Handicap {
     missed: Option<MissedEvents>,

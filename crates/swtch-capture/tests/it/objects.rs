@@ -87,7 +87,7 @@ fn assert_same_objects(left: &Path, right: &Path) {
     }
 }
 
-/// What is packed can be compared with its sources only if the place of the sources is not in it.
+/// The packed objects can be compared with their sources only if the place of the sources is not in them.
 #[test]
 fn objects_are_the_same_wherever_they_are_compiled() {
     for architecture in ["x86_64", "aarch64"] {

@@ -18,7 +18,7 @@ use swtch_core::{
 use crate::mixed_load::{LeftOut, MixedLoad, set_nice};
 use crate::stack_verdict::{StackVerdict, Successor, Witness, verdict};
 
-/// How long the load runs.
+/// The time for which the load runs.
 const DURATION: Duration = Duration::from_secs(8);
 
 /// Reasons that the load causes on every machine.
@@ -84,7 +84,7 @@ struct Agreement {
 }
 
 impl Agreement {
-    /// Whether at least 999 of 1,000 agree.
+    /// Returns true if at least 999 of 1,000 agree.
     fn is_close(self) -> bool {
         (self.decided - self.agreed) * 1000 <= self.decided
     }

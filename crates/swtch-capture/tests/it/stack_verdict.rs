@@ -26,10 +26,10 @@ pub enum Successor {
     Lower,
 }
 
-/// What is known of a switch-out besides markers. Stacks are function names, the innermost first.
+/// The facts known of a switch-out besides markers. Stacks are function names, the innermost first.
 #[derive(Debug)]
 pub struct Witness<'a> {
-    /// Whether it left in a sleeping state (or dead).
+    /// True if it left in a sleeping state (or dead).
     pub is_blocked: bool,
     /// Relation of the task that ran next.
     pub successor: Successor,

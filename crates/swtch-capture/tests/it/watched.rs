@@ -9,7 +9,7 @@ use swtch_capture::{Capture, Children, RecordingScope, Settings, StackSums, Stac
 use swtch_core::{Arch, Nanos, Pid, TaskKey};
 use swtch_wire::{RawKind, decode_tasks};
 
-/// What a sleeper is to do.
+/// The calls that a sleeper is to make.
 #[derive(Clone, Copy)]
 struct Naps {
     /// Calls of `nanosleep`, and of `poll` without a file; both sleep.
@@ -19,7 +19,7 @@ struct Naps {
 
 const NAP: Duration = Duration::from_micros(200);
 
-/// What a sleeper has done.
+/// The sleeps that a sleeper has done.
 #[derive(Clone, Copy)]
 struct Napped {
     tid: u32,

@@ -1,4 +1,4 @@
-//! What is known of one task: its waits and runs in order, and sums along them.
+//! The life of one task: its waits and runs in order, and sums along them.
 
 use std::collections::VecDeque;
 
@@ -17,14 +17,14 @@ pub(super) struct ChainStep {
     pub(super) woken: u64,
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Who ended the wait.
+    /// The task of the program that ended the wait.
     by: Option<u32>,
     pub(super) prio: i16,
     pub(super) blocked: Spent,
     pub(super) queued: Spent,
-    /// Whether it is known what the wait was for: not before a wait for another task is divided.
+    /// True if it is known what the wait was for: not before a wait for another task is divided.
     is_known: bool,
-    /// What is known of the step; once the task is settled up to it, of all steps up to this one.
+    /// The parts of the step, as far as known; once the task is settled up to it, those of all steps up to this one.
     sum: Parts,
 }
 
@@ -122,7 +122,7 @@ impl ChainStep {
         }
     }
 
-    /// What it was for from when it was woken.
+    /// Returns the parts of the step from when the task was woken.
     fn after_the_wait(&self) -> Parts {
         let mut parts = Parts::default();
         parts[Spent::Ran as usize] += length(self.start, self.end);
@@ -130,7 +130,7 @@ impl ChainStep {
         parts
     }
 
-    /// How long in that time it had no CPU and a lower priority than this one.
+    /// Returns how long in that time it had no CPU and a lower priority than the task that waits.
     pub(super) fn inverted(&self, prio: i16, (from, to): (u64, u64)) -> Nanos {
         match prio < self.prio && self.queued == Spent::NoCpu {
             true => length(self.woken.max(from), self.start.min(to)),
@@ -139,7 +139,7 @@ impl ChainStep {
     }
 }
 
-/// What is known of one task.
+/// A task with its steps, and sums along them.
 #[derive(Debug, Default)]
 pub(super) struct ChainTask {
     steps: VecDeque<ChainStep>,
@@ -153,15 +153,15 @@ pub(super) struct ChainTask {
     lowest: Option<i16>,
     /// Waits that cannot be divided before the task's next row.
     pub(super) kept: Vec<AskedWait>,
-    /// How long it ran while others waited for it with [`super::ServedAs::Turn`].
+    /// The time for which it ran while others waited for it with [`super::ServedAs::Turn`].
     pub(super) served_in_turn: Nanos,
     served: CountedTime,
-    /// How long it had no CPU while a task of higher priority waited for it.
+    /// The time for which it had no CPU while a task of higher priority waited for it.
     pub(super) held_back: Nanos,
     held: CountedTime,
-    /// How long it waited for one of lower priority that had no CPU.
+    /// The time for which it waited for one of lower priority that had no CPU.
     pub(super) inverted: Nanos,
-    /// How long it waited for others that ran, with [`super::ServedAs::Turn`].
+    /// The time for which it waited for others that ran, with [`super::ServedAs::Turn`].
     pub(super) waited_in_turn: Nanos,
 }
 
@@ -226,14 +226,14 @@ impl ChainTask {
         low
     }
 
-    /// What the steps from the first place up to the last one were for; the task is settled up to there.
+    /// Returns what the steps from the first place up to the last one were for; the task is settled up to there.
     pub(super) fn sum(&self, first: usize, last: usize) -> Parts {
         let mut sum = self.steps[last].sum;
         subtract(&mut sum, self.sum_before(first));
         sum
     }
 
-    /// What the wait of the step at this place was for, if that is known.
+    /// Returns what the wait of the step at this place was for, if that is known.
     pub(super) fn wait_at(&self, place: usize) -> Option<Parts> {
         let step = &self.steps[place];
         let mut parts = match self.is_settled(place) {
@@ -245,12 +245,12 @@ impl ChainTask {
         Some(parts)
     }
 
-    /// Whether it is known what the steps up to this place were for.
+    /// Returns true if it is known what the steps up to this place were for.
     pub(super) const fn is_settled(&self, place: usize) -> bool {
         self.dropped + place < self.settled
     }
 
-    /// Whether it ever had a lower priority (a higher number) than this one.
+    /// Returns true if it ever had a lower priority (a higher number) than this one.
     pub(super) fn was_below(&self, prio: i16) -> bool {
         self.lowest > Some(prio)
     }

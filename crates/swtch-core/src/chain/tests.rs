@@ -36,7 +36,7 @@ fn by(own: usize) -> EndedBy {
     ended(Ender::Own, Some(own))
 }
 
-/// What became of waits: their tags and parts.
+/// The waits that were divided: their tags and parts.
 #[derive(Default)]
 struct Divided(Vec<(usize, Meanwhile)>);
 
@@ -224,7 +224,7 @@ fn parts_sum_to_the_wait_whatever_the_rows_say() {
     assert_eq!(wrong, []);
 }
 
-/// What is open at the end says of itself that it waited for a CPU longer than for all.
+/// A wait that is open at the end says of itself that it had no CPU for longer than it lasted.
 #[test]
 fn an_open_wait_that_contradicts_itself_is_taken_in_order() {
     let mut chains = Chains::new(4);

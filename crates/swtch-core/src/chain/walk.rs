@@ -17,7 +17,7 @@ pub(super) struct ChainWalk<'a> {
     tasks: &'a [ChainTask],
     /// Priority of the task that waits.
     prio: i16,
-    /// Whether no further row comes.
+    /// True if no further row comes.
     is_over: bool,
     sum: Meanwhile,
     pub(super) stretches: Vec<AwaitedStretch>,
@@ -56,7 +56,7 @@ impl<'a> ChainWalk<'a> {
         self.most - self.left + self.compared
     }
 
-    /// What was found of a wait of this length: what is missing of it is untold.
+    /// Returns what was found of a wait of this length; what is missing of it is untold.
     pub(super) fn sum(&self, length: Nanos) -> Meanwhile {
         let mut sum = self.sum;
         sum.parts[Spent::Untold as usize] = Nanos::ZERO;

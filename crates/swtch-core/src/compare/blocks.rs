@@ -1,4 +1,4 @@
-//! How well one run is known by itself: a block bootstrap over stretches of its time.
+//! Estimates how well one run is known by itself, by a block bootstrap over stretches of its time.
 //!
 //! ```text
 //! one run   │ block │ block │ block │ …      blocks drawn anew, with repetition, many times:
@@ -47,7 +47,7 @@ pub struct WithinRun {
     pub of_logarithm: Option<f64>,
     /// The figure itself, which `relative` is a part of.
     pub figure: f64,
-    /// How many independent blocks these are worth.
+    /// The number of independent blocks that these are worth.
     pub worth: f64,
 }
 

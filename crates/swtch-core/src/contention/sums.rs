@@ -50,10 +50,10 @@ const SPANNED_PER_RUN: usize = 8;
 /// Waits may span so many runs more before the window grows.
 const SPANNED_AT_FIRST: usize = 2048;
 
-/// What a holder of CPUs had of the waits.
+/// The share of one holder of CPUs in the waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldWaits {
-    /// How long it had the CPU while others were runnable.
+    /// The time for which it had the CPU while others were runnable.
     pub time: Nanos,
     /// Number of waits in which it had the CPU.
     pub waits: u64,
@@ -70,7 +70,7 @@ pub struct GroupSplit {
     pub rest: Nanos,
 }
 
-/// What was summed up.
+/// The sums over all waits, by holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderTotals {
     tasks: Vec<HeldWaits>,
@@ -91,17 +91,17 @@ impl HolderTotals {
         }
     }
 
-    /// What each task had, by its place.
+    /// Returns the share of each task, by its place.
     pub fn tasks(&self) -> &[HeldWaits] {
         &self.tasks
     }
 
-    /// What a holder that is not a task had.
+    /// Returns the share of a holder that is not a task.
     pub fn other(&self, holder: Holder) -> HeldWaits {
         place_of_other(holder).map_or_else(HeldWaits::default, |place| self.others[place])
     }
 
-    /// Which holders had the CPU during the waits for a reason.
+    /// Returns which holders had the CPU during the waits for a reason.
     pub fn split(&self, reason: Reason) -> GroupSplit {
         self.splits[reason.index()]
     }
@@ -135,7 +135,7 @@ pub struct ContentionSums {
     divided: u64,
 }
 
-/// What is known of the task at one place.
+/// The task at one place, as far as its rows have come.
 #[derive(Clone, Copy, Debug)]
 struct TaskSums {
     group: usize,
@@ -275,8 +275,8 @@ impl ContentionSums {
         true
     }
 
-    /// What a wait on one CPU has of its first run, at offset `first` of the CPU's history, and of the
-    /// holes at both ends.
+    /// Returns what a wait on one CPU has of its first run, at offset `first` of the CPU's history, and of the holes at
+    /// both ends.
     fn parts_at_the_ends(
         &self,
         waiter: TaskKey,
@@ -394,7 +394,7 @@ fn add_divided(
     count
 }
 
-/// What one wait has of its holders; tasks are summed up.
+/// The parts of one wait, by holder; tasks are summed up.
 #[derive(Clone, Copy, Debug, Default)]
 struct SummedParts {
     own: Nanos,

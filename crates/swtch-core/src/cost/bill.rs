@@ -36,7 +36,7 @@ use super::price::PriceList;
 use crate::reason::Reason;
 
 crate::reason::words! {
-    /// Who came onto the CPU when a task left it.
+    /// The kind of task that came onto the CPU when another left it.
     Successor {
         SameProcess = "same-process": "another thread of its process: the address space stays",
         OtherProcess = "other-process": "a thread of another process",
@@ -48,7 +48,7 @@ crate::reason::words! {
 /// The reason and the successor of a switch, which decide its tariff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Case {
-    /// Why the task left its CPU.
+    /// The reason for which the task left its CPU.
     pub reason: Reason,
     /// The kind of task that ran next.
     pub successor: Successor,

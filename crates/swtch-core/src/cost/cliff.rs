@@ -27,7 +27,7 @@ pub struct Cliff {
     pub last_before: f64,
     /// The smallest ring behind the step, in members.
     pub first_behind: f64,
-    /// How much more a hop costs behind the step, in ns.
+    /// The rise of the cost of a hop behind the step, in ns.
     pub rise_ns: f64,
 }
 
@@ -52,7 +52,7 @@ impl Cliff {
     }
 }
 
-/// How much more processes cost than threads in a ring of one size.
+/// The extra cost of processes over threads in a ring of one size.
 struct ExtraCost {
     size: f64,
     low: f64,

@@ -1,4 +1,4 @@
-//! Which blocks are left out, and why: only for reasons that are declared beforehand and counted.
+//! Leaves blocks out, and only for reasons that are declared beforehand and counted.
 //!
 //! Leaving out whatever looks odd would bias the result. Two things are known to be no part of what
 //! a block measures: a task from outside that got the CPU in between (the kernel counts an
@@ -26,7 +26,7 @@ pub const LONGEST: f64 = 3.0;
 pub struct Block {
     /// Number of the round in its tree.
     pub round: usize,
-    /// What was timed: any number that identifies one operation of one arm.
+    /// The series that was timed: any number that identifies one operation of one arm.
     pub series: usize,
     /// Wall time over number of operations, ns.
     pub ns_per_operation: f64,
@@ -34,7 +34,7 @@ pub struct Block {
     pub unexpected_switches: u64,
 }
 
-/// How many blocks were left out, by reason.
+/// The numbers of blocks that were left out, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dropped {
     /// Another task got the CPU during the block.

@@ -55,7 +55,7 @@ pub struct Estimate {
     pub rounds: usize,
 }
 
-/// How one arm, b, compares with another, a.
+/// The comparison of one arm, b, with another, a.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Contrast {
     /// b minus a, round by round, in the unit of both.
@@ -120,7 +120,7 @@ impl Estimate {
         (self.point != 0.0).then(|| self.interval().half_width() / self.point.abs() * 100.0)
     }
 
-    /// Whether the interval includes the variation between trees.
+    /// Returns true if the interval includes the variation between trees.
     pub const fn covers_trees(&self) -> bool {
         self.trees >= LEAST_TREES
     }

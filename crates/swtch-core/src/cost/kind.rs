@@ -1,4 +1,4 @@
-//! What kind of switch a price is for: what is switched, how, where, and under which policy.
+//! The kind of switch that a price is for: what is switched, how, where, and under which policy.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ words! {
 }
 
 words! {
-    /// Who takes turns.
+    /// The members that take turns.
     Members {
         /// Threads of one process.
         Threads = "threads",
@@ -83,7 +83,7 @@ words! {
 }
 
 words! {
-    /// Where the two members of a pair run.
+    /// The place where the two members of a pair run.
     Place {
         /// On one CPU: a hand-over is a switch.
         SameCpu = "same-cpu",
@@ -101,15 +101,15 @@ words! {
 }
 
 impl Place {
-    /// Whether a hand-over here is a remote wake-up (interrupt to another CPU, exit from idle)
-    /// rather than a switch between two tasks of one CPU.
+    /// Returns true if a hand-over here is a remote wake-up (interrupt to another CPU, exit from idle) rather than a
+    /// switch between two tasks of one CPU.
     pub const fn is_remote(self) -> bool {
         !matches!(self, Self::SameCpu)
     }
 }
 
 words! {
-    /// How the scheduler treats the members.
+    /// The policy by which the scheduler treats the members.
     Policy {
         /// `SCHED_OTHER`, what applications see: who is woken may preempt its waker.
         Default = "default",

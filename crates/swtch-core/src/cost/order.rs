@@ -57,8 +57,8 @@ impl LatinSquare {
         })
     }
 
-    /// Which arm bears which number in the square, and the order of its rows. A square and its
-    /// mirror use the same draw.
+    /// Draws which arm bears which number in the square, and the order of its rows. A square and its mirror use the
+    /// same draw.
     fn draw(&self, square: usize) -> (Vec<usize>, Vec<usize>) {
         let square = if self.size % 2 == 1 {
             square / 2

@@ -11,8 +11,8 @@ use super::verdict::{Difference, MeasurementVerdict, Noise};
 /// meaning; a new field does not need it.
 pub const PRICES_VERSION: u32 = 1;
 
-/// How closely the kernel's count must match the expected number, as a fraction of it, for a price
-/// to be called "per switch".
+/// The most by which the kernel's count may differ from the expected number, as a fraction of it, for a price to be
+/// called "per switch".
 pub const COUNT_TOLERANCE: f64 = 0.005;
 
 /// The reference arm, measured in every round of every session: 40,000 dependent multiplications
@@ -28,7 +28,7 @@ pub struct PriceList {
     pub origin: Origin,
     /// Facts of the machine that change the answers.
     pub facts: Vec<PriceFact>,
-    /// How the list was measured, and how well.
+    /// The session in which the list was measured.
     pub session: Session,
     /// One row for each operation that was measured.
     pub prices: Vec<Price>,
@@ -36,11 +36,11 @@ pub struct PriceList {
     pub contrasts: Vec<NamedContrast>,
     /// Costs that depend on a size, such as the working set.
     pub curves: Vec<Curve>,
-    /// Where a ring of processes runs out of address-space identifiers, from the curves of rings
-    /// without memory; `None` when there is no such step, or it was not measured.
+    /// The step at which a ring of processes runs out of address-space identifiers, from the curves of rings without
+    /// memory; `None` when there is no such step, or it was not measured.
     #[serde(default)]
     pub cliff: Option<Cliff>,
-    /// How much of a switch is spent inside the scheduler.
+    /// The part of a switch that is spent inside the scheduler.
     #[serde(default)]
     pub kernel_share: Vec<KernelShareRow>,
     /// Kinds that this machine could not measure, and why.
@@ -48,7 +48,7 @@ pub struct PriceList {
 }
 
 impl PriceList {
-    /// Whether anything was measured at all.
+    /// Returns true if anything was measured at all.
     pub const fn has_values(&self) -> bool {
         !(self.prices.is_empty()
             && self.contrasts.is_empty()
@@ -57,7 +57,7 @@ impl PriceList {
     }
 }
 
-/// Which machine, kernel and boot a list holds for.
+/// The machine, kernel and boot that a list holds for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// Name of the host that was measured.
@@ -74,7 +74,7 @@ pub struct Origin {
     pub cpus: usize,
     /// `/proc/sys/kernel/random/boot_id`; frequency, mitigations and microcode hold for one boot.
     pub boot_id: String,
-    /// When it was measured, RFC 3339 in UTC.
+    /// The moment of the measurement, RFC 3339 in UTC.
     pub measured_at: String,
     /// Version of swtch that measured.
     pub swtch_version: String,
@@ -87,14 +87,14 @@ pub struct PriceFact {
     pub name: String,
     /// Value of the fact; `None` when it could not be read.
     pub value: Option<String>,
-    /// Where the value was read, or why it could not be.
+    /// The place where the value was read, or why it could not be.
     pub source: String,
 }
 
-/// How the list was measured.
+/// A session of measurements: how a list was measured, and how well.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// How much time was spent measuring: `quick`, `default` or `thorough`.
+    /// The effort, which is the time spent measuring: `quick`, `default` or `thorough`.
     pub effort: String,
     /// Names this session. Only prices of one session were interleaved, and only those may be
     /// compared.
@@ -116,22 +116,22 @@ pub struct Session {
     pub cpu: Option<u32>,
     /// The session was ended early: kinds may be missing, or have fewer trees than planned.
     pub was_interrupted: bool,
-    /// What is known about the machine during the measurement.
+    /// The facts about the machine during the measurement.
     pub noise: Noise,
-    /// What the measurement is worth.
+    /// The verdict on what the measurement is worth.
     pub verdict: MeasurementVerdict,
-    /// Whether every headline result is resolved.
+    /// True if every headline result is resolved.
     pub is_resolved: bool,
 }
 
-/// What one operation costs on this machine.
+/// The cost of one operation on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// The operation: a primitive's word, or the name of another kind.
     pub kind: String,
     /// The section of the table that it belongs to.
     pub section: String,
-    /// Whether threads or processes take turns; `None` for operations of a single task.
+    /// The members that take turns, threads or processes; `None` for operations of a single task.
     pub members: Option<Members>,
     /// Number of members that take turns.
     pub count: Option<u32>,
@@ -149,7 +149,7 @@ pub struct Price {
     pub voluntary_per_op: f64,
     /// Involuntary switches per operation, counted by the kernel.
     pub involuntary_per_op: f64,
-    /// Whether the price is for one switch or one operation.
+    /// The unit of the price: one switch, or one operation.
     pub per: PriceUnit,
     /// Hand-off as a multiple of an empty system call of the same rounds.
     pub system_calls: Option<f64>,
@@ -207,7 +207,7 @@ pub struct NamedContrast {
     /// switches (XINUSE on x86-64), with and without.
     #[serde(default)]
     pub proof: Option<String>,
-    /// Whether there is a difference, compared with two arms that do the same.
+    /// The verdict whether there is a difference, by comparison with two arms that do the same.
     pub verdict: Difference,
 }
 
@@ -237,8 +237,8 @@ pub struct Point {
     pub hot_ns: Option<Estimate>,
 }
 
-/// How much of a switch is spent inside the scheduler itself: in `__schedule()`, from
-/// `sched_entry_tp` in the task that leaves to `sched_exit_tp` in the task that comes.
+/// The part of a switch that is spent inside the scheduler itself: in `__schedule()`, from `sched_entry_tp` in the task
+/// that leaves to `sched_exit_tp` in the task that comes.
 ///
 /// The system call, the wakeup of the other task and the return from the kernel are not included.
 /// Trees with the probes and trees without took turns; `net_ns` and `hand_off_ns` are of those
@@ -247,7 +247,7 @@ pub struct Point {
 pub struct KernelShareRow {
     /// The primitive by which the members switch, as a word.
     pub kind: String,
-    /// Whether threads or processes take turns.
+    /// The members that take turns: threads or processes.
     pub members: Members,
     /// Scheduling policy of the members.
     pub policy: Policy,
@@ -268,7 +268,7 @@ pub struct KernelShareRow {
     pub hand_off_ns: Estimate,
     /// `share_ns` of each tree in per cent of `net_ns` of the tree beside it.
     pub share_pct_of_net: Estimate,
-    /// How much longer a hand-off takes with the probes: each tree less the tree beside it.
+    /// The time by which a hand-off takes longer with the probes: each tree less the tree beside it.
     pub slow_down_ns: Estimate,
 }
 
@@ -277,6 +277,6 @@ pub struct KernelShareRow {
 pub struct MissingPrice {
     /// Name of the kind that is missing.
     pub kind: String,
-    /// Why it could not be measured, in words.
+    /// The reason why it could not be measured, in words.
     pub why: String,
 }

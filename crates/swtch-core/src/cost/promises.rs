@@ -222,8 +222,7 @@ fn the_interval_of_one_tree_holds_the_truth_of_that_tree() {
     }
 }
 
-/// Where arms of few trees drift apart, intervals fall short; the margin still prevents false
-/// claims.
+/// Intervals fall short where arms of few trees drift apart; the margin still prevents false claims.
 #[test]
 fn arms_that_drift_apart_are_seldom_told_apart() {
     for own_drift_pct in [0.5, 1.0, 2.0] {

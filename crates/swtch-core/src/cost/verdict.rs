@@ -1,4 +1,4 @@
-//! What a measurement is worth, in words; and when two arms may be said to differ.
+//! Judges what a measurement is worth, in words, and when two arms may be said to differ.
 //!
 //! There are always three answers: a measurement on a busy machine is not wrong, and one that found
 //! no difference has not shown that there is none.
@@ -78,7 +78,7 @@ const UNRESOLVED_A_A_PCT: f64 = 5.0;
 /// The fewest independent rounds of a measurement that rests on its rounds.
 const LEAST_EFFECTIVE_N: f64 = 6.0;
 
-/// What is known about the machine during a measurement. `None` where the system does not say.
+/// The facts about the machine during a measurement. `None` where the system does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Number of fresh process trees that were measured.
@@ -93,7 +93,7 @@ pub struct Noise {
     pub regimes: Option<Regimes>,
     /// Autocorrelation of neighbouring rounds, from -1 to 1: the highest of any tree.
     pub lag1: Option<f64>,
-    /// How many independent rounds those of one tree are worth: the lowest of any tree.
+    /// The number of independent rounds that those of one tree are worth: the lowest of any tree.
     pub effective_n: Option<f64>,
     /// Share of the time that the hypervisor gave to others, in per cent.
     pub steal_pct: Option<f64>,
@@ -103,13 +103,13 @@ pub struct Noise {
     pub interrupts_per_s: Option<f64>,
     /// Switches to tasks outside the measurement. A block with one is dropped; others do no harm.
     pub foreign_switches: Option<u64>,
-    /// Whether the sentinel was steady before the first round, in every tree.
+    /// True if the sentinel was steady before the first round, in every tree.
     pub was_steady: bool,
     /// Contrast of two identical arms, compared like any others.
     pub a_a: Option<Contrast>,
 }
 
-/// Why a measurement is worth less. `Display` is a sentence without its full stop.
+/// A reason why a measurement is worth less. `Display` is a sentence without its full stop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 #[non_exhaustive]
@@ -121,7 +121,7 @@ pub enum Reason {
     },
     /// The interval of two identical arms is wide.
     IdenticalUncertain {
-        /// How far the interval reaches from 1, in per cent.
+        /// The distance from 1 to which the interval reaches, in per cent.
         reach_pct: f64,
     },
     /// Many blocks were left out.
@@ -133,14 +133,14 @@ pub enum Reason {
     },
     /// Few trees, whose rounds are so correlated that they are worth few.
     FewRounds {
-        /// How many independent rounds they are worth.
+        /// The number of independent rounds that they are worth.
         effective_n: f64,
     },
     /// The machine never reached a steady speed before the first round.
     Unsteady,
     /// The machine ran at two speeds.
     TwoSpeeds {
-        /// How much longer everything takes at the slower speed, in per cent.
+        /// The time by which everything takes longer at the slower speed, in per cent.
         gap_pct: f64,
         /// The share of readings at the slower speed, in per cent.
         slow_share_pct: f64,
@@ -313,7 +313,7 @@ fn above(value: Option<f64>, limit: f64) -> Option<f64> {
     value.filter(|value| *value > limit)
 }
 
-/// What a contrast says about b, compared with a.
+/// The verdict of a contrast on b, compared with a.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
@@ -339,13 +339,13 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
-    /// Whether the arms are said to differ.
+    /// Returns true if the arms are said to differ.
     pub const fn is_claim(self) -> bool {
         matches!(self, Self::Larger | Self::Smaller)
     }
 }
 
-/// Whether b differs from a; `a_a` is the contrast of two identical arms in the same measurement.
+/// Judges whether b differs from a; `a_a` is the contrast of two identical arms in the same measurement.
 ///
 /// A contrast of a family ([`Contrast::of_family`]) is claimed only if all claims of the family
 /// together keep the error rate.
@@ -372,8 +372,8 @@ fn lies_within(ratio: &Estimate, margin: f64) -> bool {
     ratio.confidence >= LEAST_CONFIDENCE && ratio.low >= 1.0 / margin && ratio.high <= margin
 }
 
-/// How far from 1 a ratio of identical arms may lie, in per cent. Reports give it with
-/// [`Difference::None`], which claims no more than this.
+/// Returns how far from 1 a ratio of identical arms may lie, in per cent. Reports give it with [`Difference::None`],
+/// which claims no more than this.
 pub fn margin_pct(contrast: &Contrast, a_a: Option<&Contrast>) -> f64 {
     let least = if contrast.ratio.covers_trees() {
         RESOLUTION_PCT
@@ -383,8 +383,8 @@ pub fn margin_pct(contrast: &Contrast, a_a: Option<&Contrast>) -> f64 {
     a_a.map_or(least, |a_a| reach_pct(&a_a.ratio).max(least))
 }
 
-/// How far from 1 the interval reaches, on the side where it reaches farther, in per cent. At least
-/// its half width; more where it lies off centre, as it does if few trees show one offset.
+/// Returns how far from 1 the interval reaches, on the side where it reaches farther, in per cent. At least its half
+/// width; more where it lies off centre, as it does if few trees show one offset.
 fn reach_pct(ratio: &Estimate) -> f64 {
     let reach = ratio.high.max(1.0 / ratio.low);
     (reach - 1.0).max(0.0) * 100.0

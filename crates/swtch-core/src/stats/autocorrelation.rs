@@ -1,5 +1,4 @@
-//! How strongly consecutive rounds depend on one another, and how many independent ones they are
-//! worth.
+//! Measures how strongly consecutive rounds depend on one another, and how many independent ones they are worth.
 //!
 //! A round resembles the one before it; sixty rounds that drift together say as little as a few
 //! independent ones. The integrated autocorrelation time τ measures this: n rounds are worth n / τ
@@ -43,8 +42,8 @@ pub fn integrated_time(values: &[f64]) -> Option<f64> {
     Some(times.into_iter().fold(series.geyer_time(), f64::max))
 }
 
-/// How many independent values these are worth for their *median*: at most as many as there are.
-/// `None` if one is not finite, or there is none.
+/// Returns how many independent values these are worth for their *median*: at most as many as there are. `None` if one
+/// is not finite, or there is none.
 ///
 /// An interval from order statistics counts how many values lie below the median. So the
 /// autocorrelation of the series of *below or not* matters, too; the longer time of the two counts.

@@ -41,7 +41,7 @@ pub struct EventRate {
     pub count: u64,
     /// Seconds in which they were counted, summed over all tasks that were watched.
     pub seconds: f64,
-    /// How much more the counts of parts of that time vary than those of independent events; see
+    /// The factor by which the counts of parts of that time vary more than those of independent events; see
     /// [`dispersion`]. Values below 1 count as 1.
     pub dispersion: f64,
 }
@@ -71,10 +71,10 @@ impl EventRate {
     }
 }
 
-/// How much more counts vary than those of independent events at one rate: Pearson's χ² over its
-/// degrees of freedom. Events that come in bursts have more than 1, and intervals that ignored it
-/// would be too narrow (`kworker` ran in bursts of some dozens, seen on 6.18). Pairs are a count
-/// and the seconds in which it was counted; 0 with fewer than two.
+/// Returns the factor by which counts vary more than those of independent events at one rate: Pearson's χ² over its
+/// degrees of freedom. Events that come in bursts have more than 1, and intervals that ignored it would be too narrow
+/// (`kworker` ran in bursts of some dozens, seen on 6.18). Pairs are a count and the seconds in which it was counted; 0
+/// with fewer than two.
 pub fn dispersion(parts: &[(f64, f64)]) -> f64 {
     let count: f64 = parts.iter().map(|part| part.0).sum();
     let seconds: f64 = parts.iter().map(|part| part.1).sum();
@@ -108,9 +108,9 @@ pub fn share(part: u64, whole: u64) -> Option<MeasuredCount> {
     })
 }
 
-/// How many events each of so many `things` has on average. The events come independently
-/// (Poisson): the logarithm of their count is nearly normal with variance 1/count. Half an event is
-/// added, so that a count of 0 has an interval, too. `None` if `things` is 0.
+/// Estimates how many events each of so many `things` has on average. The events come independently (Poisson): the
+/// logarithm of their count is nearly normal with variance 1/count. Half an event is added, so that a count of 0 has an
+/// interval, too. `None` if `things` is 0.
 pub fn events_per(count: u64, things: u64) -> Option<MeasuredCount> {
     let (point, things) = (count as f64, things as f64);
     let count = point + 0.5;

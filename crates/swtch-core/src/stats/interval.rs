@@ -37,7 +37,7 @@ impl ConfidenceInterval {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether `value` lies in the interval.
+    /// Returns true if `value` lies in the interval.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }

@@ -1,4 +1,4 @@
-//! Whether a machine ran at one speed or switched between two.
+//! Finds out whether a machine ran at one speed or switched between two.
 //!
 //! A virtual machine may lose its core to another guest, or a core its turbo, for seconds at a
 //! time: all times are then longer by a fixed factor, and no counter of the guest shows it. The
@@ -14,8 +14,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How far the two medians must lie apart, in per cent of the lower one. Quiet machines spread
-/// within 5 %; factors of 1.3 to 1.7 between two speeds have been seen.
+/// The least distance between the medians of two speeds, in per cent of the lower one. Quiet machines spread within
+/// 5 %; factors of 1.3 to 1.7 between two speeds have been seen.
 pub const LEAST_GAP_PCT: f64 = 15.0;
 
 /// The least share of the smaller part, in per cent: fewer values are outliers.
@@ -26,8 +26,8 @@ pub const LEAST_SHARE_PCT: f64 = 10.0;
 pub struct Regimes {
     /// Number of speeds: one or two.
     pub count: u32,
-    /// How much slower the slower part is, by medians, in per cent of the faster. Also given when
-    /// it is too little to count as two speeds.
+    /// The extra time of the slower part, by medians, in per cent of the faster. Also given when it is too little to
+    /// count as two speeds.
     pub gap_pct: f64,
     /// The share of the faster part, in per cent.
     pub fast_share_pct: f64,

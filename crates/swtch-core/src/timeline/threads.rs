@@ -13,7 +13,7 @@ pub(super) struct Threads {
     places: Vec<ThreadLocation>,
 }
 
-/// Where a thread ran last, and which cgroup it is in.
+/// The CPU on which a thread ran last, and its cgroup.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThreadLocation {
     pub(super) cpu: Option<CpuId>,

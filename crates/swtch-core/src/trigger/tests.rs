@@ -173,7 +173,7 @@ fn conditions_on_lengths_of_waits_are_asked_while_a_wait_lasts() {
     }
 }
 
-/// What is not looked at because of this could not have held.
+/// A switch that is not looked at because of this could not have met the condition.
 #[test]
 fn a_condition_that_holds_may_hold() {
     let switch = row();

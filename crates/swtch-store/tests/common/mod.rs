@@ -564,7 +564,7 @@ impl Others {
     }
 }
 
-/// Whether a trace is left as a killed recorder leaves it.
+/// The end of a trace: finished, or left as a killed recorder leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Finished,

@@ -37,7 +37,7 @@ pub struct CpuSums {
     pub dropped_starts: u64,
 }
 
-/// What is kept of a run.
+/// A run, as it is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct RunSums {
     /// Place of the row's task, which had the CPU unless that is not known.
@@ -105,7 +105,7 @@ impl CpuSums {
         self.first + self.runs.len()
     }
 
-    /// Whether a run must leave the window before the next one comes.
+    /// Returns true if a run must leave the window before the next one comes.
     pub fn is_full(&self, most: usize) -> bool {
         self.runs.len() >= self.window.min(most)
     }

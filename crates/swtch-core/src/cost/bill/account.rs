@@ -92,7 +92,7 @@ impl Amount {
         }
     }
 
-    /// Whether any of the switches has a price.
+    /// Returns true if any of the switches has a price.
     pub const fn is_priced(&self) -> bool {
         self.switches > self.unpriced
     }

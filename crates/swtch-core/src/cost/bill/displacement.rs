@@ -37,7 +37,7 @@ pub(super) const L2: &str = "cache_l2_bytes";
 /// cores in common use (Intel Golden Cove and later).
 const LARGEST_L2_BYTES: f64 = 2.0 * 1024.0 * 1024.0;
 
-/// How a task came back to a CPU after a switch.
+/// A way in which a task came back to a CPU after a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Return {
     /// To its CPU, which had only been idle meanwhile.

@@ -1,4 +1,4 @@
-//! Which price of the list a switch is billed at.
+//! Chooses the price of the list at which a switch is billed.
 //!
 //! The prices used are those of two members on one CPU under `SCHED_BATCH`, for which the kernel
 //! counted one switch per hop. They are net of the system calls, which belong to the program.
@@ -31,11 +31,11 @@ pub struct Tariff {
     pub direct: DirectCost,
     /// The price that is used, in words: `pipe between threads, same CPU, batch`.
     pub source: String,
-    /// Whether that price was measured for this kind of switch.
+    /// The basis of that price: measured for this kind of switch, or for another.
     pub basis: Basis,
 }
 
-/// Whether a tariff was measured or estimated.
+/// The basis of a tariff: measured or estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The list holds the price of this kind of switch.
@@ -101,19 +101,19 @@ impl DirectCost {
     }
 }
 
-/// Why a wait without a price of its own is billed as the plainest one.
+/// The reason why a wait without a price of its own is billed as the plainest one.
 const PLAINEST: &str = "not measured; the price of the cheapest wait is used, which is rather too \
                         little";
 
-/// Why a preemption is billed as a yield.
+/// The reason why a preemption is billed as a yield.
 const PREEMPTED: &str = "preemptions are priced as a plain switch; those caused by a wake-up cost \
                          a little more";
 
-/// Why a switch to idle is billed as one between threads.
+/// The reason why a switch to idle is billed as one between threads.
 const TO_IDLE: &str = "going idle and coming back is priced as one switch between threads: nobody \
                        else wanted the CPU, and idle keeps the address space";
 
-/// Why a switch to an unknown task is billed as one to another process.
+/// The reason why a switch to an unknown task is billed as one to another process.
 const TO_UNKNOWN: &str = "who came next is not known; another process is assumed";
 
 /// The tariff at which a case is billed, or why there is none.
@@ -280,7 +280,7 @@ struct Offer {
     /// Cost of the calls when no task has to wait.
     calls: Option<DirectCost>,
     direct: DirectCost,
-    /// What was added to the net price, in words.
+    /// The words for what was added to the net price.
     with: &'static str,
 }
 
