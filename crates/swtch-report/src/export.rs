@@ -106,7 +106,7 @@ impl ExportFormat {
         }
     }
 
-    /// Whether the file is compressed: if its name ends in `.gz`.
+    /// Returns the compression of the file: gzip if its name ends in `.gz`; some formats refuse such a name.
     fn packing(self, output: Option<&Path>) -> Result<Packing> {
         if output.and_then(Path::extension) != Some(OsStr::new("gz")) {
             return Ok(Packing::None);
@@ -119,7 +119,7 @@ impl ExportFormat {
     }
 }
 
-/// What to export, and where the file goes.
+/// A trace to export, its format, and the file that it goes to.
 #[derive(Clone, Debug)]
 pub struct ExportRequest {
     /// Directory of the trace to export.
@@ -128,7 +128,7 @@ pub struct ExportRequest {
     pub to: ExportFormat,
     /// The file; stdout when `None`.
     pub output: Option<PathBuf>,
-    /// Which rows of it to export.
+    /// The rows that are exported.
     pub filter: Filter,
 }
 

@@ -44,13 +44,12 @@ use fields::TracepointFormat;
 use losses::Losses;
 use scheduler::{SchedulerState, SwitchSide};
 
-/// What to import, and where the trace goes.
+/// A file to import, and the place for its trace.
 #[derive(Clone, Debug)]
 pub struct ImportRequest {
     /// The file that perf wrote.
     pub file: PathBuf,
-    /// Where the trace goes. `None` means this directory, with the file's name and `.swtch` in
-    /// place of `.data`.
+    /// The path of the trace. `None` means this directory, with the file's name and `.swtch` in place of `.data`.
     pub output: Option<PathBuf>,
 }
 

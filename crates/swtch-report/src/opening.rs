@@ -24,7 +24,7 @@ pub struct NoTrace {
 }
 
 impl NoTrace {
-    /// What the user can do instead.
+    /// Says what the user can do instead.
     pub fn advice(&self) -> &str {
         &self.advice
     }
@@ -63,7 +63,7 @@ fn decoded(trace: Trace) -> Result<Trace> {
     }
 }
 
-/// What a path is that is not a trace; `None` if the reader's own error says it best.
+/// Says what a path is that is not a trace; `None` if the reader's own error says it best.
 fn no_trace(path: &Path) -> Option<NoTrace> {
     let shown = path.display();
     let Ok(found) = fs::metadata(path) else {
@@ -116,7 +116,7 @@ fn missing_advice(path: &Path) -> String {
     }
 }
 
-/// Whether a program of this name is where the shell looks for it.
+/// Returns true if a program of this name is where the shell looks for it.
 fn is_a_command(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     !name.is_empty() && std::env::split_paths(&path).any(|place| place.join(name).is_file())

@@ -18,8 +18,8 @@ const MOST_BYTES: u64 = 32 << 20;
 /// Value of the key `schema` in the file.
 const SCHEMA: &str = "swtch.prices/1";
 
-/// Where the list of this machine and user is: `$XDG_DATA_HOME/swtch/prices.json` (XDG Base
-/// Directory Specification).
+/// Returns where the list of this machine and user is: `$XDG_DATA_HOME/swtch/prices.json` (XDG Base Directory
+/// Specification).
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn place() -> Result<PathBuf> {
     }
 }
 
-/// Where the list is in a home directory when `XDG_DATA_HOME` is not set.
+/// Returns where the list is in a home directory when `XDG_DATA_HOME` is not set.
 pub fn place_in_home(home: &Path) -> PathBuf {
     home.join(".local/share/swtch/prices.json")
 }
@@ -82,7 +82,7 @@ pub fn save(list: &PriceList, place: &Path) -> Result<()> {
     }
 }
 
-/// Whether the directories above that exist are root's, and nobody else may write to the last of them.
+/// Returns true if the directories above that exist are root's, and nobody else may write to the last of them.
 fn is_in_place_of_root(place: &Path) -> bool {
     let existing = || {
         place
@@ -136,8 +136,7 @@ fn parse(text: &str) -> Result<PriceList> {
     Ok(list)
 }
 
-/// Whether a price is inside its interval, and the interval is above 0, since other prices are
-/// divided by it.
+/// Returns true if a price is inside its interval, and the interval is above 0, since other prices are divided by it.
 fn is_possible(price: &Price) -> bool {
     let is_inside = |estimate: &Estimate| {
         0.0 < estimate.low && estimate.low <= estimate.point && estimate.point <= estimate.high
@@ -145,7 +144,7 @@ fn is_possible(price: &Price) -> bool {
     is_inside(&price.hand_off_ns) && price.relative.as_ref().is_none_or(is_inside)
 }
 
-/// How a list's origin differs from this machine, in words; empty when the list is valid here.
+/// Returns how a list's origin differs from this machine, in words; empty when the list is valid here.
 pub fn differences(list: &Origin, here: &Origin) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compare = |what: &str, list: &str, here: &str| {

@@ -1,4 +1,4 @@
-//! Which price list a bill takes: the one that is named, or the saved one of this machine.
+//! Chooses the price list of a bill: the one that is named, or the saved one of this machine.
 //!
 //! [`chosen`] reads the list once; [`PriceListCache`] is for repeated questions.
 

@@ -26,7 +26,7 @@ use swtch_wire::{
     PerfRecord, PerfThreads, READABLE_WIRES, RawKind, decode_perf_records, decode_records,
 };
 
-/// How often progress is reported, in events.
+/// The number of events after which progress is reported.
 const PROGRESS_EVERY: u64 = 1 << 16;
 
 /// The kernel side numbers tasks one after the other, and what reads them has tables by number. A
@@ -35,7 +35,7 @@ const PROGRESS_EVERY: u64 = 1 << 16;
 /// whose records were lost.
 const MOST_UNSEEN_TASKS: u64 = 1 << 20;
 
-/// What was seen of records besides their events.
+/// Counts of records that could not be understood, and of events that came late.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Replayed {
     /// Number of records that could not be understood. No row holds what they said.
@@ -96,7 +96,7 @@ pub fn replay(
     }
 }
 
-/// What went wrong in any of the streams.
+/// Trouble met in any of the streams.
 #[derive(Debug, Default)]
 struct ReplayTrouble {
     unreadable: u64,
@@ -121,7 +121,7 @@ impl ReplayProgress<'_> {
     }
 }
 
-/// What one stream of records says.
+/// One stream of records, decoded block by block.
 struct DecodedStream<T, D> {
     stream: RecordStream,
     next_block: usize,
@@ -229,7 +229,7 @@ fn event_decoder(
     }
 }
 
-/// Whether the tasks that an event is about have numbers below this one.
+/// Returns true if the tasks that an event is about have numbers below this one.
 fn is_of_tasks_below(event: &Event, most: u64) -> bool {
     let tasks = match event {
         Event::Switch(switch) => [switch.task, switch.next_task],

@@ -24,7 +24,7 @@ pub enum ResponseBody {
 #[error("{what}")]
 pub struct NotHere {
     pub what: String,
-    /// What the person can do about it.
+    /// Advice on what the person can do about it.
     pub advice: Option<String>,
 }
 
@@ -84,7 +84,7 @@ fn json(value: &Value) -> Result<ResponseBody> {
     ))
 }
 
-/// What `swtch report --format json` prints.
+/// Returns what `swtch report --format json` prints.
 fn report_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let word = query.by.as_deref().unwrap_or(By::Reason.as_str());
     let by = By::from_word(word).ok_or_else(|| no_report(word))?;
@@ -93,7 +93,7 @@ fn report_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     Ok(ResponseBody::Json(bytes))
 }
 
-/// What `swtch report --bill --format json` prints.
+/// Returns what `swtch report --bill --format json` prints.
 fn bill_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let word = query.by.as_deref().unwrap_or(BillBy::Reason.as_str());
     let by = BillBy::from_word(word).ok_or_else(|| no_report(word))?;
@@ -112,7 +112,7 @@ fn bill_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     Ok(ResponseBody::Json(bytes))
 }
 
-/// What `swtch explain --format json` prints. Without prices it leaves out what switches cost.
+/// Returns what `swtch explain --format json` prints. Without prices it leaves out what switches cost.
 fn explain_of(state: &ServerState, query: &Query) -> Result<ResponseBody> {
     let prices = state.prices().ok();
     let mut bytes = Vec::new();

@@ -16,7 +16,7 @@ const STUB: Asset = Asset {
     bytes: include_bytes!("stub.html"),
 };
 
-/// Whether the page was there when the program was built.
+/// True if the page was there when the program was built.
 pub const IS_BUILT: bool = !ASSETS.is_empty();
 
 /// The file at a path.

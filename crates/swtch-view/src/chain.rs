@@ -183,8 +183,8 @@ fn path(
     (steps, None)
 }
 
-/// Where the path begins: at the end of the span or, if the thread has no row there, at the end of
-/// its last row. A wait or run that was open then is the first piece.
+/// Returns where the path begins: at the end of the span or, if the thread has no row there, at the end of its last
+/// row. A wait or run that was open then is the first piece.
 fn last_known(
     timeline: &LevelRows,
     task: TaskKey,

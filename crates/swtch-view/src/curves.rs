@@ -94,7 +94,7 @@ pub fn lengths(
     (lengths, shortest)
 }
 
-/// How long runs or waits last.
+/// Returns the distribution of the lengths of runs or waits.
 ///
 /// # Errors
 /// When the question cannot be understood.

@@ -16,7 +16,7 @@ use super::facts::of_thread;
 use super::loaded::Loaded;
 use super::timeline::{LevelRows, RowPieces};
 
-/// What is known about a row.
+/// Returns what is known about a row.
 ///
 /// # Errors
 /// When the trace cannot be read.
@@ -161,7 +161,7 @@ fn call_of(loaded: &Loaded, row: &Switch) -> Option<String> {
     Some(RowSyscall::of(row).name(arch))
 }
 
-/// What a row began to wait for: `futex 0x7f…`, `fifo 0x1234` (an inode number).
+/// Says what a row began to wait for: `futex 0x7f…`, `fifo 0x1234` (an inode number).
 fn object_words(loaded: &Loaded, row: &Switch) -> Option<String> {
     let process = loaded.names.thread(loaded.names.index(row.task)).process;
     let object = object_of(row, process)?;
@@ -283,7 +283,7 @@ fn around_wait(loaded: &Loaded, number: usize, wanted: &Switch) -> (Timestamp, T
     (loaded.moment(around.0), loaded.moment(around.1))
 }
 
-/// Which tasks had the CPU while the row's task was in the run queue; the parts sum to the wait.
+/// Returns which tasks had the CPU while the row's task was in the run queue; the parts sum to the wait.
 fn had_cpu(loaded: &Loaded, number: usize, wanted: &Switch) -> Result<Vec<Value>> {
     if wanted.ran.is_none() || wanted.wait.runq.is_none() {
         return Ok(Vec::new());

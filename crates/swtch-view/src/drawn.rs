@@ -13,7 +13,7 @@ pub fn handed_round() -> (Loaded, TempDir) {
     (Loaded::read(trace.path(), 1).unwrap(), dir)
 }
 
-/// What `swtch report --format json` prints.
+/// Returns what `swtch report --format json` prints.
 pub fn printed(loaded: &Loaded, by: By, filter: &Filter) -> Value {
     let request = ReportRequest {
         by,

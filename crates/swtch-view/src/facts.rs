@@ -71,8 +71,8 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
     }))
 }
 
-/// Whether a CPU on which nothing is recorded was idle. A trace that is being written does not tell
-/// what was filtered away, but it does tell whether it covers the whole system.
+/// Returns true if a CPU on which nothing is recorded was idle. A trace that is being written does not tell what was
+/// filtered away, but it does tell whether it covers the whole system.
 fn has_every_task(loaded: &Loaded) -> bool {
     let is_of_all = loaded.trace.meta().scope == WHOLE_SYSTEM && loaded.everything_in_scope;
     is_of_all || loaded.coverage() == Coverage::EveryTask
@@ -172,7 +172,7 @@ pub fn of_threads(loaded: &Loaded) -> Value {
     })
 }
 
-/// When a task began and ended, as far as the capture saw it.
+/// The begin and end of a task, as far as the capture saw them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskLifetime {
     forked: Option<Timestamp>,

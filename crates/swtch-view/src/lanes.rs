@@ -81,7 +81,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// When a bin begins. The last bin ends at `bin(px)`.
+    /// Returns when a bin begins. The last bin ends at `bin(px)`.
     fn bin(&self, number: u32) -> u64 {
         self.span.edge(number, self.px)
     }

@@ -57,14 +57,14 @@ pub use loaded::Loaded;
 use query::Span;
 pub use server::{ServerState, router};
 
-/// What a person asked for.
+/// A trace that a person asked to see.
 #[derive(Clone, Debug)]
 pub struct ViewRequest {
     /// Directory of the trace to show.
     pub trace: PathBuf,
     /// The port to listen on; any free one when `None`.
     pub port: Option<u16>,
-    /// Whether to start a browser.
+    /// True if a browser is to be started.
     pub open: bool,
     /// A price list, instead of the saved one.
     pub prices: Option<PathBuf>,

@@ -41,7 +41,7 @@ pub struct Loaded {
     pub names: Names,
     /// The rows of both levels.
     pub levels: LevelTimelines,
-    /// Where the rows came from.
+    /// The source of the rows.
     pub source: RowsSource,
     /// The file with the rows, when it is to be kept for the next time.
     pub unnamed: Option<UnnamedFile>,
@@ -53,9 +53,9 @@ pub struct Loaded {
     opens: FxHashMap<TaskKey, Open>,
     /// Tasks that are threads of the kernel.
     pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
-    /// When tasks began and ended.
+    /// The begin and end of tasks.
     pub lives: FxHashMap<TaskKey, TaskLifetime>,
-    /// Whether the capture was asked for every task that it names.
+    /// True if the capture was asked for every task that it names.
     pub everything_in_scope: bool,
     /// Computed when they are first asked for.
     facts: OnceLock<Value>,
@@ -160,7 +160,7 @@ impl Loaded {
         Timestamp::from_ns(self.trace.meta().start_ns.saturating_add(ns))
     }
 
-    /// How long the trace is: to its end or, if that is not recorded, to its last row.
+    /// Returns the length of the trace: to its end or, if that is not recorded, to its last row.
     pub fn duration_ns(&self) -> u64 {
         let meta = self.trace.meta();
         match meta.end_ns {
@@ -169,7 +169,7 @@ impl Loaded {
         }
     }
 
-    /// Whether the runs of all tasks have rows.
+    /// Returns which tasks' runs have rows.
     pub fn coverage(&self) -> Coverage {
         report::coverage(self.trace.meta(), self.everything_in_scope)
     }
@@ -194,7 +194,7 @@ impl Loaded {
         }
     }
 
-    /// Whether any row of some tasks of the kernel's level ended in a span.
+    /// Returns true if any row of some tasks of the kernel's level ended in a span.
     pub fn has_rows(&self, tracks: &[Track], span: Span) -> bool {
         tracks
             .iter()
@@ -238,15 +238,15 @@ impl Loaded {
         self.stamp
     }
 
-    /// Whether the recorder wrote within the last `SILENT`.
+    /// Returns true if the recorder wrote within the last `SILENT`.
     pub fn is_fresh(&self) -> bool {
         let age = self.stamp.and_then(Stamp::age);
         age.is_some_and(|age| age < SILENT)
     }
 
-    /// Whether the recorder may still be writing. A recorder that ends writes the facts first, and
-    /// the list of the final files some milliseconds later. In between, the facts say that the
-    /// trace is finished, although it is not.
+    /// Returns true if the recorder may still be writing. A recorder that ends writes the facts first, and the list of
+    /// the final files some milliseconds later. In between, the facts say that the trace is finished, although it is
+    /// not.
     pub fn is_growing(&self) -> bool {
         let may_write = match self.trace.meta().state {
             RecordingState::Recording => true,

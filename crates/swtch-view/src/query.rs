@@ -29,12 +29,12 @@ pub struct Query {
     comm: Option<String>,
     /// Most rows of the answer; `None` means the default.
     pub top: Option<usize>,
-    /// Who asks.
+    /// The one who asks.
     #[serde(skip)]
     pub asker: Asker,
 }
 
-/// Why a question cannot be answered, in words.
+/// The reason why a question cannot be answered, in words.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct QueryError(pub String);

@@ -33,7 +33,7 @@ pub struct WaitsByStack {
     woken: ByStack,
 }
 
-/// What matches the words: a part of a name (case does not matter), or a whole number.
+/// Finds what matches the words: a part of a name (case does not matter), or a whole number.
 ///
 /// # Errors
 /// When the trace cannot be read.

@@ -45,7 +45,7 @@ use super::{ViewRequest, answers, assets};
 /// may ask for ten.
 const MOST_ANSWERS: usize = 8;
 
-/// How often to check whether a trace that is being recorded has changed.
+/// The time between two checks of whether a trace that is being recorded has changed.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// After a reading, pause for this many times as long as it took.
@@ -65,7 +65,7 @@ pub struct ServerState {
     loaded: RwLock<Arc<Loaded>>,
     /// One for each answer that may be computed at the same time.
     turns: Arc<Semaphore>,
-    /// How many questions a computation was begun for.
+    /// The number of questions that a computation was begun for.
     #[cfg(test)]
     begun: std::sync::atomic::AtomicUsize,
 }
@@ -222,7 +222,7 @@ async fn guard(
     harmless(answer)
 }
 
-/// Why a request is refused; `None` if it is not.
+/// Says why a request is refused; `None` if it is not.
 fn refused(state: &ServerState, headers: &HeaderMap, uri: &Uri) -> Option<&'static str> {
     let texts = |name| values_of(headers, name);
     let ours = names_of(state.address.port());

@@ -72,7 +72,7 @@ impl Track {
     }
 }
 
-/// What the rows of one task add up to.
+/// The sums of the rows of one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrackTimes {
     /// Time that it ran.
@@ -120,7 +120,7 @@ pub struct LevelTimelines {
     pub end_ns: u64,
 }
 
-/// Why the rows cannot be had.
+/// The reason why the rows cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum TimelineError {
     #[error(transparent)]
@@ -207,7 +207,7 @@ impl LevelRows {
         track.rows().contains(&row).then_some(track)
     }
 
-    /// What the rows of a task add up to.
+    /// Returns the sums of the rows of a task.
     pub fn times(&self, task: TaskKey) -> TrackTimes {
         let place = self.by_task.get(&task);
         place.map_or_else(TrackTimes::default, |place| self.times[*place])
@@ -246,7 +246,7 @@ impl LevelRows {
         (before < track.len && self.rows.ended_ns(row) == ended_ns).then_some(row)
     }
 
-    /// When the last row of a task ended, of those that ended at or before a moment.
+    /// Returns when the last row of a task ended, of those that ended at or before a moment.
     pub fn last_ended(&self, task: TaskKey, by_ns: u64) -> Option<u64> {
         let track = self.track(task)?;
         let after = self.rows.partition(track.rows(), |ended| ended <= by_ns);
@@ -288,8 +288,8 @@ impl Tracks {
         self.tracks[place].len += 1;
     }
 
-    /// What places the rows that were counted: in `file` from `offset` on, which moves on to its
-    /// end, or in memory.
+    /// Returns what places the rows that were counted: in `file` from `offset` on, which moves on to its end, or in
+    /// memory.
     fn into_placer(
         mut self,
         on_cpu: &RowsByCpu,

@@ -1,5 +1,5 @@
-//! What is known about a wait, as pairs of a name and a value. Every format that has arguments
-//! shows them. The names are those of a trace's columns; no price is among them.
+//! The facts that are known about a wait, as pairs of a name and a value. Every format that has arguments shows them.
+//! The names are those of a trace's columns; no price is among them.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Cause, Switch, TaskKey};
@@ -57,7 +57,7 @@ impl Vocabulary {
     }
 }
 
-/// Why a thread left, and which task came.
+/// Adds why a thread left, and which task came.
 pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &mut Facts) {
     let evidence = &row.evidence;
     let word = |text: &str| EvidenceValue::Word(text.to_owned());
@@ -87,7 +87,7 @@ pub fn of_departure(row: &Switch, words: &Vocabulary, label: Label<'_>, facts: &
     }
 }
 
-/// How long the wait before a run was, and what ended it.
+/// Adds how long the wait before a run was, and what ended it.
 pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     let wait = &row.wait;
     if let Some(blocked) = wait.blocked() {
@@ -107,7 +107,7 @@ pub fn of_wait(row: &Switch, label: Label<'_>, facts: &mut Facts) {
     }
 }
 
-/// What a worker of a user-mode scheduler waits for now, and what it had waited for before.
+/// Adds what a worker of a user-mode scheduler waits for now, and what it had waited for before.
 pub fn of_worker(row: &Switch, words: &Vocabulary, facts: &mut Facts) {
     let named = |number| EvidenceValue::Word(words.wait_type(number));
     facts.extend(

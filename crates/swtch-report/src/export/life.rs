@@ -16,11 +16,11 @@ use swtch_core::{Reason, Switch, TaskKey, Timestamp};
 /// The moments of a row; `None` if the row does not tell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moments {
-    /// When the thread had left before this run.
+    /// The moment at which the thread had left before this run.
     pub out: Option<Timestamp>,
-    /// When it became runnable; equal to `out` if it stayed runnable.
+    /// The moment at which it became runnable; equal to `out` if it stayed runnable.
     pub woken: Option<Timestamp>,
-    /// When the run of the row began.
+    /// The moment at which the run of the row began.
     pub start: Option<Timestamp>,
 }
 
@@ -36,7 +36,7 @@ impl Moments {
         }
     }
 
-    /// When the wait began: when the thread left or, for a new thread, when it was started.
+    /// Returns when the wait began: when the thread left or, for a new thread, when it was started.
     pub fn wait_began(&self) -> Option<Timestamp> {
         self.out.or(self.woken)
     }
@@ -47,12 +47,12 @@ impl Moments {
     }
 }
 
-/// Whether something woke the thread before this run. A thread that left runnable was never woken.
+/// Returns true if something woke the thread before this run. A thread that left runnable was never woken.
 pub fn was_woken(row: &Switch) -> bool {
     row.wait.wakeup.kind.is_some() && row.wait.runq.is_some()
 }
 
-/// Why the thread waited before this run: the word of the reason, or that it was new.
+/// Returns why the thread waited before this run: the word of the reason, or that it was new.
 pub fn name_of_wait(row: &Switch) -> &'static str {
     match (row.wait.reason, row.wait.off, row.wait.runq) {
         (Some(reason), _, _) => reason.as_str(),

@@ -20,16 +20,15 @@ pub struct ExportRows<'t> {
     is_of_all_tasks: bool,
 }
 
-/// Which parts of a row the filter takes.
+/// The parts of a row that the filter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportedParts {
     /// The switch-out and the run that it ended: what a report counts as a switch.
     pub switch: bool,
     /// The wait before the run: what a report counts as a wait.
     pub wait: bool,
-    /// Whether the row is one of the tasks and of the time that were asked for, whatever its
-    /// reason. Other rows are of tasks that the capture was not asked for, which had the CPU
-    /// meanwhile.
+    /// True if the row is one of the tasks and of the time that were asked for, whatever its reason. Other rows are of
+    /// tasks that the capture was not asked for, which had the CPU meanwhile.
     pub asked: bool,
 }
 
@@ -97,18 +96,18 @@ impl<'t> ExportRows<'t> {
         self.filtered.arch()
     }
 
-    /// Whether every run on the machine is among the rows.
+    /// Returns true if every run on the machine is among the rows.
     pub fn are_all(&self) -> bool {
         self.is_of_all_tasks && self.filtered.coverage() == Coverage::EveryTask
     }
 
-    /// Whether rows of this task are taken.
+    /// Returns true if rows of this task are taken.
     pub fn takes_task(&self, task: TaskKey) -> bool {
         let names = self.filtered.names();
         self.of_all_reasons.takes_task(names.index(task))
     }
 
-    /// Whether a wait that began with this row, and is open at the end, counts.
+    /// Returns true if a wait that began with this row, and is open at the end, counts.
     pub fn takes_open(&self, left: &Switch) -> bool {
         let task = self.filtered.names().index(left.task);
         let selection = self.filtered.selection();

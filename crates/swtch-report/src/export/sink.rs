@@ -1,4 +1,4 @@
-//! Where an export goes: a file that gets its name when it is complete, or stdout.
+//! The destination of an export: a file that gets its name when it is complete, or stdout.
 //!
 //! Until the last byte is on the disk, a file is `NAME.….partial` in the same directory, so that an
 //! error, a full disk, Ctrl-C or a kill leave nothing that looks complete.
@@ -16,7 +16,7 @@ use swtch_output::destination::{Destination, check_directory};
 /// Bytes that are gathered before each call of `write`.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Whether an export is text or binary.
+/// The encoding of an export: text or binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportEncoding {
     /// Text that a terminal can show.
@@ -25,7 +25,7 @@ pub enum ExportEncoding {
     Binary,
 }
 
-/// How an export is compressed while it is written.
+/// The compression of an export while it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// The bytes are written as they are.

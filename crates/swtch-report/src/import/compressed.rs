@@ -1,5 +1,5 @@
-//! How much memory the compressed records of a file (`perf record -z`) would take, computed
-//! before the crate that reads them decompresses them.
+//! Computes how much memory the compressed records of a file (`perf record -z`) would take, before the crate that reads
+//! them decompresses them.
 //!
 //! That crate keeps all records until the next `PERF_RECORD_FINISHED_ROUND` in memory, to sort
 //! them by time. For an uncompressed file this is at most the file's size. But a compressed record
@@ -27,7 +27,7 @@ pub struct WaitingBytes {
     most: u64,
 }
 
-/// Whether a compressed record can be read at all.
+/// The state of a compressed record: sound or damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compressed {
     /// The record can be read.

@@ -14,7 +14,7 @@ impl<'s> Cursor<'s> {
         Self { bytes, endian }
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes that are left.
     pub fn left(&self) -> usize {
         self.bytes.len()
     }

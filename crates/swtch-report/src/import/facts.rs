@@ -1,5 +1,5 @@
-//! What the file says about itself: machine, events, and where their fields are. Says why a file
-//! cannot be imported.
+//! Reads what the file says about itself: machine, events, and where their fields are. Says why a file cannot be
+//! imported.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub struct PerfHead {
     pub others: FxHashSet<u16>,
     /// Byte order of all numbers in the file.
     pub endian: Endianness,
-    /// Whether wakeups are recorded by `sched_waking`.
+    /// True if wakeups are recorded by `sched_waking`.
     pub has_waking: bool,
     meta: Meta,
 }
@@ -66,12 +66,12 @@ impl PerfHead {
         })
     }
 
-    /// What is known before the first record is read.
+    /// Returns the metadata that is known before the first record is read.
     pub fn to_meta(&self) -> Meta {
         self.meta.clone()
     }
 
-    /// Where and when a tracepoint was hit; `None` if the sample lacks it.
+    /// Returns where and when a tracepoint was hit; `None` if the sample lacks it.
     pub fn place(
         &self,
         sample: &SampleRecord<'_>,

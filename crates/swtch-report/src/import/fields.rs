@@ -1,6 +1,5 @@
-//! Where the fields of a tracepoint are in its bytes. Kernels differ in that, so perf copies the
-//! kernel's own descriptions (`/sys/kernel/tracing/events/*/*/format`) into the file. They are
-//! parsed here.
+//! Finds where the fields of a tracepoint are in its bytes. Kernels differ in that, so perf copies the kernel's own
+//! descriptions (`/sys/kernel/tracing/events/*/*/format`) into the file. They are parsed here.
 //!
 //! The layout of the section is in `tools/perf/util/trace-event-info.c` (v6.12): a head, two
 //! descriptions of pages, the events of ftrace itself, then events by system. The bytes do not
@@ -11,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cursor::Cursor;
 
-/// How the section begins: three bytes that occur in no text, and a word.
+/// The begin of the section: three bytes that occur in no text, and a word.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
 /// A tracepoint's name, and where its fields are in its bytes.

@@ -1,4 +1,4 @@
-//! What perf lost, with each loss counted once.
+//! Counts what perf lost, each loss once.
 //!
 //! The kernel writes `PERF_RECORD_LOST` when a ring has room again; it counts records of any kind.
 //! perf adds `PERF_RECORD_LOST_SAMPLES` at the end, from the counters of the same losses
@@ -26,7 +26,7 @@ impl Losses {
         self.count
     }
 
-    /// Whether a `LOST_SAMPLES` would report a loss that nothing else has reported.
+    /// Returns true if a `LOST_SAMPLES` would report a loss that nothing else has reported.
     pub fn want_samples(&self) -> bool {
         !self.has_records
     }

@@ -43,7 +43,7 @@ pub struct SwitchSide<'a> {
     pub prio: i64,
 }
 
-/// Where and when an event happened, and which task ran there.
+/// The place and moment of an event, and the task that ran there.
 #[derive(Clone, Copy, Debug)]
 pub struct EventContext {
     /// Moment of the event, on the file's clock.
@@ -63,7 +63,7 @@ pub struct SchedulerState {
     last_key: u32,
     /// Events that go on to the time line, in order.
     events: Vec<Event>,
-    /// What was counted so far.
+    /// The counts so far.
     pub counts: ImportCounts,
 }
 
@@ -374,8 +374,8 @@ impl SchedulerState {
 }
 
 impl ImportedTask {
-    /// Whether it was woken since it left: another wakeup before it runs changes nothing. A wakeup
-    /// from before it left is replaced by the next one, as the task may have gone on running.
+    /// Returns true if it was woken since it left: another wakeup before it runs changes nothing. A wakeup from before
+    /// it left is replaced by the next one, as the task may have gone on running.
     fn is_woken(&self) -> bool {
         let is_since_it_left = |woken| self.wait.out.is_none_or(|out| woken >= out);
         self.before_run.is_none() && self.wait.woken.is_some_and(is_since_it_left)

@@ -205,7 +205,7 @@ impl<K: Copy + Ord + Hash> Accounts<K> {
     }
 }
 
-/// What a bill needs besides the switches.
+/// The prices, length and losses that a bill needs besides the switches.
 #[derive(Debug)]
 pub struct BillContext<'a> {
     pub prices: &'a Prices<'a>,

@@ -30,10 +30,10 @@ use super::pricing::Prices;
 use super::stack::{self, Stacks, Symbols};
 use super::{By, ReportAnswer, ReportRequest, words};
 
-/// What a row of a bill stands for.
+/// The kind of thing that a row of a bill stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BillBy {
-    /// Why the task left its CPU.
+    /// The reason for which the task left its CPU.
     Reason,
     /// The process of the task that left.
     Process,
@@ -101,7 +101,7 @@ enum BillKey {
     Pair(usize, Option<usize>),
 }
 
-/// What a key is, which follows from the [`BillBy`] that made it.
+/// The kind of a key follows from the [`BillBy`] that made it, so each of these takes one kind only.
 impl BillKey {
     fn reason(self) -> Reason {
         match self {
@@ -133,8 +133,7 @@ impl BillKey {
     }
 }
 
-/// Whether every run on every CPU has a row, so that it is known which tasks ran on a CPU in
-/// between.
+/// Returns true if every run on every CPU has a row, so that it is known which tasks ran on a CPU in between.
 pub fn is_complete(filtered: &FilteredTrace<'_>) -> bool {
     filtered.coverage() == Coverage::EveryTask && filtered.head().lost() == 0
 }
@@ -281,7 +280,7 @@ pub fn reason_columns() -> Vec<Column<BillRow<Reason>>> {
     ]
 }
 
-/// Where a task waited.
+/// The stacks in which a task waited, by the names of their functions.
 struct StackNames {
     user: Vec<String>,
     kernel: Vec<String>,
@@ -318,7 +317,7 @@ fn stack_columns() -> Vec<Column<BillRow<StackNames>>> {
     ]
 }
 
-/// Who left a CPU and who came: name, thread and process id of each.
+/// The task that left a CPU and the one that came: name, thread and process id of each.
 struct Pair {
     task: TaskCells,
     next: TaskCells,

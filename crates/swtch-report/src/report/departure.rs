@@ -28,7 +28,7 @@ pub struct Departure {
     pub case: Case,
     /// Length of the run that it ended; `None` if its start is not known.
     pub ran: Option<Nanos>,
-    /// What the task began to wait for.
+    /// The object that the task began to wait for.
     pub object: Option<Object>,
     /// User and kernel stack of the wait; none after a lost switch.
     pub stacks: Stacks,
@@ -54,7 +54,7 @@ pub struct Departures {
     displacement: Option<Displacement>,
     /// Index of the task that left each CPU last.
     last_on: Vec<Option<usize>>,
-    /// Whether every run on every CPU has a row.
+    /// True if every run on every CPU has a row.
     is_complete: bool,
 }
 
@@ -137,7 +137,7 @@ impl Departures {
         }
     }
 
-    /// How the task came back to the CPU for the run of this row.
+    /// Returns how the task came back to the CPU for the run of this row.
     fn back(&self, row: &Switch, away: &OpenDeparture) -> Return {
         let cpu = usize::from(row.cpu.get());
         if row.wait.reason.is_none() || cpu != away.cpu {

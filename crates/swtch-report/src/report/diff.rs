@@ -49,16 +49,16 @@ pub use page::{DiffFlames, DiffPageParts};
 use judge::Judgement;
 use measure::{MeasuredRun, RunBlocks, measure};
 
-/// What a person asked for.
+/// A comparison that a person asked for.
 #[derive(Debug)]
 pub struct DiffRequest {
     /// The traces of A, before.
     pub a: Vec<PathBuf>,
     /// The traces of B, after.
     pub b: Vec<PathBuf>,
-    /// Which switches count.
+    /// The switches that count.
     pub filter: Filter,
-    /// What amounts are divided by.
+    /// The unit by which amounts are divided.
     pub per: Per,
     /// The prices of switches; without, no price is compared.
     pub prices: Option<PriceList>,
@@ -70,7 +70,7 @@ pub struct DiffRequest {
     pub shows_all: bool,
 }
 
-/// What a comparison came to.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiffOutcome {
     /// No figure is worse by more than the limit, or no limit was set.
@@ -165,7 +165,7 @@ fn refuse_repeated(a: &[MeasuredRun], b: &[MeasuredRun]) -> Result<()> {
     Ok(())
 }
 
-/// What two recordings never share, and a copy does: where and when it began.
+/// A mark that two recordings never share, but a copy does: where and when it began, and of what.
 type RecordingMark = (String, Timestamp, u64, String);
 
 fn mark(meta: &Meta) -> RecordingMark {

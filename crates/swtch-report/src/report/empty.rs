@@ -17,8 +17,8 @@ use swtch_store::{Counts, Meta, RecordingState};
 
 use super::head::told_length;
 
-/// Why a trace of these facts, with `rows` switches of what was asked for, is empty; `None` if it
-/// is not. The text is whole sentences; names in it are not escaped.
+/// Says why a trace of these facts, with `rows` switches of what was asked for, is empty; `None` if it is not. The text
+/// is whole sentences; names in it are not escaped.
 pub fn why_empty(meta: &Meta, rows: u64) -> Option<String> {
     if rows > 0 {
         return None;
@@ -29,7 +29,7 @@ pub fn why_empty(meta: &Meta, rows: u64) -> Option<String> {
     Some(sentences.join(" "))
 }
 
-/// Whether a trace of these facts is empty although something switched, which is a failure.
+/// Returns true if a trace of these facts is empty although something switched, which is a failure.
 pub fn is_failure(meta: &Meta, rows: u64) -> bool {
     rows == 0 && Empty::of(meta).is_failure()
 }
@@ -40,20 +40,20 @@ pub fn why_filtered(filter: &str, all: u64) -> String {
     format!("No switch passes the filter ({filter}); without it the trace has {rows}.")
 }
 
-/// Why a recording has no rows.
+/// The reason why a recording has no rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Empty {
     /// The recorder was killed, or is still running.
     NotEnded,
-    /// How often there was no room for the state of a task, without which nothing about it is known.
+    /// So often there was no room for the state of a task, without which nothing about it is known.
     Refused(u64),
-    /// How many rows had no room, had no name, or could not be written.
+    /// So many rows had no room, had no name, or could not be written.
     Lost(u64),
-    /// How many switches the kernel counted on this machine, while its tracepoint reported none.
+    /// The kernel counted so many switches on this machine, while its tracepoint reported none.
     Silent(u64),
-    /// How many switches of the processes the kernel counted, while none of them was delivered.
+    /// The kernel counted so many switches of the processes, while none of them was delivered.
     Undelivered(u64),
-    /// How many processes made no switch, by the kernel's own count.
+    /// So many processes made no switch, by the kernel's own count.
     Slept(u64),
     /// No task switched, as far as is known.
     NothingSeen,
@@ -130,7 +130,7 @@ impl Empty {
         }
     }
 
-    /// What can be done, or typed instead.
+    /// Says what can be done, or typed instead.
     fn advice(self, meta: &Meta) -> Option<String> {
         let advice = match self {
             Self::NotEnded => return None,
@@ -176,7 +176,7 @@ fn capital(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// How many switches of other tasks were seen instead.
+/// Says how many switches of other tasks were seen instead.
 fn others(meta: &Meta) -> Option<String> {
     let filtered = meta.counts.filtered;
     (filtered > 0).then(|| {

@@ -1,5 +1,4 @@
-//! How waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from
-//! which stacks.
+//! Counts how waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from which stacks.
 
 use std::hash::Hash;
 
@@ -57,7 +56,8 @@ impl WaitEnds {
     }
 }
 
-/// What ended a wait of the task with this index, seen from it; `families` has a number for the program of each task.
+/// Returns what ended a wait of the task with this index, seen from it; `families` has a number for the program of each
+/// task.
 pub fn ended_by(waker: Option<Waker>, task: usize, families: &[usize]) -> EndedBy {
     let ender = match waker {
         Some(Waker::Task(waker)) if families[waker] == families[task] => Ender::Own,

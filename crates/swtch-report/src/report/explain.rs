@@ -101,21 +101,21 @@ pub struct Explanation {
     summary: Summary,
     summary_lines: Vec<String>,
     switches: u64,
-    /// Where the time of programs went.
+    /// The time of programs, by where it went.
     pub lost: LostTime,
-    /// What is said if there is no cause.
+    /// The text if there is no cause.
     nothing: String,
-    /// What is said of a thread that ran nearly all the time.
+    /// The thread that ran nearly all the time, if there is one.
     busiest: Option<BusiestThread>,
     /// The numbered causes first.
     findings: Vec<Finding>,
-    /// How many of them are numbered: time was lost by them, or switching itself takes as much.
+    /// The number of findings that are numbered: time was lost by them, or switching itself takes as much.
     numbered: usize,
     /// For each finding, the longest wait for its reason.
     longest: Vec<Option<LongestWait>>,
     /// The text for a page without findings.
     pub without_findings: String,
-    /// What happened at the switch for which a flight recorder made this dump.
+    /// Words on the switch for which a flight recorder made this dump.
     pub fired: Option<String>,
     /// Threads that were blocked all the time; `None` if it is not known.
     lasting: Option<LastingAnswer>,
@@ -132,7 +132,7 @@ struct LastingAnswer {
     sheet: Sheet,
 }
 
-/// How much of the answer is written for people.
+/// The part of the answer that is written for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// One screen of this width.
@@ -212,15 +212,15 @@ fn no_csv() -> anyhow::Error {
 pub struct ExplainPageParts {
     /// The first lines of every report.
     pub head: Vec<String>,
-    /// Where every switch went, as the head words it.
+    /// The balance of switches, which tells where each went, as the head words it.
     pub balance: String,
     /// Tables, each with its heading.
     pub tables: Vec<(&'static str, Sheet)>,
     /// The main reasons, in a few lines.
     pub summary: Vec<String>,
-    /// What stands out, the dearest first.
+    /// The findings, the dearest first.
     pub findings: Vec<FindingText>,
-    /// What is said where there is no numbered cause.
+    /// The text where there is no numbered cause.
     pub without_findings: Option<String>,
 }
 
@@ -229,13 +229,13 @@ pub struct ExplainPageParts {
 pub struct FindingText {
     /// Its number among the causes; `None` for what only happens often.
     pub number: Option<usize>,
-    /// What was seen, with its numbers.
+    /// Words for what was seen, with its numbers.
     pub seen: String,
-    /// Where it comes from: threads, calls, functions and wakers.
+    /// The places that it comes from: threads, calls, functions and wakers.
     pub places: Vec<String>,
-    /// What removing it would save.
+    /// Words for what removing it would save.
     pub worth: Option<String>,
-    /// What a person could change, and when not to.
+    /// Advice on what a person could change, and when not to.
     pub advice: Option<AdviceText>,
 }
 
@@ -341,7 +341,7 @@ impl<'p> ExplainPage<'p> {
         }
     }
 
-    /// What takes the rows. No two of these share anything, so each may run on a thread of its own.
+    /// Returns the visitors that take the rows. No two of these share anything, so each may run on a thread of its own.
     fn visitors<'a>(&'a mut self, names: &'a Names) -> [PieceVisitor<'a>; 4] {
         let Self {
             reasons,
@@ -606,7 +606,7 @@ fn in_order(
     (findings, billed, numbered)
 }
 
-/// Why there is no switch to judge; `None` if there is one.
+/// Says why there is no switch to judge; `None` if there is one.
 fn why_nothing(head: &TraceHead, rows: ReportedSwitches) -> Option<String> {
     match &head.filter {
         Some(filter) if rows.counted == 0 && head.rows > 0 => Some(why_filtered(filter, head.rows)),
@@ -765,7 +765,7 @@ impl Explanation {
         (place < self.numbered).then_some(place + 1)
     }
 
-    /// What is said before the causes: that there is none, or that no time is lost.
+    /// Returns what is said before the causes: that there is none, or that no time is lost.
     pub fn first_sentence(&self) -> Option<String> {
         match self.numbered {
             0 if self.lost.whole() == Nanos::ZERO => Some(self.without_findings.clone()),
@@ -774,19 +774,19 @@ impl Explanation {
         }
     }
 
-    /// Where there are causes: what is said of a thread that ran nearly all the time nevertheless.
+    /// Returns what is said, where there are causes, of a thread that ran nearly all the time nevertheless.
     pub fn busiest_beside_causes(&self) -> Option<String> {
         let busiest = self.busiest.as_ref().filter(|_| self.numbered > 0);
         busiest.map(BusiestThread::words)
     }
 
-    /// What all switches together cost; `None` without prices, or if it is too little to mention.
+    /// Says what all switches together cost; `None` without prices, or if it is too little to mention.
     pub fn cost(&self) -> Option<String> {
         let all = self.billed.as_ref()?.all.as_ref()?;
         Some(all.to_words())
     }
 
-    /// What removing the finding at this place in the list would save.
+    /// Returns what removing the finding at this place in the list would save.
     fn saving(&self, place: usize) -> Option<&Saving> {
         self.billed.as_ref()?.savings.get(place)?.as_ref()
     }

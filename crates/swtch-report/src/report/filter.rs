@@ -1,4 +1,4 @@
-//! Which rows a report counts.
+//! Selects the rows that a report counts.
 //!
 //! A row describes two things: a switch-out with its reason, and the wait before the run, with the
 //! reason of the switch-out that began it. A filter by reason may take one and not the other. A row
@@ -16,7 +16,7 @@ use swtch_core::{Nanos, Pid, Reason, Switch, Timestamp};
 
 use super::names::Names;
 
-/// What a person asked to see. The default is everything.
+/// The rows that a person asked to see. The default is everything.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Only these processes; all when empty.
@@ -30,11 +30,11 @@ pub struct Filter {
     pub since: Option<Moment>,
     /// Only switches before this moment, counted from the start of the trace.
     pub until: Option<Moment>,
-    /// Who asked. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
+    /// The asker. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
     pub asker: Asker,
 }
 
-/// Whether somebody still waits for an answer; by default somebody does. Clones are of one asker.
+/// A flag that tells whether somebody still waits for an answer; by default somebody does. Clones are of one asker.
 #[derive(Clone, Debug, Default)]
 pub struct Asker(Arc<AtomicBool>);
 
@@ -44,7 +44,7 @@ impl Asker {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody waits any more.
+    /// Returns true if nobody waits any more.
     pub fn is_gone(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -56,7 +56,7 @@ impl Asker {
 pub struct GivenUp;
 
 impl Filter {
-    /// Whether the filter takes all of the trace's time.
+    /// Returns true if the filter takes all of the trace's time.
     pub const fn is_of_all_time(&self) -> bool {
         self.since.is_none() && self.until.is_none()
     }
@@ -112,7 +112,7 @@ pub enum EmptySpan {
     AfterEnd {
         /// Begin of the span, since the trace's start.
         since: Moment,
-        /// How long the trace is.
+        /// The length of the trace.
         length: Nanos,
     },
 }
@@ -160,7 +160,7 @@ impl FromStr for Moment {
     }
 }
 
-/// Which parts of a row a report counts.
+/// The parts of a row that a report counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedParts {
     /// The switch-out and the run that it ended.
@@ -203,7 +203,7 @@ impl Selection {
         }
     }
 
-    /// Which parts of this row count; `task` is the index of the row's task.
+    /// Returns which parts of this row count; `task` is the index of the row's task.
     pub fn counts(&self, row: &Switch, task: usize) -> CountedParts {
         let is_taken = self.tasks[task] && self.from <= row.ts && row.ts < self.to;
         let takes = |reason| is_taken && self.reasons & bit(reason) != 0;
@@ -213,22 +213,22 @@ impl Selection {
         }
     }
 
-    /// Whether a wait for this reason of this task, still open at the end, counts.
+    /// Returns true if a wait for this reason of this task, still open at the end, counts.
     pub fn counts_open(&self, reason: Reason, task: usize, since: Timestamp) -> bool {
         self.tasks[task] && self.reasons & bit(reason) != 0 && since < self.to
     }
 
-    /// Whether switches of this task may count.
+    /// Returns true if switches of this task may count.
     pub fn takes_task(&self, task: usize) -> bool {
         self.tasks[task]
     }
 
-    /// Whether the task is in the scope of the capture.
+    /// Returns true if the task is in the scope of the capture.
     pub fn is_in_scope(&self, task: usize) -> bool {
         self.in_scope[task]
     }
 
-    /// Whether the filter takes only a part of the trace's time.
+    /// Returns true if the filter takes only a part of the trace's time.
     pub fn is_of_a_span(&self) -> bool {
         self.from > Timestamp::default() || self.to < Timestamp::from_ns(u64::MAX)
     }
@@ -248,8 +248,8 @@ const fn bit(reason: Reason) -> u32 {
     1 << reason.index()
 }
 
-/// Whether a filter takes the thread with this index: by process and name, and only if the thread
-/// is in the scope of the capture.
+/// Returns true if a filter takes the thread with this index: by process and name, and only if the thread is in the
+/// scope of the capture.
 pub fn takes_task(filter: &Filter, names: &Names, index: usize) -> bool {
     let thread = names.thread(index);
     let pid = names.process_of(index).pid;
@@ -259,7 +259,7 @@ pub fn takes_task(filter: &Filter, names: &Names, index: usize) -> bool {
     thread.in_scope && takes_pid && takes_comm
 }
 
-/// Whether a name matches: all of it when the pattern has `*` or `?`, else any part of it.
+/// Returns true if a name matches: all of it when the pattern has `*` or `?`, else any part of it.
 pub fn matches(pattern: &str, name: &str) -> bool {
     if !pattern.contains(['*', '?']) {
         return name.contains(pattern);

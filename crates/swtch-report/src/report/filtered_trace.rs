@@ -89,7 +89,7 @@ impl<'t> FilteredTrace<'t> {
         })
     }
 
-    /// What is known of the trace apart from its rows.
+    /// Returns what is known of the trace apart from its rows.
     pub const fn head(&self) -> &TraceHead {
         &self.head
     }
@@ -104,18 +104,18 @@ impl<'t> FilteredTrace<'t> {
         Rc::clone(&self.names)
     }
 
-    /// Which rows count.
+    /// Returns the selection of the rows that count.
     pub fn selection(&self) -> Rc<Selection> {
         Rc::clone(&self.selection)
     }
 
-    /// When the part of the recording began that is read; `None` if a file does not tell.
+    /// Returns when the part of the recording began that is read; `None` if a file does not tell.
     pub fn began(&self) -> Option<Timestamp> {
         let start = self.head().began()?;
         Some(self.selection.from().max(start))
     }
 
-    /// Whether the runs of all tasks are in the trace.
+    /// Returns which tasks' runs are in the trace.
     pub const fn coverage(&self) -> Coverage {
         self.coverage
     }
@@ -275,7 +275,7 @@ impl<'t> FilteredTrace<'t> {
     }
 }
 
-/// What of each row counts; the memory of `parts` is used for that.
+/// Returns what of each row counts; the memory of `parts` is used for that.
 pub fn counted_rows<'p>(
     rows: &'p [Switch],
     names: &Names,
@@ -299,9 +299,9 @@ fn of_rows(each: RowVisitor<'_>) -> impl FnMut(CountedRows<'_>) {
     }
 }
 
-/// Whether the runs of all tasks have rows, which needs that nothing was filtered away and
-/// everything is in scope. Of a recording that did not end as it was asked to, this is not known. Perf
-/// events tell of the recorded processes only, and so it is not known when a CPU was idle.
+/// Tells whether the runs of all tasks have rows, which needs that nothing was filtered away and everything is in
+/// scope. Of a recording that did not end as it was asked to, this is not known. Perf events tell of the recorded
+/// processes only, and so it is not known when a CPU was idle.
 pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     let is_all =
         meta.state == RecordingState::Finished && meta.counts.filtered == 0 && is_all_in_scope;
@@ -312,7 +312,7 @@ pub fn coverage(meta: &Meta, is_all_in_scope: bool) -> Coverage {
     }
 }
 
-/// Why not all of a trace can be read; `None` for a finished one.
+/// Says why not all of a trace can be read; `None` for a finished one.
 fn incomplete(trace: &Trace) -> Option<String> {
     match trace.completeness() {
         Completeness::Finished => None,
@@ -389,7 +389,7 @@ mod tests {
         assert!(refusal.is::<EmptySpan>(), "{refusal}");
     }
 
-    /// Who asks leaves while the first rows are read: the others are not, and there is no answer.
+    /// The asker leaves while the first rows are read: the others are not, and there is no answer.
     #[test]
     fn an_answer_that_nobody_waits_for_is_not_made() {
         let (trace, _dir) = cut();

@@ -22,7 +22,7 @@ pub struct FiredWait {
     contention: Contention,
     /// Its row, once it was met.
     row: Option<Switch>,
-    /// Who had the CPU in the wait before it.
+    /// The time for which each holder had the CPU in the wait before it.
     holders: BTreeMap<Holder, Nanos>,
 }
 
@@ -61,7 +61,7 @@ impl FiredWait {
             .finish(&mut |wait| wait.for_each_part(&mut add));
     }
 
-    /// What happened, in a sentence or two; `None` if the row is not in the trace. Moments are counted from
+    /// Says what happened, in a sentence or two; `None` if the row is not in the trace. Moments are counted from
     /// `start`.
     pub fn told(&self, names: &Names, start: Timestamp) -> Option<String> {
         let row = self.row.as_ref()?;

@@ -17,7 +17,7 @@ use super::names::{Names, Process};
 use super::programs::{Programs, of_kernel};
 use super::stack::{Symbols, function_of, is_of_tracing};
 
-/// What a frame of the tree stands for.
+/// The kind of thing that a frame of the tree stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrameKind {
     /// Everything: the root.
@@ -31,7 +31,7 @@ pub enum FrameKind {
     Kernel,
     /// In place of functions, where no stack was taken.
     NoStack,
-    /// Why the task waited.
+    /// The reason for which the task waited.
     Reason,
 }
 
@@ -49,7 +49,7 @@ impl FrameKind {
     }
 }
 
-/// How programs and functions are named.
+/// The way in which programs and functions are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlameNaming {
     /// As one trace has them: programs are told apart by what they do ([`Programs`]), and functions
@@ -74,7 +74,7 @@ impl FlameNaming {
 /// A frame, and the frames below it.
 #[derive(Clone, Debug, Default)]
 pub struct FlameNode {
-    /// What it stands for.
+    /// The kind of thing that it stands for.
     pub kind: FrameKind,
     /// Blocked time of the waits below it, in ns.
     pub ns: u64,
@@ -84,7 +84,7 @@ pub struct FlameNode {
     pub children: FxHashMap<String, Self>,
 }
 
-/// Where tasks waited, and why: process, user stack, kernel stack, reason.
+/// The place and reason of waits: process, user stack, kernel stack, reason.
 type FlameKey = (usize, Option<u32>, Option<u32>, Reason);
 
 impl FlameNode {

@@ -18,7 +18,7 @@ use super::names::{Names, Process, Thread};
 use super::tally::{self, OfTally};
 use super::{By, report_sheet, words};
 
-/// What distinguishes one group from another.
+/// The key by which one group is told from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GroupKey {
     /// A thread, by its index.
@@ -398,7 +398,7 @@ pub fn or_missing<T>(what: Option<T>, cell: impl FnOnce(T) -> Cell) -> Cell {
     what.map_or(Cell::Missing, cell)
 }
 
-/// What a trace must tell before a [`GroupKey`] can be shown as names.
+/// The facts of a trace by which a [`GroupKey`] is shown as names.
 #[derive(Debug)]
 pub struct KeyNames<'a> {
     /// Names of the threads and processes.

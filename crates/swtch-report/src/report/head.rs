@@ -21,7 +21,7 @@ use swtch_output::sheet::percent;
 use swtch_output::text::{counted, escaped, grouped};
 use swtch_store::{Counts, Imported, Meta, RecordingState, RingFacts, TraceHost};
 
-/// What is known about a trace apart from its rows.
+/// The facts about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
 pub struct TraceHead {
     /// The directory that holds the trace.
@@ -32,9 +32,9 @@ pub struct TraceHead {
     pub rows: u64,
     /// The filter, in the words of the command line; `None` when everything is counted.
     pub filter: Option<String>,
-    /// Why the trace is incomplete; `None` for a finished one.
+    /// The reason why the trace is incomplete; `None` for a finished one.
     pub incomplete: Option<String>,
-    /// Where and when records were lost.
+    /// The places and times at which records were lost.
     pub gaps: Vec<Gap>,
     /// Time from the start to the last row, for a trace whose `meta.json` does not tell the end.
     pub duration: Nanos,
@@ -55,8 +55,8 @@ pub fn lost_in_words(lost: u64, untraced: u64) -> String {
     format!("{} lost{untraced}", grouped(lost))
 }
 
-/// What it means that the kernel made switches and did not report them to tracing, `in_scope` of
-/// them away from recorded tasks where that is known; `None` if there were none.
+/// Says what it means that the kernel made switches and did not report them to tracing, `in_scope` of them away from
+/// recorded tasks where that is known; `None` if there were none.
 pub fn untraced_in_words(untraced: u64, in_scope: Option<u64>) -> Option<String> {
     let (of, meaning) = match in_scope {
         _ if untraced == 0 => return None,
@@ -114,21 +114,21 @@ impl TraceHead {
         to.since(from).unwrap_or(Nanos::ZERO)
     }
 
-    /// When the recording began; `None` if a file does not tell.
+    /// Returns when the recording began; `None` if a file does not tell.
     pub fn began(&self) -> Option<Timestamp> {
         told_length(&self.meta).map(|_| Timestamp::from_ns(self.meta.start_ns))
     }
 
-    /// For which share of the recording all CPUs of the machine together were busy, with whatever; `None` if it is
-    /// not known.
+    /// Returns for which share of the recording all CPUs of the machine together were busy, with whatever; `None` if
+    /// it is not known.
     pub fn busy_pct(&self) -> Option<f64> {
         let cpus = u64::from(self.meta.host.cpus);
         let all = self.duration().as_ns().saturating_mul(cpus);
         percent(self.meta.load.busy_ns()?.min(all), all)
     }
 
-    /// If nothing is missing but switches that the kernel did not report, all of tasks that were not
-    /// recorded: how many, and what is said of them elsewhere.
+    /// Returns how many switches the kernel did not report, if nothing else is missing and all were of tasks that were
+    /// not recorded; and what is said of them elsewhere.
     pub fn untraced_of_others(&self) -> Option<(u64, String)> {
         let counts = &self.meta.counts;
         let words = untraced_in_words(counts.untraced, counts.untraced_in_scope)?;
@@ -136,7 +136,7 @@ impl TraceHead {
         is_all.then_some((counts.untraced, words))
     }
 
-    /// Whether every switch of the recorded tasks is in a row: known only of a recording that has ended as it
+    /// Returns true if every switch of the recorded tasks is in a row: known only of a recording that has ended as it
     /// was asked to.
     pub fn is_complete(&self) -> bool {
         self.is_complete_of(self.meta.counts.untraced)
@@ -180,7 +180,7 @@ impl TraceHead {
         lines.join("\n") + "\n\n"
     }
 
-    /// What was traced, in words.
+    /// Says in words what was traced.
     pub fn what(&self) -> String {
         let Meta { command, scope, .. } = &self.meta;
         if command.is_empty() {
@@ -190,7 +190,7 @@ impl TraceHead {
         }
     }
 
-    /// What the recording cost, in words.
+    /// Says in words what the recording cost.
     pub fn overhead(&self) -> String {
         let overhead = &self.meta.overhead;
         if self.meta.state == RecordingState::Recording {
@@ -206,7 +206,7 @@ impl TraceHead {
         format!("{cpu} CPU, {megabytes} MB{in_kernel}")
     }
 
-    /// Which part of a recording this is, and why it was written down.
+    /// Says which part of a recording this is, and why it was written down.
     fn of_ring(&self, ring: &RingFacts) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(
@@ -227,7 +227,7 @@ impl TraceHead {
         lines
     }
 
-    /// What a reader must know before reading the numbers.
+    /// Says what a reader must know before reading the numbers.
     pub fn warnings(&self, rows: ReportedSwitches) -> Vec<String> {
         let mut lines = Vec::new();
         lines.extend(self.meta.ring.iter().flat_map(|ring| self.of_ring(ring)));
@@ -273,9 +273,8 @@ impl TraceHead {
         lines
     }
 
-    /// What of the recording is not in the rows, one sentence each; empty if nothing is missing.
-    /// Every output says these sentences: tables and pages above their numbers, and outputs without
-    /// room for them on stderr.
+    /// Says what of the recording is not in the rows, one sentence each; empty if nothing is missing. Every output says
+    /// these sentences: tables and pages above their numbers, and outputs without room for them on stderr.
     pub fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(why) = &self.incomplete {
@@ -299,7 +298,7 @@ impl TraceHead {
         }
     }
 
-    /// What was lost, where and when.
+    /// Says what was lost, where and when.
     fn losses(&self) -> Vec<String> {
         let Counts {
             unnamed,
@@ -408,7 +407,7 @@ impl TraceHead {
         })
     }
 
-    /// Where every switch went: seen = stored + filtered + lost, and what the kernel counted.
+    /// Says where every switch went: seen = stored + filtered + lost, and what the kernel counted.
     pub fn balance(&self) -> String {
         if self.meta.state == RecordingState::Recording {
             let rows = counted(self.rows, "row");
@@ -456,8 +455,7 @@ impl TraceHead {
         })
     }
 
-    /// How many switches the kernel counted on the whole machine meanwhile, those from idle
-    /// included.
+    /// Says how many switches the kernel counted on the whole machine meanwhile, those from idle included.
     fn kernel_count(&self) -> String {
         let kernel = &self.meta.kernel;
         let (Some(before), Some(after)) = (kernel.ctxt_before, kernel.ctxt_after) else {
@@ -473,7 +471,7 @@ impl TraceHead {
     }
 }
 
-/// What lines say about the machine of a trace.
+/// Returns what lines say about the machine of a trace.
 pub fn host_words(host: &TraceHost) -> HostWords<'_> {
     HostWords {
         hostname: &host.hostname,

@@ -32,7 +32,7 @@ use super::reason::{self, ByReason, OneReason, ReasonRow};
 use super::tally::{self, OfTally};
 use super::{By, ROWS_OF_TABLE, report_sheet, words};
 
-/// What a summary cannot tell, and a trace can.
+/// Things that a summary cannot tell, and a trace can.
 const NOT_KNOWN: [&str; 6] = [
     "when each switch happened: there is no timeline",
     "stacks, and the objects that were waited for",
@@ -74,7 +74,7 @@ const REASON_VIEWS: [SheetTable; 2] = [
     },
 ];
 
-/// What was counted in the kernel, judged by the rules.
+/// The counts of the kernel, judged by the rules.
 #[derive(Debug)]
 pub struct KernelSummary {
     head: TraceHead,
@@ -160,7 +160,7 @@ impl KernelSummary {
         sheet
     }
 
-    /// Who took the CPU from whom, most often first.
+    /// Makes the table of who took the CPU from whom, most often first.
     fn by_pair(&self) -> Sheet {
         let mut pairs: BTreeMap<PairKey, u64> = BTreeMap::new();
         let mut all = 0;
@@ -271,7 +271,7 @@ fn reason_columns<'a>() -> Vec<Column<ReasonRow<'a, GroupTotals>>> {
     reason::sums().chain(runs()).chain(lengths()).collect()
 }
 
-/// What was counted of runs besides their time.
+/// The columns of what was counted of runs besides their time.
 fn runs<R: OfTotals>() -> [Column<R>; 2] {
     [
         Column::in_total(words::IRQ, |row| Cell::Time(row.totals().irq)),
@@ -306,7 +306,7 @@ fn lengths<R: OfTotals>() -> [Column<R>; 6] {
     ]
 }
 
-/// Who took the CPU, from whom, why, and who asked for it.
+/// The task that took the CPU, the one that lost it, why, and who asked for it.
 type PairKey = (usize, usize, Reason, Cause);
 
 /// A row of the table of who took the CPU from whom.

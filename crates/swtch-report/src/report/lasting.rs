@@ -151,7 +151,7 @@ impl<'m> AlikeThreads<'m> {
             && (&like.state, &like.function) == (&group.state, &group.function)
     }
 
-    /// Whether threads that have nothing to do look like that.
+    /// Returns true if threads that have nothing to do look like that.
     fn is_idle(&self) -> bool {
         let call = self.call.as_deref();
         let is_idle_call = call.is_none_or(|call| IDLE_CALLS.contains(&call));
@@ -271,7 +271,7 @@ fn takes(filter: &Filter, group: &LastingGroup) -> bool {
         && (filter.comms.is_empty() || comms.any(|pattern| matches(pattern, &group.program)))
 }
 
-/// How long before the recording that was.
+/// Returns how long before the recording that was.
 fn before(start_ns: u64, ran_ns: Option<u64>) -> Option<Nanos> {
     start_ns.checked_sub(ran_ns?).map(Nanos::from_ns)
 }

@@ -168,7 +168,7 @@ struct ThreadOpenRuns {
     os_switches: u64,
     /// User switches since the last OS switch; `None` before the first one of either.
     user_switches: Option<u64>,
-    /// Whether the OS run began after the first user switch was seen.
+    /// True if the OS run began after the first user switch was seen.
     is_whole: bool,
 }
 
@@ -321,7 +321,7 @@ impl LevelStatistics {
         report_sheet("level", &columns, rows.filter(|row| row.os + row.user > 0))
     }
 
-    /// What a reader must know to read the numbers correctly.
+    /// Says what a reader must know to read the numbers correctly.
     fn notes(&self, user: Option<&UserCounts>) -> Vec<String> {
         let mut notes = vec![
             "the two levels are never one count: the kernel does not know of the switches of the other"
@@ -406,7 +406,7 @@ struct BucketRow {
     all: u64,
 }
 
-/// How often each number was seen: 0, 1, 2–3, 4–7, ….
+/// Counts of numbers, by size: 0, 1, 2–3, 4–7, ….
 #[derive(Clone, Debug)]
 struct Histogram([u64; Self::BUCKETS]);
 

@@ -1,5 +1,5 @@
-//! What `swtch top` shows: rates between two readings of what the kernel side counts, by thread,
-//! process, cgroup, reason, preemptor and victim, CPU.
+//! The rates that `swtch top` shows, between two readings of what the kernel side counts: by thread, process, cgroup,
+//! reason, preemptor and victim, CPU.
 //!
 //! ```text
 //! reading ─▶ LiveCounts: growth of each group ─frame─▶ RateFrame: sums by view ─┬▶ Sheet ─▶ table, json, csv

@@ -110,23 +110,23 @@ use waker::Wakers;
 /// Rows that a table shows if `top` does not say otherwise.
 const ROWS_OF_TABLE: usize = 20;
 
-/// What a person asked for.
+/// A report that a person asked for.
 #[derive(Clone, Debug)]
 pub struct ReportRequest {
-    /// What a row stands for.
+    /// The kind of thing that a row stands for.
     pub by: By,
     /// The format on stdout.
     pub format: Format,
-    /// Which rows count.
+    /// The rows that count.
     pub filter: Filter,
     /// Number of rows to show; `None` means 20 in a table, and all in other formats.
     pub top: Option<usize>,
 }
 
-/// What a row of a report stands for.
+/// The kind of thing that a row of a report stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Why the task left its CPU.
+    /// The reason for which the task left its CPU.
     Reason,
     /// The process of the task that left.
     Process,
@@ -254,7 +254,7 @@ pub fn first_lines(trace: &Trace, rows: ReportedSwitches, duration: Nanos) -> Re
     })
 }
 
-/// What differs between the machine of a price list and that of a trace, one sentence each.
+/// Says what differs between the machine of a price list and that of a trace, one sentence each.
 pub fn warnings(trace: &Trace, list: &PriceList) -> Vec<String> {
     pricing::warnings(&list.origin, trace.meta())
 }
@@ -270,7 +270,7 @@ struct ReportAnswer<'a> {
     /// Number of rows to show, as [`ReportRequest::top`].
     top: Option<usize>,
     table: TableOfSheet,
-    /// What people read below the table.
+    /// The text that people read below the table.
     below: String,
     /// Further members of the JSON object.
     more: Value,
@@ -662,7 +662,7 @@ mod tests {
         assert!(refusal.to_string().contains("report --by"), "{refusal}");
     }
 
-    /// What a wait cost is the time after the switch: 0 + 20 µs for the wakeup.
+    /// The cost of a wait is the time after the switch: 0 + 20 µs for the wakeup.
     #[test]
     fn time_by_reason_survives_the_disk() {
         let json = json(By::Reason, Filter::default());

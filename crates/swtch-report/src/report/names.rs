@@ -24,9 +24,9 @@ pub struct Thread {
     pub comm: String,
     /// The names it had before, oldest first.
     pub earlier: Vec<String>,
-    /// Whether it is in the scope of the capture.
+    /// True if it is in the scope of the capture.
     pub in_scope: bool,
-    /// Whether it was a real-time or deadline task when it was seen last.
+    /// True if it was a real-time or deadline task when it was seen last.
     pub is_real_time: bool,
     /// Its cgroup then.
     pub cgroup: Option<CgroupId>,
@@ -43,13 +43,13 @@ pub struct Process {
     pub earlier: Vec<String>,
     /// Its command line, as it was read last; `None` where none was.
     pub command: Option<String>,
-    /// Whether its threads are kernel threads.
+    /// True if its threads are kernel threads.
     pub is_kernel: bool,
     /// Process id of its parent when it was first seen. The parent may have ended since.
     pub parent: Option<Pid>,
-    /// When it was first seen. Its id may have belonged to another process before.
+    /// The moment at which it was first seen. Its id may have belonged to another process before.
     since: Timestamp,
-    /// Whether its leader was seen, whose name is the process's.
+    /// True if its leader was seen, whose name is the process's.
     has_leader: bool,
 }
 
@@ -147,7 +147,7 @@ impl Names {
         &self.processes[place]
     }
 
-    /// Whether each process was recorded, by its place. Others are only named.
+    /// Returns for each process, by its place, whether it was recorded. Others are only named.
     pub fn recorded(&self) -> Vec<bool> {
         let mut recorded = vec![false; self.processes.len()];
         for thread in &self.threads {
@@ -156,7 +156,7 @@ impl Names {
         recorded
     }
 
-    /// Whether the whole machine was recorded: threads of the kernel, too.
+    /// Returns true if the whole machine was recorded: threads of the kernel, too.
     pub fn is_of_the_machine(&self) -> bool {
         let mut recorded = self.recorded().into_iter().zip(&self.processes);
         recorded.any(|(is_it, process)| is_it && process.is_kernel)

@@ -69,7 +69,7 @@ fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
     ]
 }
 
-/// Who had the CPU: a cgroup, or a holder that is no task.
+/// A holder of the CPU: a cgroup, or something that is no task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum CgroupHolder {
     Cgroup(CgroupId),

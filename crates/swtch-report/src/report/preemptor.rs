@@ -27,7 +27,7 @@ struct HolderRow<'a> {
     names: &'a Names,
 }
 
-/// What a row is about.
+/// The holder that a row is about.
 enum HolderOfRow {
     Task(usize, HolderCounts),
     /// A holder that is no task, by its word.
@@ -90,14 +90,14 @@ const OTHERS: [(Holder, &str); 5] = [
     (Holder::Unaccounted, "unaccounted"),
 ];
 
-/// What is counted of one task.
+/// The counts of one task that had the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HolderCounts {
-    /// What it had of the waits of others.
+    /// The waits of others, as far as it had the CPU in them.
     pub held: HeldWaits,
-    /// How often it took the CPU from a running task.
+    /// The number of times that it took the CPU from a running task.
     pub preempted: u64,
-    /// How often its wakeup asked for a preemption.
+    /// The number of times that its wakeup asked for a preemption.
     pub nominated: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct HolderCounts {
 pub struct Preemptors {
     sums: ContentionSums,
     preemptions: Preemptions,
-    /// Who had the CPU in the waits that were open at the end, which are no part of the report.
+    /// The holders of the CPU in the waits that were open at the end, which are no part of the report.
     open: OpenHolders,
 }
 
@@ -118,13 +118,13 @@ struct OpenHolders {
     others: FxHashMap<Holder, Nanos>,
 }
 
-/// Which tasks took the CPU from which, by index.
+/// Counts of which task took the CPU from which, by index.
 #[derive(Debug)]
 struct Preemptions {
     all: u64,
-    /// How often each task took the CPU.
+    /// The number of times that each task took the CPU.
     took: Vec<u64>,
-    /// How often the wakeup of each task asked for it.
+    /// The number of times that the wakeup of each task asked for it.
     nominated: Vec<u64>,
     pairs: PreemptionPairs,
 }
@@ -218,8 +218,8 @@ impl Preemptors {
             });
     }
 
-    /// How long each task had the CPU while others could run, in open waits too: tasks that had none are
-    /// left out.
+    /// Returns how long each task had the CPU while others could run, in open waits too: tasks that had none are left
+    /// out.
     pub fn held_by_tasks(&self) -> impl Iterator<Item = (usize, Nanos)> {
         let tasks = self.sums.totals().tasks().iter().enumerate();
         let open = |index| self.open.tasks.get(index).copied().unwrap_or_default();
@@ -228,7 +228,7 @@ impl Preemptors {
             .filter(|(_, time)| *time > Nanos::ZERO)
     }
 
-    /// How long this holder, which is no task, had the CPU, in open waits too.
+    /// Returns how long this holder, which is no task, had the CPU, in open waits too.
     pub fn held_by(&self, holder: Holder) -> Nanos {
         let open = self.open.others.get(&holder).copied().unwrap_or_default();
         self.other(holder).time + open
@@ -239,12 +239,12 @@ impl Preemptors {
         self.sums.totals().runq()
     }
 
-    /// What a holder that is not a task had: interrupts, steal, throttling, idle, unaccounted.
+    /// Returns what a holder that is not a task had: interrupts, steal, throttling, idle, unaccounted.
     pub fn other(&self, holder: Holder) -> HeldWaits {
         self.sums.totals().other(holder)
     }
 
-    /// Which holders had the CPU during the waits for a reason; the groups are programs.
+    /// Returns which holders had the CPU during the waits for a reason; the groups are programs.
     pub fn split(&self, reason: Reason) -> GroupSplit {
         self.sums.totals().split(reason)
     }
@@ -327,7 +327,7 @@ impl Preemptors {
     }
 }
 
-/// What was open at the end, as rows that end then. What is not known on which CPU is left out.
+/// Returns the waits and runs that were open at the end, as rows that end then. Those of an unknown CPU are left out.
 fn as_rows(open: &[Open]) -> Vec<Switch> {
     let row = |open: &Open| {
         Some(Switch {
@@ -354,7 +354,7 @@ fn as_rows(open: &[Open]) -> Vec<Switch> {
     open.iter().filter_map(row).collect()
 }
 
-/// What is open has not ended, so no rule has judged it.
+/// The rule of such rows: what is open has not ended, so no rule has judged it.
 static NO_RULE: Rule = Rule::foreign("", Reason::Unknown, Certainty::Inferred);
 
 impl Preemptions {

@@ -34,7 +34,7 @@ impl<'l> Prices<'l> {
         &self.billing
     }
 
-    /// What a reader must know about the list and the prices that these switches are billed at.
+    /// Says what a reader must know about the list and the prices that these switches are billed at.
     pub fn notes(&self, account: &Account) -> Vec<String> {
         let mut notes = vec![self.origin()];
         notes.extend(self.warnings.iter().cloned());
@@ -62,7 +62,7 @@ impl<'l> Prices<'l> {
         )
     }
 
-    /// What makes the measurement less reliable, one sentence each.
+    /// Says what makes the measurement less reliable, one sentence each.
     fn quality(&self) -> Vec<String> {
         let session = &self.list.session;
         let mut lines = Vec::new();
@@ -145,7 +145,7 @@ impl<'l> Prices<'l> {
     }
 }
 
-/// What differs between the machine of the prices and that of the trace, one sentence each.
+/// Says what differs between the machine of the prices and that of the trace, one sentence each.
 pub fn warnings(list: &Origin, meta: &Meta) -> Vec<String> {
     let mut traced = Origin {
         hostname: meta.host.hostname.clone(),
@@ -165,7 +165,7 @@ pub fn warnings(list: &Origin, meta: &Meta) -> Vec<String> {
     differences.into_iter().map(warning).collect()
 }
 
-/// Whether the traced machine was booted after the prices were measured.
+/// Returns true if the traced machine was booted after the prices were measured.
 fn has_booted_since(list: &Origin, meta: &Meta) -> bool {
     let measured = list.measured_at.parse::<jiff::Timestamp>();
     let booted_ns = meta.clock.realtime_ns.checked_sub(meta.clock.boottime_ns);

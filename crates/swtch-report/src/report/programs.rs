@@ -25,7 +25,7 @@ const WIDEST: usize = 40;
 /// If a program has more different command lines than this, its processes are one.
 const MOST_COMMANDS: usize = 4;
 
-/// Which program each process of a trace belongs to.
+/// The program that each process of a trace belongs to.
 #[derive(Debug)]
 pub struct Programs {
     of: Vec<usize>,
@@ -34,11 +34,11 @@ pub struct Programs {
     namesakes: BTreeSet<usize>,
 }
 
-/// What was counted of one program.
+/// The counts of one program.
 #[derive(Clone, Debug)]
 pub struct ProgramCounts {
     pub label: String,
-    /// How many of its processes were counted.
+    /// The number of its processes that were counted.
     pub processes: u64,
     /// Places of these processes in [`Names::process`].
     pub places: Vec<usize>,
@@ -93,7 +93,7 @@ impl Programs {
         }
     }
 
-    /// Whether a process was not recorded and has the name of one that was.
+    /// Returns true if a process was not recorded and has the name of one that was.
     pub fn is_namesake(&self, process: usize) -> bool {
         self.namesakes.contains(&process)
     }

@@ -21,7 +21,7 @@ pub struct ReasonRow<'a, L> {
 }
 
 impl<L> ReasonRow<'_, L> {
-    /// How long its runs and waits were.
+    /// Returns the lengths of its runs and waits.
     pub const fn lengths(&self) -> &L {
         &self.of.lengths
     }
@@ -151,7 +151,7 @@ pub struct ByReason<L = RowLengths> {
     unrecorded: u64,
 }
 
-/// What is counted for one reason.
+/// The counts for one reason.
 #[derive(Clone, Debug, Default)]
 pub struct OneReason<L = RowLengths> {
     pub tally: Tally,
@@ -179,7 +179,7 @@ impl<L: Clone + Default> Default for ByReason<L> {
 }
 
 impl<L> ByReason<L> {
-    /// What was counted for a reason.
+    /// Returns the counts for a reason.
     pub fn of(&self, reason: Reason) -> &OneReason<L> {
         &self.reasons[reason.index()]
     }

@@ -85,7 +85,7 @@ impl OfTally for ScreenRow<'_> {
     }
 }
 
-/// What a row is about, how many switches there were, and two lengths.
+/// The columns of a table: what a row is about, how many switches there were, and two lengths.
 fn columns<'a>(label: Word, lengths: [Column<ScreenRow<'a>>; 2]) -> [Column<ScreenRow<'a>>; 6] {
     let [switches, share] = tally::counts();
     let per_second = Column::new(words::PER_SECOND, |row: &ScreenRow<'_>| {
@@ -228,7 +228,7 @@ fn beginning(
     lines
 }
 
-/// Whether so little was recorded of what went on for longer: a command that ends is recorded as a whole.
+/// Returns true if only so little was recorded of what went on for longer: a command that ends is recorded as a whole.
 fn is_short(head: &TraceHead) -> bool {
     let meta = &head.meta;
     let is_recording = meta.imported.is_none() && meta.ring.is_none();

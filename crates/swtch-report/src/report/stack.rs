@@ -42,7 +42,7 @@ fn columns<'a>() -> [Column<StackRow<'a>>; 10] {
     ]
 }
 
-/// Why a caller may be missing from a stack.
+/// The reason why a caller may be missing from a stack.
 pub const CALLER_LACKING: &str = "where the C library keeps no frame pointers (as in Debian), the function that \
     called it is missing";
 
@@ -56,7 +56,7 @@ pub const NO_STACKS: &str = "this trace has no stacks: record again with --stack
 /// Processes named beside a stack.
 const PROCESSES_NAMED: usize = 3;
 
-/// What is counted of one pair of stacks.
+/// The counts of one pair of stacks.
 #[derive(Clone, Debug, Default)]
 pub struct StackPairWaits {
     /// Waits that began at these stacks.
@@ -142,7 +142,7 @@ impl StackCounts {
         sheet
     }
 
-    /// Where the function that called the C library may be missing between others.
+    /// Says of how many waits the function that called the C library may be missing between others.
     fn callers_lacking(
         &self,
         ranked: &[(Stacks, StackPairWaits)],
@@ -160,7 +160,7 @@ impl StackCounts {
         })
     }
 
-    /// What to do where callers are missing.
+    /// Says what to do where callers are missing.
     fn cut_short(&self, ranked: &[(Stacks, StackPairWaits)], symbols: &Symbols) -> Option<String> {
         let is_short = |user| symbols.depth(StackKind::User, user) == 1;
         let short = ranked.iter().filter(|((user, _), _)| is_short(*user));
@@ -328,9 +328,9 @@ pub fn frame_words(frame: &Frame) -> String {
     }
 }
 
-/// Whether a stack goes from a function of the C library to one that is not. The kernel follows frame
-/// pointers: where the library's function keeps none, the register still holds that of its caller, whose
-/// frame then leads to the caller's caller.
+/// Returns true if a stack goes from a function of the C library to one that is not. The kernel follows frame pointers:
+/// where the library's function keeps none, the register still holds that of its caller, whose frame then leads to the
+/// caller's caller.
 pub fn may_lack_a_caller(frames: &[String]) -> bool {
     let mut frames = frames.iter();
     frames.next().is_some_and(|frame| is_of_c_library(frame))
@@ -350,7 +350,7 @@ pub fn functions_in_line(frames: &[String], most: usize) -> Option<String> {
     Some(functions.join(" < "))
 }
 
-/// What the sign in such a line means; `None` if it is not in it.
+/// Says what the sign in such a line means; `None` if it is not in it.
 pub fn sign_in_words(line: &str) -> Option<String> {
     let sign = line.strip_prefix(UNKNOWN_CALLER)?;
     sign.starts_with(" <")
@@ -370,9 +370,9 @@ pub fn function_of(frame: &str) -> String {
     format!("{name}{module}")
 }
 
-/// Whether a kernel's frame is of tracing. Stacks are taken at a tracepoint, and its function is on
-/// some of them only (seen on 6.18: `__traceiter_sched_exit_tp` below `__schedule`), so that one place
-/// of the program would look like two.
+/// Returns true if a kernel's frame is of tracing. Stacks are taken at a tracepoint, and its function is on some of
+/// them only (seen on 6.18: `__traceiter_sched_exit_tp` below `__schedule`), so that one place of the program would
+/// look like two.
 pub fn is_of_tracing(frame: &str) -> bool {
     frame.starts_with("__traceiter_")
 }
@@ -488,7 +488,7 @@ mod tests {
         places.sheet(&symbols(), &names, true)
     }
 
-    /// Where their addresses differ, but not their frames.
+    /// Their addresses differ, but not their frames.
     #[test]
     fn stacks_that_look_the_same_are_one_place() {
         let names = names();

@@ -19,8 +19,7 @@ pub struct Summary {
     pub by_runq: Vec<(Reason, Nanos)>,
     /// Reasons for which tasks were blocked longest.
     pub by_blocked: Vec<(Reason, Nanos)>,
-    /// Whether any switch has an unknown reason. If none has, waits without a known reason are
-    /// those of new tasks.
+    /// True if any switch has an unknown reason. If none has, waits without a known reason are those of new tasks.
     has_unknown: bool,
 }
 
@@ -36,7 +35,7 @@ impl Summary {
         }
     }
 
-    /// What a wait began with: a reason or, for a new task, its start.
+    /// Returns what a wait began with: a reason or, for a new task, its start.
     fn word(&self, reason: Reason) -> &'static str {
         match reason {
             Reason::Unknown if !self.has_unknown => "their start",

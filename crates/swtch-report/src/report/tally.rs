@@ -93,7 +93,7 @@ const fn of_split_waits(tally: &Tally, time: Nanos) -> Cell {
     }
 }
 
-/// What a reader must know to read the sums correctly.
+/// Says what a reader must know to read the sums correctly.
 pub fn notes(tally: &Tally) -> Vec<String> {
     let mut notes = Vec::new();
     if tally.unsplit > 0 {

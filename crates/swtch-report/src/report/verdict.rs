@@ -1,5 +1,5 @@
-//! What a person should know first, in plain words: where the time of threads was lost, to whom, and what
-//! could be changed.
+//! Tells in plain words what a person should know first: where the time of threads was lost, to whom, and what could be
+//! changed.
 //!
 //! The measure is lost time ([`LostTime`]): a cause is numbered if threads that could have worked lost at
 //! least 3 % of their time to it, and causes stand in the order of that time. How often a program
@@ -88,27 +88,27 @@ const MOST_PCT: f64 = 50.0;
 /// From this share of the switches on, unknown reasons are mentioned.
 const UNKNOWN_PCT: f64 = 1.0;
 
-/// How many threads, calls or pairs a finding names.
+/// The number of threads, calls or pairs that a finding names.
 pub const NAMED: usize = 3;
 
 /// If even the first has a smaller share, names would mislead, and only their number is given.
 const SPREAD_PCT: f64 = 5.0;
 
-/// What the reports of one trace found, from which the verdict is drawn.
+/// The counts and facts of one trace from which the verdict is drawn.
 #[derive(Debug)]
 pub struct VerdictInput<'a> {
     pub reasons: &'a ByReason,
     pub processes: &'a Groups,
     pub threads: &'a Groups,
     pub calls: &'a Groups,
-    /// Who had the CPU during run-queue waits.
+    /// The holders of the CPU during run-queue waits.
     pub preemptors: &'a Preemptors,
     /// The objects that tasks waited for.
     pub objects: &'a Objects,
-    /// Which rules decided, and which cgroups were throttled.
+    /// The counts that only the verdict needs, such as those of rules and of throttled cgroups.
     pub details: &'a Details,
     pub names: &'a Names,
-    /// Which processes belong to one program.
+    /// The program that each process belongs to.
     pub programs: &'a Programs,
     /// Functions of the stacks, where the recording has stacks.
     pub symbols: Option<&'a Symbols>,
@@ -118,15 +118,15 @@ pub struct VerdictInput<'a> {
     pub cgroups: &'a FxHashMap<CgroupId, String>,
     /// Number of CPUs of the machine.
     pub cpus: u32,
-    /// For which share of the time they were busy, with whatever; `None` if it is not known.
+    /// The share of the time for which they were busy, with whatever; `None` if it is not known.
     pub busy_pct: Option<f64>,
     /// Quotas of CPU time of these cgroups and of those above them, where the recording tells them.
     pub quotas: &'a [QuotaFacts],
-    /// What the machine's disks did.
+    /// The facts about the machine's disks.
     pub disks: &'a [DiskFacts],
     /// Limits of memory that were reached.
     pub memory_limits: &'a [MemoryLimitFacts],
-    /// Where the time of programs went.
+    /// The time of programs, by where it went.
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
@@ -149,7 +149,7 @@ pub struct RecordedMachine<'a> {
     pub cpus: u32,
     /// As in [`VerdictInput`].
     pub busy_pct: Option<f64>,
-    /// How long it was recorded.
+    /// The length of the recording.
     pub wall: Nanos,
     /// Process id of the recorder.
     pub recorder: Option<Pid>,
@@ -161,7 +161,7 @@ pub struct RecordedMachine<'a> {
     pub memory_limits: &'a [MemoryLimitFacts],
 }
 
-/// Which switches a finding is about.
+/// The switches that a finding is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// All switches for this reason.
@@ -172,7 +172,7 @@ pub enum Subject {
     Time,
 }
 
-/// Why a finding is told.
+/// The reason why a finding is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindingKind {
     /// Threads lost time to it that they could have worked.
@@ -195,7 +195,7 @@ impl FindingKind {
 pub struct Finding {
     /// A stable name, such as `oversubscribed`.
     pub name: &'static str,
-    /// Why it is told.
+    /// The reason why it is told.
     pub kind: FindingKind,
     /// The reason that it is about.
     pub reason: Option<Reason>,
@@ -205,11 +205,11 @@ pub struct Finding {
     pub switches: u64,
     /// Time that threads lost by it; 0 unless [`FindingKind::Lost`].
     pub time: Nanos,
-    /// What was seen, with its numbers.
+    /// Words for what was seen, with its numbers.
     pub seen: String,
-    /// Where it comes from, and which tasks took the CPU.
+    /// Lines on where it comes from, and on which tasks took the CPU.
     pub places: Vec<String>,
-    /// What a person could change; `None` if the numbers suggest nothing.
+    /// Advice on what a person could change; `None` if the numbers suggest nothing.
     pub advice: Option<AdviceText>,
 }
 
@@ -229,7 +229,7 @@ impl Finding {
         }
     }
 
-    /// What a person could change.
+    /// Returns what a person could change.
     pub fn change(&self) -> Option<&str> {
         self.advice.as_ref().map(|advice| advice.change.as_str())
     }
@@ -426,8 +426,8 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// How a cause is told by which so much time was lost, with the time that counts: not at all if neither
-    /// the time nor the number of switches stands out. `longest` is the longest of these waits.
+    /// Returns how a cause is told by which so much time was lost, with the time that counts; `None` if neither the
+    /// time nor the number of switches stands out. `longest` is the longest of these waits.
     fn weighed(
         &self,
         time: Nanos,
@@ -468,7 +468,7 @@ impl VerdictInput<'_> {
         format!("{time}: {share} of the time in which its threads had work")
     }
 
-    /// Whether this is a large part of the time that programs were blocked.
+    /// Returns true if this is a large part of the time that programs were blocked.
     fn is_long(&self, blocked: Nanos) -> bool {
         let all: Nanos = Reason::ALL
             .iter()
@@ -479,7 +479,7 @@ impl VerdictInput<'_> {
     }
 }
 
-/// How to learn what an import or a recording without root does not tell of a reason.
+/// Returns advice on how to learn what an import or a recording without root does not tell of a reason.
 const fn untold(reason: Reason) -> Option<&'static Advice> {
     match reason {
         Reason::Blocked => Some(&advice::RECORD_BLOCKED),
@@ -488,7 +488,7 @@ const fn untold(reason: Reason) -> Option<&'static Advice> {
     }
 }
 
-/// Why threads left the CPU, in a few words.
+/// Says in a few words why threads left the CPU.
 pub const fn in_words(reason: Reason) -> &'static str {
     match reason {
         Reason::Slice => "time slice used up",

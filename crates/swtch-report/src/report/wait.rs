@@ -84,28 +84,28 @@ const BETWEEN_PROCESSES: usize = usize::MAX;
 /// some µs.
 const TOGETHER: Nanos = Nanos::from_ns(50_000);
 
-/// How many of the last different wakers are kept.
+/// The number of the last different wakers that are kept.
 const WAKERS_KEPT: usize = 3;
 
-/// What threads wait for: a futex word, or a file or socket by its inode.
+/// A thing that threads wait for: a futex word, or a file or socket by its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Object {
     /// The process that waits, as its place in [`Names::process`].
     pub process: usize,
-    /// What its key is.
+    /// The kind of object, which tells what its key is.
     pub kind: ObjectKind,
     /// Address of the futex word, or inode number.
     pub key: u64,
 }
 
 impl Object {
-    /// Whether whoever waits there may wait for others to let go of something. Threads at a regular file wait
+    /// Returns true if whoever waits there may wait for others to let go of something. Threads at a regular file wait
     /// for a disk, or for its lock in the kernel.
     pub const fn may_be_a_lock(&self) -> bool {
         matches!(self.kind, ObjectKind::Futex | ObjectKind::Call) || self.holds_tokens()
     }
 
-    /// Whether it is a call that waits for nothing but a lock, whoever lets go of it.
+    /// Returns true if it is a call that waits for nothing but a lock, whoever lets go of it.
     pub fn is_lock_call(&self, arch: Option<Arch>) -> bool {
         let number = u32::try_from(self.key)
             .ok()
@@ -114,7 +114,7 @@ impl Object {
         name.is_some_and(|name| ["flock", "fcntl"].contains(&name))
     }
 
-    /// Whether what comes out of it may be a token.
+    /// Returns true if what comes out of it may be a token.
     pub const fn holds_tokens(&self) -> bool {
         matches!(
             self.kind,
@@ -127,7 +127,7 @@ impl Object {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     Futex,
-    /// What lies behind a file descriptor.
+    /// The thing that lies behind a file descriptor.
     File(WaitObject),
     /// A call that waits for what the trace does not name: a lock of a file, a semaphore of System V. The key is the
     /// number of the call, and the process the first of its program: processes share such things.
@@ -154,7 +154,7 @@ impl ObjectKind {
     }
 }
 
-/// What is counted of one object.
+/// The counts of one object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectWaits {
     /// Switch-outs into a wait for it.
@@ -167,7 +167,7 @@ pub struct ObjectWaits {
     pub blocked: Nanos,
     /// Time runnable in a run queue.
     pub runq: Nanos,
-    /// How many threads waited for it.
+    /// The number of threads that waited for it.
     pub waiters: u64,
     /// Waits that were ended by a task.
     pub woken_by_task: u64,
@@ -184,8 +184,8 @@ pub struct ObjectWaits {
     last_wakeup: Option<(usize, Timestamp)>,
     /// The last different wakers, latest first.
     pub last_wakers: Vec<Waker>,
-    /// What ended these waits, and in which functions they began and ended; the tasks that ended them
-    /// only after [`Objects::finish`].
+    /// Counts of what ended these waits, and in which functions they began and ended; the tasks that ended them only
+    /// after [`Objects::finish`].
     pub ends: WaitEnds,
 }
 
@@ -202,22 +202,23 @@ pub struct Objects {
     waited_kinds: Vec<u32>,
     /// A number for the program of each task.
     programs: Vec<usize>,
-    /// What each task began to wait for when it last left.
+    /// The object that each task began to wait for when it last left.
     last: LastByTask<usize>,
     /// Number of waits for each of the first [`MOST_OBJECTS`] objects that each task ended, at object ×
     /// tasks + waker; empty in a trace of many tasks. A hash would be most of the work.
     woken_by: Vec<u64>,
-    /// What tasks did for which others waited, if that is asked for; the tag is the object's place, or
-    /// [`BETWEEN_PROCESSES`].
+    /// The chains that tell what tasks did while others waited for them, if that is asked for; the tag is the object's
+    /// place, or [`BETWEEN_PROCESSES`].
     chains: Option<Chains>,
-    /// What these did in waits of one process of a program for another, at what is no object that could be a lock.
+    /// The time of waits of one process of a program for another, by what the other did, at what is no object that
+    /// could be a lock.
     between_processes: Meanwhile,
     switches: u64,
     nameless: u64,
 }
 
 impl ObjectWaits {
-    /// Whether the last wakeup by a task was by this one, too, and in the same go.
+    /// Returns true if the last wakeup by a task was by this one, too, and in the same go.
     fn is_together(&self, waker: usize, woken: Timestamp) -> bool {
         self.last_wakeup.is_some_and(|(last, before)| {
             let apart = woken.since(before).or_else(|| before.since(woken));
@@ -239,7 +240,7 @@ fn charge(
     }
 }
 
-/// When the task of a row was woken to its run.
+/// Returns when the task of a row was woken to its run.
 fn moment_of_wakeup(row: &Switch) -> Option<Timestamp> {
     Some(row.ts.before(row.ran?).before(row.wait.runq?))
 }
@@ -325,27 +326,28 @@ impl Objects {
         chains.finish(&mut |place, meanwhile| charge(objects, between, place, meanwhile));
     }
 
-    /// What processes of one program did meanwhile for which others of them waited, in epoll, at a pipe or a socket.
+    /// Returns what processes of one program did while others of them waited for them, in epoll, at a pipe or a socket.
     pub const fn between_processes(&self) -> &Meanwhile {
         &self.between_processes
     }
 
-    /// How long the task with this index ran while others of its program waited for it at futexes: at least so long.
+    /// Returns how long the task with this index ran while others of its program waited for it at futexes: at least so
+    /// long.
     pub fn served_in_turn(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.served_in_turn(task))
     }
 
-    /// How long the task with this index had no CPU while one of higher priority waited for it.
+    /// Returns how long the task with this index had no CPU while one of higher priority waited for it.
     pub fn held_back(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.held_back(task))
     }
 
-    /// How long the task with this index waited for one of lower priority that had no CPU.
+    /// Returns how long the task with this index waited for one of lower priority that had no CPU.
     pub fn inverted(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.inverted(task))
     }
 
-    /// How long the task with this index waited at futexes for others that ran meanwhile.
+    /// Returns how long the task with this index waited at futexes for others that ran meanwhile.
     pub fn waited_in_turn(&self, task: usize) -> Nanos {
         self.of_chains(|chains| chains.waited_in_turn(task))
     }
@@ -532,7 +534,7 @@ fn woken_from(ends: &WaitEnds, symbols: &Symbols) -> Option<String> {
     functions_in_line(&frames, FUNCTIONS_NAMED)
 }
 
-/// What the row's task begins to wait for, if the trace tells.
+/// Returns the object that the row's task begins to wait for, if the trace tells.
 pub fn object_of(row: &Switch, process: usize) -> Option<Object> {
     if !is_blocking(row.rule.reason) {
         return None;

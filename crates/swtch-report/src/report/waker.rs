@@ -15,7 +15,7 @@ use super::{report_sheet, words};
 
 /// A row of the table.
 struct WakerRow<'a> {
-    /// Who woke whom; `None` in the line of sums.
+    /// The waker and the woken task; `None` in the line of sums.
     pair: Option<(Waker, usize)>,
     woken: Woken,
     all: u64,
@@ -95,7 +95,7 @@ impl Waker {
     }
 }
 
-/// What is counted of one pair.
+/// The counts of one pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Woken {
     /// Waits of the woken task that the waker ended.
@@ -159,7 +159,7 @@ impl Wakers {
         woken.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
     }
 
-    /// How long tasks were blocked in waits that this task ended.
+    /// Returns how long tasks were blocked in waits that this task ended.
     pub fn blocked_for(&self, waker: usize) -> Nanos {
         let ranked = self.ranked();
         let of_it = ranked
@@ -222,7 +222,7 @@ impl Wakers {
     }
 }
 
-/// Whether waits for this reason end by a wakeup.
+/// Returns true if waits for this reason end by a wakeup.
 pub const fn is_blocking(reason: Reason) -> bool {
     use swtch_core::Category;
     !matches!(

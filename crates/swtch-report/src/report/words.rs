@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// Who reads JSON or CSV has only the key to tell the unit.
+    /// A reader of JSON or CSV has only the key to tell the unit.
     #[test]
     fn keys_are_single_and_end_in_their_unit() {
         let keys: HashSet<_> = ALL.iter().map(|word| word.key).collect();

@@ -1,5 +1,4 @@
-//! What the switches of a page cost, and how much it would save to make the changes that its
-//! findings suggest.
+//! Computes what the switches of a page cost, and how much it would save to make the changes that its findings suggest.
 //!
 //! A finding is about the switches for one reason, or about those into waits for one object. Both
 //! are billed. A saving is mentioned from [`LEAST_PCT`] of a CPU on, always with its interval and
@@ -46,7 +45,7 @@ pub struct SwitchPricing<'p> {
 struct BilledCounts {
     reasons: Accounts<Reason>,
     objects: Accounts<Object>,
-    /// How often each object was waited for in each user stack.
+    /// The number of times that each object was waited for in each user stack.
     places: FxHashMap<(Object, u32), u64>,
 }
 
@@ -164,7 +163,7 @@ pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
     own.map(name).collect()
 }
 
-/// Whether a frame is one of the program's functions, and has a name.
+/// Returns true if a frame is one of the program's functions, and has a name.
 fn is_own(frame: &str) -> bool {
     let is_of_rust = WAITING_PREFIXES
         .iter()
@@ -172,7 +171,7 @@ fn is_own(frame: &str) -> bool {
     !is_of_c_library(frame) && !is_of_rust && !frame.starts_with("0x")
 }
 
-/// Whether a frame is of the C library, by the name of its file.
+/// Returns true if a frame is of the C library, by the name of its file.
 pub fn is_of_c_library(frame: &str) -> bool {
     WAITING_LIBRARIES
         .iter()
@@ -186,9 +185,9 @@ pub struct Billed {
     pub sheet: Sheet,
     /// The prices at which the switches are billed, as JSON.
     pub prices: Value,
-    /// What all switches cost; `None` if it is below [`LEAST_PCT`] or not known.
+    /// The cost of all switches; `None` if it is below [`LEAST_PCT`] or not known.
     pub all: Option<Saving>,
-    /// What each finding would save; `None` if it is below [`LEAST_PCT`] or not known.
+    /// The saving that each finding suggests; `None` if it is below [`LEAST_PCT`] or not known.
     pub savings: Vec<Option<Saving>>,
 }
 
@@ -345,7 +344,7 @@ mod tests {
         })
     }
 
-    /// What removing the subject's switches would save in a recording of `wall_ms` ms.
+    /// Returns what removing the subject's switches would save in a recording of `wall_ms` ms.
     fn saving(list: &PriceList, rows: &[Switch], subject: Subject, wall_ms: u64) -> Option<Saving> {
         let meta = head().meta;
         let (names, prices) = (names(), Prices::new(list, &meta));

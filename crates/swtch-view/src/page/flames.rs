@@ -106,7 +106,7 @@ impl FlameGraph {
     }
 }
 
-/// What the colours mean.
+/// Explains what the colours mean.
 pub fn legend() -> Markup {
     html! {
         p { @for change in FrameChange::ALL {
@@ -258,7 +258,7 @@ mod tests {
         graph.unwrap().svg.into_string()
     }
 
-    /// What the change removed has no time in B, so it would not be seen in a graph of B alone.
+    /// A frame that the change removed has no time in B, so it would not be seen in a graph of B alone.
     #[test]
     fn frames_of_one_side_are_drawn_in_the_graph_of_that_side() {
         let places = |side| {

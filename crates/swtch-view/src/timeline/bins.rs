@@ -23,7 +23,7 @@ pub struct StateSums {
     /// The states that occur, by number, and for each of them: the time of all rows of a track
     /// before every block of the track.
     before: Vec<(u8, Vec<u64>)>,
-    /// Where each track's sums begin, in blocks.
+    /// The block at which each track's sums begin.
     first_block: Vec<usize>,
 }
 
@@ -145,7 +145,7 @@ impl StateSums {
         &self.before
     }
 
-    /// How many sums there are of each state.
+    /// Returns the number of sums of each state.
     pub(super) fn blocks_of(tracks: &[Track]) -> usize {
         StateSumsBuilder::new(tracks).blocks
     }

@@ -57,7 +57,6 @@ struct LaneRun {
 }
 
 impl LaneRun {
-    /// When it began; `None` if that is not known.
     fn begin_ns(&self) -> Option<u64> {
         Some(self.ended_ns.saturating_sub(self.ran?))
     }
@@ -213,7 +212,7 @@ impl CpuLane {
         }
     }
 
-    /// How many sums a lane of so many runs has.
+    /// Returns the number of sums that a lane of so many runs has.
     pub(super) const fn sums_of(len: usize) -> usize {
         len.div_ceil(BLOCK) + 1
     }

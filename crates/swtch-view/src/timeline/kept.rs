@@ -56,7 +56,7 @@ const MOST_LIST_BYTES: u64 = 400 << 20;
 /// Words of the index that are read at once.
 const READ_AT_ONCE: usize = 1 << 16;
 
-/// Where the rows of a trace came from.
+/// The source of a trace's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowsSource {
     /// They were read from the trace and are in memory.
@@ -152,7 +152,7 @@ impl UnnamedFile {
     }
 }
 
-/// Where the file of a trace is kept.
+/// The place where the file of a trace is kept.
 #[derive(Debug)]
 struct KeptPlace {
     /// The directory in which the trace lies.
@@ -160,7 +160,7 @@ struct KeptPlace {
     /// Its path when it was opened.
     shown: PathBuf,
     name: OsString,
-    /// Which state of the trace the file is of.
+    /// The state of the trace that the file is of.
     identity: u64,
 }
 

@@ -4,7 +4,7 @@ use std::cmp::max;
 
 use swtch_core::Reason;
 
-/// What a thread does. The page uses the same numbers (`web/src/timeline/piece.ts`).
+/// The state of a thread. The page uses the same numbers (`web/src/timeline/piece.ts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ThreadState {
     /// The thread has a CPU and runs.
@@ -18,7 +18,7 @@ pub enum ThreadState {
 }
 
 impl ThreadState {
-    /// How many numbers there are: one more than the largest.
+    /// One more than the largest number of a state.
     pub const NUMBERS: usize = 128;
     const RUNNING: u8 = 1;
     const BLOCKED: u8 = 32;
@@ -79,15 +79,15 @@ pub struct Piece {
 /// off the CPU and running. Empty pieces are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowPieces {
-    /// When the run began, if known.
+    /// The moment at which the run began, if known.
     pub run_from_ns: Option<u64>,
-    /// When the run ended, which ends the row.
+    /// The moment at which the run ended, which ends the row.
     pub run_to_ns: u64,
-    /// When the thread became runnable, if known.
+    /// The moment at which the thread became runnable, if known.
     pub queued_from_ns: Option<u64>,
-    /// When the thread left, if known.
+    /// The moment at which the thread left, if known.
     pub left_ns: Option<u64>,
-    /// Why the thread left before its wait.
+    /// The reason for which the thread left before its wait.
     pub off_reason: Option<Reason>,
 }
 
@@ -111,7 +111,7 @@ impl RowPieces {
         }
     }
 
-    /// When the first known piece begins; `None` if none is known.
+    /// Returns when the first known piece begins; `None` if none is known.
     pub fn first_ns(&self) -> Option<u64> {
         self.left_ns.or(self.queued_from_ns).or(self.run_from_ns)
     }

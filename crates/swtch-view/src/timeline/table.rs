@@ -146,7 +146,7 @@ impl RowTable {
         }
     }
 
-    /// When a row ended, in ns since the start of the trace.
+    /// Returns when a row ended, in ns since the start of the trace.
     pub fn ended_ns(&self, row: usize) -> u64 {
         match &self.words {
             TableWords::Memory(words) => moment_of(words_of(words, row)),
@@ -173,8 +173,8 @@ impl RowTable {
         }
     }
 
-    /// How many rows at the begin of a range ended at moments that `is_before` takes. The range is
-    /// in order of time.
+    /// Returns how many rows at the begin of a range ended at moments that `is_before` takes. The range is in order of
+    /// time.
     pub fn partition(&self, rows: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
         let words = match &self.words {
             TableWords::File(file) => return file.partition(rows, is_before),

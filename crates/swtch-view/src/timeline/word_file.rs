@@ -47,7 +47,7 @@ pub fn moment_words(ns: u64) -> [u32; 2] {
     [half(ns), half(ns >> 32)]
 }
 
-/// Where the records lie in the file.
+/// The place of the records in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WordPlace {
     /// The byte at which the first record begins.
@@ -67,7 +67,7 @@ impl WordPlace {
         self.offset + (record * self.width * WORD) as u64
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub const fn blocks(&self) -> usize {
         self.records.div_ceil(BLOCK)
     }
@@ -131,8 +131,8 @@ impl WordFile {
         }
     }
 
-    /// How many records at the begin of a range have a moment that `is_before` takes. The range is
-    /// in order of time.
+    /// Returns how many records at the begin of a range have a moment that `is_before` takes. The range is in order of
+    /// time.
     pub fn partition(&self, records: Range<usize>, is_before: impl Fn(u64) -> bool) -> usize {
         if records.is_empty() {
             return 0;

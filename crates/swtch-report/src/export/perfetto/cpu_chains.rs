@@ -17,7 +17,7 @@ use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
 use super::ftrace_state;
 use super::message::{FtraceEvent, SchedSwitch};
 
-/// What is on a CPU.
+/// The occupant of a CPU, as the chain of its switches names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuOccupant {
     /// A task with a row of its own.
@@ -28,7 +28,7 @@ pub enum CpuOccupant {
     NotRecorded(CpuId),
 }
 
-/// What happened between two rows, after a switch to idle.
+/// The meaning of the time between two rows, after a switch to idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleSpan {
     /// Every switch is in the trace: the CPU was idle.
@@ -40,7 +40,7 @@ pub enum IdleSpan {
 /// Gives the thread id and name that are written to events.
 pub type LabelFn<'a> = &'a dyn Fn(CpuOccupant) -> (i32, String);
 
-/// Whether the trace tells what followed a switch-out.
+/// Knowledge of what followed a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuation {
     /// The next row of the thread joins this one, or there is none: the thread stayed in the state

@@ -163,7 +163,7 @@ pub struct SnapshotClock {
     pub timestamp: Option<u64>,
 }
 
-/// What machine it was (`common/system_info.proto`).
+/// The machine that was recorded (`common/system_info.proto`).
 #[derive(Clone, PartialEq, Message)]
 pub struct SystemInfo {
     #[prost(message, optional, tag = "1")]

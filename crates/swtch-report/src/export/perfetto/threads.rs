@@ -34,14 +34,14 @@ pub struct NamedThreads {
     ids: FxHashMap<i32, TaskKey>,
 }
 
-/// What must be written when a task first occurs.
+/// The messages that must be written when a task first occurs.
 #[derive(Debug)]
 pub struct FirstOccurrence {
     /// The thread, and its process if that is new, too.
     pub tree: ProcessTree,
     /// Track of the thread, and of its process if that is new, too.
     pub tracks: Vec<TrackDescriptor>,
-    /// Whether another task had its thread id before.
+    /// True if another task had its thread id before.
     pub takes_the_place_of_another: bool,
 }
 
@@ -56,7 +56,7 @@ impl NamedThreads {
         }
     }
 
-    /// What to write when the task first occurs; `None` later.
+    /// Returns what to write when the task first occurs; `None` later.
     pub fn meet(&mut self, task: TaskKey) -> Option<FirstOccurrence> {
         if !self.met.insert(task) {
             return None;
@@ -99,7 +99,7 @@ impl NamedThreads {
         })
     }
 
-    /// Whether the task has occurred before.
+    /// Returns true if the task has occurred before.
     pub fn is_met(&self, task: TaskKey) -> bool {
         self.met.contains(&task)
     }

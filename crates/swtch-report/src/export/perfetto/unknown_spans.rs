@@ -55,7 +55,7 @@ impl UnknownSpans {
         Ok(reading.finish(|task| rows.takes_task(task)))
     }
 
-    /// Whether the trace does not tell what followed the row with this number.
+    /// Returns true if the trace does not tell what followed the row with this number.
     pub fn follows(&self, row: usize) -> bool {
         let word = self.bits.get(row / 64).copied().unwrap_or_default();
         word >> (row % 64) & 1 == 1
@@ -71,7 +71,7 @@ impl UnknownSpans {
         self.running.get(&cpu).copied()
     }
 
-    /// Whether this task ran when the trace ended.
+    /// Returns true if this task ran when the trace ended.
     pub fn runs_on(&self, task: TaskKey) -> bool {
         self.running.values().any(|running| *running == task)
     }

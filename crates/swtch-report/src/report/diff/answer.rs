@@ -50,7 +50,7 @@ const WIDEST_FIGURE: usize = 60;
 /// Findings that the verdict names.
 const NAMED_IN_VERDICT: usize = 2;
 
-/// What was found.
+/// The two sides of a comparison, and what was found.
 #[derive(Debug)]
 pub struct DiffAnswer<'r> {
     pub(super) a: Vec<MeasuredRun>,
@@ -139,7 +139,7 @@ impl DiffAnswer<'_> {
         answer::write(self, self.request.format, out)
     }
 
-    /// Whether a figure is worse by more than the limit.
+    /// Returns [`DiffOutcome::Regressed`] if a figure is worse by more than the limit.
     pub fn outcome(&self) -> DiffOutcome {
         match self.regressions().is_empty() {
             true => DiffOutcome::Passed,
@@ -147,7 +147,7 @@ impl DiffAnswer<'_> {
         }
     }
 
-    /// Which side is which, and on which machine: labels and words.
+    /// Returns which side is which, and on which machine: labels and words.
     pub(super) fn sides(&self) -> Vec<(&'static str, String)> {
         let mut lines = vec![
             ("A  before", side_words(&self.a)),
@@ -168,7 +168,7 @@ impl DiffAnswer<'_> {
             .any(|difference| difference.what == what)
     }
 
-    /// Whether the sides may be compared.
+    /// Says whether the sides may be compared.
     pub(super) fn comparability(&self) -> String {
         match self.differences.len() {
             0 => "yes: the same host, kernel, CPUs and recording; nothing lost".to_owned(),
@@ -179,7 +179,7 @@ impl DiffAnswer<'_> {
         }
     }
 
-    /// What could explain a change by itself, and why.
+    /// Says what could explain a change by itself, and why.
     pub(super) fn difference_lines(&self) -> impl Iterator<Item = String> {
         self.differences.iter().map(difference_line)
     }
@@ -237,7 +237,7 @@ impl DiffAnswer<'_> {
         )
     }
 
-    /// Which changes would not have been seen.
+    /// Says which changes would not have been seen.
     fn hidden(&self) -> String {
         let Some([quarter, half]) = self.judgement.hidden_pct() else {
             return String::new();
@@ -249,7 +249,7 @@ impl DiffAnswer<'_> {
         )
     }
 
-    /// What `--fail-over` found.
+    /// Says what `--fail-over` found; `None` without that option.
     pub(super) fn gate(&self) -> Option<String> {
         let limit = self.request.fail_over_pct?;
         let regressions = self.regressions();
@@ -326,7 +326,7 @@ impl DiffAnswer<'_> {
         Sheet::of("diff", &columns(), rows)
     }
 
-    /// What a reader must know to read the numbers correctly, one paragraph each.
+    /// Says what a reader must know to read the numbers correctly, one paragraph each.
     pub(super) fn notes(&self) -> Vec<String> {
         let judgement = &self.judgement;
         let mut notes = vec![self.counts()];
@@ -365,7 +365,7 @@ impl DiffAnswer<'_> {
         notes
     }
 
-    /// How many figures did not change, and how many were not compared.
+    /// Says how many figures did not change, and how many were not compared.
     fn counts(&self) -> String {
         let judgement = &self.judgement;
         let unsure = judgement.with(FigureVerdict::NotSure).count() as u64;

@@ -22,17 +22,17 @@ const OTHER_LOAD_PER_S: f64 = 100.0;
 /// A difference between the two sides, or within one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideDifference {
-    /// What differs, in one word.
+    /// The thing that differs, in one word.
     pub what: &'static str,
     /// As it is in A.
     pub a: String,
     /// As it is in B.
     pub b: String,
-    /// Why it matters.
+    /// The reason why it matters.
     pub why: String,
 }
 
-/// What is compared of a trace's metadata: its name, its value in words, and why it matters.
+/// A fact of a trace's metadata that is compared: its name, its value in words, and why it matters.
 type Fact = (&'static str, fn(&Meta) -> String, &'static str);
 
 /// Parts of the time for which tasks waited for a CPU, or of CPU time that the hypervisor took, that
@@ -115,7 +115,7 @@ const FACTS: [Fact; 12] = [
     ),
 ];
 
-/// What could explain a change besides what is looked for.
+/// Returns what could explain a change besides what is looked for.
 pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDifference> {
     let facts = FACTS.iter().filter_map(|(what, value, why)| {
         let [of_a, of_b] = [a, b].map(|runs| words_of(runs, *value));
@@ -281,8 +281,8 @@ fn incomplete(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
     })
 }
 
-/// Whether all runs of one side came before all of the other. Of a single pair it is always so,
-/// and said with the weakness of a single pair.
+/// Returns a difference if all runs of one side came before all of the other. Of a single pair it is always so, and
+/// said with the weakness of a single pair.
 fn order(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
     let begins = |runs: &[MeasuredRun]| -> Vec<u64> {
         let begins = runs.iter().map(|run| run.meta.clock.realtime_ns);

@@ -24,7 +24,7 @@ const FUNCTIONS_NAMED: usize = 3;
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FigureKey {
-    /// How long the run took.
+    /// The length of the run.
     Length,
     /// An amount that grows with time.
     Amount(AmountKey),
@@ -41,7 +41,7 @@ pub enum AmountKey {
     RunQueueTime,
     /// Time off the CPU after leaving for a reason.
     WaitTime(Reason),
-    /// How often one program took the CPU from another.
+    /// The number of times that one program took the CPU from another.
     Pair {
         /// The program that took the CPU.
         taker: Rc<str>,
@@ -57,7 +57,7 @@ pub enum AmountKey {
 /// A place where tasks wait: the same functions, whatever their addresses.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackPlace {
-    /// What was waited for there.
+    /// The reason for which tasks waited there.
     pub reason: Reason,
     /// The stack in one line, from the outermost function to the innermost.
     pub folded: Rc<str>,
@@ -106,7 +106,7 @@ impl StackPlace {
 }
 
 impl FigureKey {
-    /// What the figure is, in a few words.
+    /// Names the figure in a few words.
     pub fn words(&self) -> String {
         match self {
             Self::Length => "length of the run".to_owned(),
@@ -154,7 +154,7 @@ impl FigureKey {
         }
     }
 
-    /// Whether more of it is worse. (Less of it is better then.)
+    /// Returns true if more of it is worse. (Less of it is better then.)
     pub const fn is_worse_if_more(&self) -> bool {
         match self {
             Self::Amount(AmountKey::Switches(Some(reason))) => {
@@ -194,8 +194,8 @@ fn waits(reason: Reason) -> String {
     }
 }
 
-/// Whether a task that waits for this reason has work that it could do, or is held up by another
-/// thread, the disk or memory.
+/// Returns true if a task that waits for this reason has work that it could do, or is held up by another thread, the
+/// disk or memory.
 const fn is_wait_of_a_busy_task(reason: Reason) -> bool {
     match reason.category() {
         Category::Preemption | Category::Yield | Category::Synchronization | Category::Memory => {

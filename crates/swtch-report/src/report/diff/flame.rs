@@ -1,4 +1,4 @@
-//! Where blocked time changed: the flame graphs of A and B as one tree.
+//! Shows where blocked time changed: the flame graphs of A and B as one tree.
 //!
 //! ```text
 //! A            B              merged (A, B)
@@ -37,7 +37,7 @@ const SMALL_CHANGE: f64 = 0.1;
 pub struct FrameDiff {
     /// The name of the program or function, or the word for the reason.
     pub name: String,
-    /// What it stands for.
+    /// The kind of thing that it stands for.
     pub kind: FrameKind,
     /// Blocked time in A, in ns per second or per run.
     pub a_ns: f64,
@@ -47,7 +47,7 @@ pub struct FrameDiff {
     pub children: Vec<Self>,
 }
 
-/// How the time of a frame changed, as it is coloured.
+/// The change of a frame's time, as it is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameChange {
     /// At most half of A's time, or none.
@@ -72,7 +72,7 @@ impl FrameChange {
         Self::Doubled,
     ];
 
-    /// What is true of such a frame.
+    /// Says what is true of such a frame.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Halved => "half of A or less, or gone",
@@ -176,7 +176,7 @@ impl FrameDiff {
         self.a_ns.max(self.b_ns)
     }
 
-    /// How its time changed.
+    /// Returns how its time changed.
     pub fn change(&self) -> FrameChange {
         FrameChange::of(self.a_ns, self.b_ns)
     }
@@ -223,8 +223,8 @@ pub fn time_words(ns: f64, per: Per) -> String {
     }
 }
 
-/// Why there is no flame graph; `None` if every run has stacks. A stack that only one side took
-/// would look like a change of the program.
+/// Says why there is no flame graph; `None` if every run has stacks. A stack that only one side took would look like a
+/// change of the program.
 pub fn without_stacks(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<String> {
     let sides = [("A", a), ("B", b)].into_iter();
     let lacking: Vec<String> = sides
@@ -287,7 +287,7 @@ mod tests {
         page
     }
 
-    /// What only A has stays in the tree, because it is what the change removed.
+    /// A frame that only A has stays in the tree, because it is what the change removed.
     #[test]
     fn frames_of_either_side_are_in_the_tree() {
         let a = side(&["server;lock 100", "server;old;lock 40"], 1.0);

@@ -31,7 +31,7 @@ const RESOLUTION: f64 = 0.01;
 /// do, so it claims no smaller change.
 pub const LEAST_OF_A_PAIR: f64 = 0.05;
 
-/// What amounts are divided by.
+/// The unit by which amounts are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// The time that was recorded: for servers, whose runs end when the recording does.
@@ -58,7 +58,7 @@ impl Per {
     }
 }
 
-/// What is said of one figure.
+/// The verdict on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureVerdict {
     /// It surely changed, in the direction that is worse.
@@ -88,13 +88,13 @@ impl FigureVerdict {
         }
     }
 
-    /// Whether a change is claimed.
+    /// Returns true if a change is claimed.
     pub const fn is_change(self) -> bool {
         matches!(self, Self::Worse | Self::Better | Self::More | Self::Less)
     }
 }
 
-/// Why a figure was not judged.
+/// The reason why a figure was not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotJudgedReason {
     /// Too few events.
@@ -119,18 +119,18 @@ impl NotJudgedReason {
 /// One figure, compared.
 #[derive(Clone, Debug)]
 pub struct JudgedFigure {
-    /// What it is.
+    /// The figure that was compared.
     pub key: FigureKey,
     /// Its value in each run of A; empty where a run has none.
     pub a: Vec<f64>,
     /// Its value in each run of B.
     pub b: Vec<f64>,
-    /// How it changed, or why that was not judged.
+    /// The change, or the reason why it was not judged.
     pub change: Result<FigureChange, NotJudgedReason>,
 }
 
 impl JudgedFigure {
-    /// What is said of it.
+    /// Returns the verdict on it.
     pub fn verdict(&self) -> FigureVerdict {
         let Ok(change) = &self.change else {
             return FigureVerdict::NotJudged;
@@ -173,14 +173,14 @@ impl JudgedFigure {
         Some((high - low) / 2.0)
     }
 
-    /// Whether it is surely worse, by more than `limit_pct`. A figure that was 0 in every run of A
-    /// is worse by more than any limit.
+    /// Returns true if it is surely worse, by more than `limit_pct`. A figure that was 0 in every run of A is worse by
+    /// more than any limit.
     pub fn is_regression(&self, limit_pct: f64) -> bool {
         self.verdict() == FigureVerdict::Worse
             && self.change_pct().is_none_or(|change| change > limit_pct)
     }
 
-    /// How large the change is, for the order of rows.
+    /// Returns the size of the change, by which rows are ordered.
     fn size(&self) -> f64 {
         let ratio = self.change.ok().and_then(|change| change.ratio);
         ratio.map_or(f64::INFINITY, |ratio| ratio.max(1e-300).ln().abs())
@@ -193,7 +193,7 @@ pub struct Judgement {
     /// Those that surely changed, the largest change first; then those that did not; then those
     /// that were not judged.
     pub figures: Vec<JudgedFigure>,
-    /// How runs were compared.
+    /// The method by which runs were compared.
     pub method: CompareMethod,
     /// Pairs of programs that are smaller than those compared.
     pub further_pairs: usize,

@@ -39,7 +39,7 @@ pub struct MeasuredRun {
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,
-    /// What is missing from the trace, one sentence each.
+    /// Sentences about what is missing from the trace.
     pub missing: Vec<String>,
     /// Number of lost records.
     pub lost: u64,
@@ -66,7 +66,7 @@ impl MeasuredRun {
 pub struct MeasuredAmount {
     /// The amount in each block.
     pub blocks: Vec<f64>,
-    /// How many events it is the sum of.
+    /// The number of events that it is the sum of.
     pub events: u64,
 }
 
@@ -95,7 +95,7 @@ impl MeasuredAmount {
     }
 }
 
-/// Whether the blocks of a run are needed.
+/// The division of a run into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunBlocks {
     /// The whole run is one block.

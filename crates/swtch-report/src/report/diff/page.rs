@@ -12,32 +12,32 @@ use super::judge::{Per, typical};
 use super::measure::MeasuredRun;
 use crate::report::Sheet;
 
-/// What a page of a comparison shows.
+/// The parts of a page that shows a comparison.
 #[derive(Debug)]
 pub struct DiffPageParts {
-    /// Which side is which, on which machine, and what of the traces counts: labels and words.
+    /// Labels and words that tell which side is which, on which machine, and what of the traces counts.
     pub head: Vec<(&'static str, String)>,
-    /// Whether the sides may be compared.
+    /// Words on whether the sides may be compared.
     pub comparable: String,
-    /// What could explain a change by itself, one sentence each.
+    /// Sentences about what could explain a change by itself.
     pub differences: Vec<String>,
-    /// What changed, in one sentence.
+    /// One sentence on what changed.
     pub verdict: String,
-    /// What `--fail-over` found.
+    /// The finding of `--fail-over`, if that was given.
     pub gate: Option<String>,
     /// The figures of the table.
     pub figures: Sheet,
-    /// What a reader must know about them, one paragraph each.
+    /// Paragraphs on what a reader must know about the figures.
     pub notes: Vec<String>,
-    /// Whether `--fail-over` found a regression.
+    /// The outcome: [`DiffOutcome::Regressed`] if `--fail-over` found a regression.
     pub outcome: DiffOutcome,
-    /// How many runs each side has.
+    /// The number of runs of each side.
     pub runs: [usize; 2],
     /// The traces of A and of B whose number of switches is nearest to the median of their side.
     pub typical: [PathBuf; 2],
-    /// What amounts are divided by.
+    /// The unit by which amounts are divided.
     pub per: Per,
-    /// Where tasks were blocked.
+    /// The flame graph of blocked time.
     pub flames: DiffFlames,
 }
 

@@ -1,4 +1,4 @@
-//! What is compared and said, from made-up runs.
+//! Tests, on made-up runs, of what is compared and said.
 
 use std::path::PathBuf;
 

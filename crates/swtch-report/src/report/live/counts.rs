@@ -1,4 +1,4 @@
-//! What has been counted of each group of switches, and what was added in this frame.
+//! The counts of each group of switches, and what was added to them in this frame.
 
 use swtch_core::{Arch, CpuCounters, GroupTotals, JudgedGroup, Reason, SwitchGroup, SyscallTable};
 
@@ -100,7 +100,7 @@ impl LiveCounts {
         &self.grown
     }
 
-    /// What each CPU has counted in this frame.
+    /// Returns what each CPU has counted in this frame.
     pub fn by_cpu(&self) -> impl Iterator<Item = CpuCounters> {
         let before = self.cpus_before.iter().copied();
         let before = before.chain(std::iter::repeat(CpuCounters::default()));

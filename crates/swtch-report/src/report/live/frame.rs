@@ -10,7 +10,7 @@ use super::counts::{GrownGroup, LiveCounts};
 use super::sums::{BeforeRunq, RowSums, Taker};
 use super::tasks::{LiveTask, LiveTasks};
 
-/// What a row stands for.
+/// The kind of thing that a row of a view stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LiveView {
     /// The process of the task that left.
@@ -19,7 +19,7 @@ pub enum LiveView {
     Thread,
     /// Its cgroup.
     Cgroup,
-    /// Why it left.
+    /// The reason for which it left.
     Reason,
     /// The task that took the CPU, and the one that lost it.
     Pair,
@@ -60,7 +60,7 @@ impl LiveView {
     }
 }
 
-/// What one row stands for.
+/// The thing that one row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKey {
     /// A process; `None` for tasks without a name.
@@ -71,7 +71,7 @@ pub enum RowKey {
     Cgroup(Option<CgroupId>),
     /// A reason.
     Reason(Reason),
-    /// Who took the CPU (`None` if it could not be named), from whom, and for which reason.
+    /// The task that took the CPU (`None` if it could not be named), the one that lost it, and the reason.
     Pair(Option<TaskKey>, TaskKey, Reason),
     /// A CPU.
     Cpu(usize),
@@ -82,9 +82,9 @@ pub enum RowKey {
 /// A row of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LiveRow {
-    /// What it stands for.
+    /// The thing that it stands for.
     pub key: RowKey,
-    /// What was added in the frame.
+    /// The sums of what was added in the frame.
     pub sums: RowSums,
     /// Switches from idle, of a CPU: a task came after the CPU had nothing to do.
     pub from_idle: u64,
@@ -117,11 +117,11 @@ pub struct RateFrame {
 /// The wait that a thread was in at the end of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiveWait {
-    /// What it waits for.
+    /// The reason for which it waits.
     pub reason: Reason,
     /// The futex word, as in [`RowKey::Lock`]; 0 if there is none or they are not told apart.
     pub futex: u64,
-    /// For how long so far.
+    /// The time that it has lasted so far.
     pub lasts: Nanos,
 }
 
@@ -252,13 +252,13 @@ impl RateFrame {
             .map(|((_, futex), sums)| (*futex, sums))
     }
 
-    /// Whether a thread waited for this futex word, or waits for it now.
+    /// Returns true if a thread waited for this futex word, or waits for it now.
     pub fn waits_for(&self, task: TaskKey, futex: u64) -> bool {
         let now = self.open_waits.get(&task).map(|wait| wait.futex);
         now == Some(futex) || self.futex_waits.contains_key(&(task, futex))
     }
 
-    /// Whether the rows of this view were made.
+    /// Returns true if the rows of this view were made.
     pub fn has(&self, view: LiveView) -> bool {
         self.rows.contains_key(&view)
     }
@@ -385,8 +385,8 @@ impl<'a> SeenGroup<'a> {
         }
     }
 
-    /// Who came after a task that blocked is not counted, so its price is that of a switch to
-    /// another process.
+    /// Adds the cost of the switches. The task that came after one that blocked is not counted, so the price is that of
+    /// a switch to another process.
     fn add_cost(&self, row: &mut RowSums) {
         let Some(billing) = self.billing else {
             return;
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(after.iter().sum::<u64>(), server.tally.runq.as_ns());
     }
 
-    /// Where nobody has made cgroups, all tasks are in the root.
+    /// If nobody has made cgroups, all tasks are in the root.
     #[test]
     fn a_thread_of_the_kernel_is_foreign_in_every_cgroup() {
         let (counts, mut tasks) = counted();

@@ -21,9 +21,9 @@ pub struct CgroupLimits {
     pub quota_cpus: Option<f64>,
     /// The path of the cgroup that has this quota; it is not escaped.
     pub quota_of: Option<String>,
-    /// How often that quota was used up, in the frame.
+    /// Number of times that this quota was used up, in the frame.
     pub throttled: Option<u64>,
-    /// For how long, added up over CPUs.
+    /// The time for which it was used up, added up over CPUs.
     pub throttled_for: Option<Nanos>,
 }
 
@@ -36,18 +36,18 @@ pub struct UserLevelRates {
     pub by_process: FxHashMap<Pid, f64>,
 }
 
-/// What the rows of a frame are named by.
+/// The tables by which the rows of a frame are named.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameNames<'a> {
     /// The threads.
     pub tasks: &'a LiveTasks,
     /// The cgroups, as far as they are known.
     pub cgroups: &'a FxHashMap<CgroupId, CgroupLimits>,
-    /// What the same threads do at the user's level.
+    /// The rates of the same threads at the user's level.
     pub user_level: &'a UserLevelRates,
 }
 
-/// What a cell is made of.
+/// The values that a cell is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct CellSource<'a> {
     frame: &'a RateFrame,
@@ -65,7 +65,7 @@ pub struct LiveColumn {
     pub key: &'static str,
     /// Its head on the screen.
     pub head: &'static str,
-    /// What it says, in one sentence.
+    /// The meaning of the column, in one sentence.
     pub help: &'static str,
     cell: fn(&CellSource<'_>) -> Cell,
 }
@@ -272,7 +272,7 @@ impl CellSource<'_> {
         rate.map_or(Cell::Missing, |rate| Cell::Rate(*rate))
     }
 
-    /// Whose thread took the CPU, seen from the thread that lost it.
+    /// Says whose thread took the CPU, seen from the thread that lost it.
     fn relation(&self) -> Cell {
         let sums = self.sums;
         let of = [

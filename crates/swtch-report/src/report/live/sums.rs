@@ -21,7 +21,7 @@ impl LiveSums {
         }
     }
 
-    /// What was added since an earlier reading of the same counters.
+    /// Returns what was added since an earlier reading of the same counters.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             counts: self.counts.since(&earlier.counts),
@@ -39,7 +39,7 @@ impl LiveSums {
 /// Number of reasons.
 const REASONS: usize = Reason::ALL.len();
 
-/// By whom the CPU was taken from a task, seen from that task.
+/// The one that took the CPU from a task, seen from that task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// A thread of its own process.
@@ -54,7 +54,7 @@ pub enum Taker {
     Idle,
 }
 
-/// What came before a time in a run queue.
+/// The event before a time in a run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeforeRunq {
     /// The thread was blocked, and was woken. Who had the CPU then is not counted.
@@ -91,7 +91,7 @@ impl BeforeRunq {
     }
 }
 
-/// What a row of a view sums: the growth of its groups in one frame.
+/// The sums of a row of a view: the growth of its groups in one frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowSums {
     /// Counts and sums, as of every answer.
@@ -108,7 +108,7 @@ pub struct RowSums {
     pub by_foreign: u64,
     /// Run-queue time by what came before it, in the order of [`BeforeRunq::ALL`].
     pub runq_after: [Nanos; BeforeRunq::ALL.len()],
-    /// What the switches that have a price took.
+    /// The cost of the switches that have a price.
     pub cost: DirectCost,
     /// Switches without a price.
     pub unpriced: u64,

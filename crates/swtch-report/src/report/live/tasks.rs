@@ -1,5 +1,5 @@
-//! Who the tasks are that run now. A task that has ended is forgotten some frames later, so that the
-//! memory does not grow with the number of tasks that ever ran.
+//! The tasks that run now. A task that has ended is forgotten some frames later, so that the memory does not grow with
+//! the number of tasks that ever ran.
 //!
 //! What is told of a task comes CPU by CPU: where it moved, an old name may come after the new one.
 
@@ -20,9 +20,9 @@ pub struct LiveTask {
     pub comm: String,
     /// The cgroup that it is in, as of its last switch.
     pub cgroup: CgroupId,
-    /// Whether it is a kernel thread.
+    /// True if it is a kernel thread.
     pub is_kernel: bool,
-    /// When that was so.
+    /// The moment at which that was so.
     pub at: Timestamp,
 }
 
@@ -105,7 +105,7 @@ impl LiveTasks {
         self.by_key.len()
     }
 
-    /// Whether no thread is named.
+    /// Returns true if no thread is named.
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }

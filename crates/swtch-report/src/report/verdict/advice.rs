@@ -1,4 +1,4 @@
-//! What to do about each cause, and when that is of no use or does harm: one table, the rows in the order in
+//! Advice on what to do about each cause, and when that is of no use or does harm: one table, the rows in the order in
 //! which causes are looked for.
 //!
 //! A row is advice for the program that was recorded, never for a stranger's. What a row promises was tried on a
@@ -7,18 +7,18 @@
 /// A row of the table. `{who}` and such words are filled in by the finding.
 #[derive(Debug)]
 pub struct Advice {
-    /// What to change.
+    /// The change to make.
     change: &'static str,
-    /// When not to.
+    /// The cases in which that is of no use or does harm.
     unless: &'static str,
 }
 
-/// What a finding advises.
+/// The advice of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdviceText {
-    /// What to change.
+    /// The change to make.
     pub change: String,
-    /// When not to.
+    /// The cases in which that is of no use or does harm.
     pub unless: &'static str,
 }
 

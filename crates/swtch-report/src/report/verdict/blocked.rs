@@ -18,7 +18,7 @@ const CONVERSATION: Nanos = Nanos::from_ns(100_000);
 /// Sleeps shorter than this look like polling.
 const POLLING_SLEEP: Nanos = Nanos::from_ns(100_000_000);
 
-/// Who has waited in epoll so often is an event loop.
+/// A thread that has waited in epoll so often is an event loop.
 const FEWEST_TURNS: u64 = 3;
 
 /// And it does so this often for each hundred of its other waits: who used epoll once, and waits for jobs at a pipe, is
@@ -113,7 +113,7 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// Whether most switches for this reason were in calls that hand over data.
+    /// Returns true if most switches for this reason were in calls that hand over data.
     fn is_mostly_for_room(&self, reason: Reason) -> bool {
         let calls = self.calls_of(reason);
         let all: u64 = calls.iter().map(|(_, count)| count).sum();
@@ -189,7 +189,7 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// What is said if most of this sleep was in threads that serve others: whoever comes meanwhile has to wait.
+    /// Says so if most of this sleep was in threads that serve others: whoever comes meanwhile has to wait.
     pub(super) fn asleep_at_work(&self, all: Nanos) -> Option<String> {
         let asleep = |task: usize| {
             let seen = &self.details.seen[task];
@@ -459,7 +459,7 @@ impl VerdictInput<'_> {
 #[derive(Debug, Default)]
 pub struct BlockedLoops {
     tasks: Vec<usize>,
-    /// How long they waited for one alone.
+    /// The time for which they waited for one alone.
     pub(super) time: Nanos,
     waits: u64,
     longest: Nanos,
@@ -485,7 +485,7 @@ impl BlockedLoops {
     }
 }
 
-/// What the waits for messages look like.
+/// The pattern of the waits for messages.
 enum MessagePattern {
     /// Each message is answered within [`CONVERSATION`].
     Conversation,

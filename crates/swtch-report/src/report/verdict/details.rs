@@ -1,4 +1,4 @@
-//! What only the verdict counts: of threads, of rules, of limits, and where time went.
+//! The counts that only the verdict needs: of threads, of rules, of limits, and of where time went.
 
 use std::cmp::Reverse;
 
@@ -24,13 +24,13 @@ use super::{LOST_PCT, OFTEN_PCT};
 /// Counts that only the verdict needs.
 #[derive(Debug)]
 pub struct Details {
-    /// When the part of the recording began that is read.
+    /// The moment at which the part of the recording began that is read.
     began: Option<Timestamp>,
     /// Architecture, for the names of system calls.
     arch: Option<Arch>,
-    /// When the last task that was seen on each CPU left it.
+    /// The moment at which the last task that was seen on each CPU left it.
     left_at: Vec<Option<Timestamp>>,
-    /// How often each rule decided, in the order in which they were met first.
+    /// The number of times that each rule decided, in the order in which they were met first.
     pub(super) rules: Vec<(&'static Rule, u64)>,
     /// The place in `rules` of the rule that decided last for each reason.
     pub(super) recent_rules: Vec<usize>,
@@ -38,12 +38,12 @@ pub struct Details {
     pub(super) limits: [Tally; 3],
     /// Run-queue time of tasks whose cgroup had used up its quota.
     pub(super) throttled: FxHashMap<CgroupId, Nanos>,
-    /// What each task is, by index.
+    /// The kind of each task, by index.
     kinds: Vec<TaskKind>,
-    /// What was counted of kernel threads, and of the recorder, by reason.
+    /// The counts of kernel threads, and of the recorder, by reason.
     pub(super) kernel: Vec<Tally>,
     pub(super) recorder: Vec<Tally>,
-    /// How the waits of programs began and ended, by reason; the tasks that ended them only after
+    /// Counts of how the waits of programs began and ended, by reason; the tasks that ended them only after
     /// [`Self::finish`].
     pub(super) ends: Vec<WaitEnds>,
     /// Number of waits that each task ended, by reason and the task's index; empty for a reason that
@@ -51,7 +51,7 @@ pub struct Details {
     pub(super) woken_by: Vec<Vec<u64>>,
     /// The longest waits of programs, by reason.
     pub(super) longest: Vec<Option<LongestWait>>,
-    /// Where the time of programs went, before it is known which objects are locks.
+    /// The time of programs, by where it went, before it is known which objects are locks.
     pub(super) time: LostTime,
     /// Waits of programs for a CPU.
     pub(super) queue: QueueTime,
@@ -68,16 +68,16 @@ pub struct Details {
     pub(super) families: Vec<usize>,
     /// Of each task, by index: whether it was a real-time or deadline task, and in which cgroup.
     pub(super) seen: Vec<SeenTask>,
-    /// How long programs ran on each CPU.
+    /// The time for which programs ran on each CPU.
     pub(super) ran_on: Vec<Nanos>,
     /// The runs of each program, at the number of its family.
     pub(super) together: Vec<RunsTogether>,
 }
 
-/// What is known of the part of a recording that is read.
+/// Facts about the part of a recording that is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartFacts {
-    /// When it began, as far as a file tells.
+    /// The moment at which it began, as far as a file tells.
     pub began: Option<Timestamp>,
     /// Architecture, for the names of system calls.
     pub arch: Option<Arch>,
@@ -85,12 +85,12 @@ pub struct PartFacts {
     pub recorder: Option<Pid>,
 }
 
-/// Whose time a task's is.
+/// The kind of a task, which tells whose its time is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskKind {
     Program,
     Kernel,
-    /// What the recorder takes is told apart, also if the machine is recorded, and it with that.
+    /// The recorder, whose time is told apart, also if the machine is recorded, and it with that.
     Recorder,
 }
 
@@ -106,7 +106,7 @@ impl TaskKind {
     }
 }
 
-/// Whether the task is of the recorder, or of a helper that it started: not of the command whose parent it is.
+/// Returns true if the task is of the recorder, or of a helper that it started: not of the command whose parent it is.
 pub(super) fn is_recorder(task: usize, names: &Names, recorder: Option<Pid>) -> bool {
     let process = names.process_of(task);
     let is_it = |pid: Option<Pid>| pid.is_some() && pid == recorder;
@@ -114,7 +114,7 @@ pub(super) fn is_recorder(task: usize, names: &Names, recorder: Option<Pid>) -> 
     is_it(process.pid) || is_it(process.parent) && may_be_helper
 }
 
-/// How long programs waited for others, by who ended that.
+/// The time for which programs waited for others, by who ended that.
 #[derive(Debug)]
 pub(super) struct WaitsForOthers {
     /// By the index of the task.
@@ -146,16 +146,16 @@ impl WaitsForOthers {
     }
 }
 
-/// How a task left the CPU.
+/// The last time that a task left the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastLeaving {
-    /// When, and which.
+    /// The moment, and the CPU.
     at: Option<(Timestamp, CpuId)>,
     /// The call in which it left.
     call: Option<u32>,
-    /// If a task that was just woken took the CPU: which.
+    /// The task that took the CPU, if that task was just woken.
     to: Option<usize>,
-    /// Who had woken it to the run that ended so.
+    /// The task that had woken it to the run that ended so.
     woken_by: Option<usize>,
 }
 
@@ -179,7 +179,7 @@ impl LastLeaving {
     }
 }
 
-/// How long waits lasted, and how many there were.
+/// The blocked time of waits, and their number.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WaitSum {
     pub(super) blocked: Nanos,
@@ -193,25 +193,25 @@ impl WaitSum {
     }
 }
 
-/// What rows tell of a task, whether its switches count or not.
+/// The facts that rows tell of a task, whether its switches count or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SeenTask {
     pub(super) is_real_time: bool,
     pub(super) cgroup: Option<CgroupId>,
-    /// Whether a row of it was seen.
+    /// True if a row of it was seen.
     is_seen: bool,
     /// After its first row: since when it had run at least, if that row does not tell.
     began: Option<Timestamp>,
-    /// How it left the CPU when it did so last.
+    /// The last time that it left the CPU.
     left: LastLeaving,
-    /// How long it ran, as far as that counts.
+    /// The time for which it ran, as far as that counts.
     pub(super) ran: Nanos,
     /// Its waits that were counted, and those of them that others ended.
     pub(super) waits: u64,
     pub(super) ended_by_others: u64,
-    /// How long it was asleep until a time that it chose.
+    /// The time for which it was asleep until a moment that it chose.
     pub(super) asleep: Nanos,
-    /// How often it left to wait in a call as epoll, and the last such call.
+    /// The number of times that it left to wait in a call as epoll, and the last such call.
     pub(super) polls: u64,
     pub(super) poll_call: Option<u32>,
     /// Its waits at one socket or pipe, how many, and the longest.
@@ -308,8 +308,8 @@ impl Details {
         self.ran_on[cpu] += ran;
     }
 
-    /// How long of the wait before a row's run the CPU was kept by whoever had woken the task; or by whom the task had
-    /// woken itself, and which took the CPU from it.
+    /// Returns how long of the wait before a row's run the CPU was kept by the task that had woken this one; or by one
+    /// that this task had woken itself, and that took the CPU from it.
     fn in_turn(&self, row: &Switch, task: usize, waker: Option<Waker>) -> Nanos {
         let in_turn = || {
             let began = row.ts.before(row.ran?);
@@ -329,7 +329,7 @@ impl Details {
         in_turn().unwrap_or(Nanos::ZERO)
     }
 
-    /// What is counted apart of this task, because it is of no program.
+    /// Returns the counts that this task has apart; `None` if it is of a program.
     fn apart(&mut self, task: usize) -> Option<&mut [Tally]> {
         match self.kinds[task] {
             TaskKind::Program => None,
@@ -338,7 +338,7 @@ impl Details {
         }
     }
 
-    /// Whether the wait before a row's run was for room in a pipe or a socket: in a call that hands over data.
+    /// Returns true if the wait before a row's run was for room in a pipe or a socket: in a call that hands over data.
     fn is_for_room(&self, row: &Switch, task: usize) -> bool {
         let call = self.seen[task].left.call;
         matches!(row.wait.reason, Some(Reason::Pipe | Reason::Net))
@@ -447,7 +447,7 @@ impl Details {
         u64::try_from(used).unwrap_or(u64::MAX)
     }
 
-    /// Where the time of programs went.
+    /// Returns where the time of programs went.
     pub fn lost_time(
         &self,
         at_locks: &TimeAtLocks,
@@ -512,7 +512,7 @@ impl Details {
         self.longest[reason.index()]
     }
 
-    /// How the waits of programs for a reason began and ended.
+    /// Returns how the waits of programs for a reason began and ended.
     pub fn ends_of(&self, reason: Reason) -> &WaitEnds {
         &self.ends[reason.index()]
     }
@@ -562,12 +562,12 @@ impl SeenTask {
         }
     }
 
-    /// Whether it waits for others, too, as an event loop does, or a worker.
+    /// Returns true if it waits for others, too, as an event loop does, or a worker.
     pub(super) fn serves_others(&self) -> bool {
         percent(self.ended_by_others, self.waits).is_some_and(|share| share >= OFTEN_PCT)
     }
 
-    /// What is known of a task without a row.
+    /// Returns what is known of a task without a row.
     pub(super) fn of(thread: &Thread) -> Self {
         Self {
             is_real_time: thread.is_real_time,
@@ -577,7 +577,7 @@ impl SeenTask {
     }
 }
 
-/// Whose limit of CPU time a task had used up. Only fair tasks have a cgroup's quota.
+/// The limit of CPU time that a task had used up, by whose it is. Only fair tasks have a cgroup's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuLimit {
     /// Of its cgroup.

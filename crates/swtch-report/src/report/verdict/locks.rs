@@ -41,11 +41,11 @@ const BARRIER_PCT: f64 = 40.0;
 /// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
 const MOST_APART: u64 = 192;
 
-/// How Java (`HotSpot`) calls the threads that collect garbage, as `jstack` lists them. `VM Thread`
-/// begins a collection and ends it.
+/// The names that Java (`HotSpot`) gives the threads that collect garbage, as `jstack` lists them. `VM Thread` begins a
+/// collection and ends it.
 const COLLECTORS: [&str; 5] = ["GC Thread#", "G1 ", "ZWorker", "Shenandoah", "VM Thread"];
 
-/// Whether a thread with this name collects Java's garbage.
+/// Returns true if a thread with this name collects Java's garbage.
 pub(super) fn is_collector(name: &str) -> bool {
     COLLECTORS.iter().any(|known| name.starts_with(known))
 }
@@ -57,7 +57,7 @@ struct FutexWords<'a> {
     sum: Sum,
 }
 
-/// What is counted of several futex words.
+/// The counts of several futex words.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     switches: u64,
@@ -72,8 +72,8 @@ struct Sum {
     ends: WaitEnds,
 }
 
-/// Whether an object at which so many threads wait is a lock: most of them are woken by others that wait
-/// there, too.
+/// Returns true if an object at which so many threads wait is a lock: most of them are woken by others that wait there,
+/// too.
 fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
     let by_waiter = percent(woken_by_waiter, woken_by_task);
     waiters > 1 && by_waiter.is_some_and(|share| share >= MOST_PCT)
@@ -82,20 +82,20 @@ fn is_lock(waiters: u64, woken_by_waiter: u64, woken_by_task: u64) -> bool {
 /// Time at objects that are locks, of any kind: at a semaphore, a pipe of tokens or a futex word.
 #[derive(Clone, Debug, Default)]
 pub struct TimeAtLocks {
-    /// How long threads were blocked there.
+    /// The time for which threads were blocked there.
     blocked: Nanos,
-    /// How long they were blocked in calls that wait for nothing but a lock.
+    /// The time for which they were blocked in calls that wait for nothing but a lock.
     pub(super) in_calls: Nanos,
     /// Of both, what those did meanwhile who let go of them, as far as it is known.
     meanwhile: Meanwhile,
-    /// How long threads waited at any futex for one of lower priority that had no CPU.
+    /// The time for which threads waited at any futex for one of lower priority that had no CPU.
     pub(super) inverted: Nanos,
     /// Of [`Self::inverted`], the part at objects that are not known to be locks.
     inverted_elsewhere: Nanos,
-    /// What threads did meanwhile for which others of their program waited, where nothing tells whether for what these
-    /// had, or for work: not at locks, nor where work is handed out to several.
+    /// The time for which threads waited for others of their program, by what these did meanwhile, where nothing tells
+    /// whether they waited for what these had, or for work: not at locks, nor where work is handed out to several.
     pub(super) elsewhere: Meanwhile,
-    /// How long threads waited where work is handed out to several of them: they had none.
+    /// The time for which threads waited where work is handed out to several of them: they had none.
     pub(super) handed_out: Nanos,
     /// For each that a thread may be held up by: the lock at which most was waited for such threads.
     main: [Option<(Object, Nanos)>; Spent::ALL.len()],
@@ -143,7 +143,7 @@ impl TimeAtLocks {
         self.blocked + self.inverted_elsewhere
     }
 
-    /// How long threads waited at locks for others that were held up by this.
+    /// Returns how long threads waited at locks for others that were held up by this.
     pub(super) const fn through(&self, spent: Spent) -> Nanos {
         self.meanwhile.of(spent)
     }
@@ -162,13 +162,13 @@ impl Sum {
         self.ends.merge(&waited.ends);
     }
 
-    /// Whether the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
+    /// Returns true if the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
         !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
     }
 
-    /// Whether the object at which all of these waits were is a lock. Two that hand something to and fro by a file have
-    /// a conversation.
+    /// Returns true if the object at which all of these waits were is a lock. Two that hand something to and fro by a
+    /// file have a conversation.
     fn is_lock_at(&self, object: &Object, arch: Option<Arch>) -> bool {
         let is_lock = match object.kind {
             ObjectKind::Futex => self.is_lock(),
@@ -179,14 +179,14 @@ impl Sum {
         is_lock || object.is_lock_call(arch)
     }
 
-    /// Whether most of these waits ended by their own limit, so that nobody has let go of anything.
+    /// Returns true if most of these waits ended by their own limit, so that nobody has let go of anything.
     fn is_timed_out(&self) -> bool {
         let all: u64 = self.ends.wakers.values().sum();
         let timer = self.ends.wakers.get(&Waker::Other(WakerKind::Timer));
         percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= TIMED_OUT_PCT)
     }
 
-    /// Whether others hand out work there.
+    /// Returns true if others hand out work there.
     fn hands_out(&self) -> bool {
         let by_others = self.woken_by_task.saturating_sub(self.woken_by_waiter);
         let all: u64 = self.ends.wakers.values().sum();
@@ -194,14 +194,14 @@ impl Sum {
         self.waiters > 1 && by_others.is_some_and(|share| share >= MOST_PCT)
     }
 
-    /// Whether those who have it mostly sleep meanwhile, or wait for others.
+    /// Returns true if those who have it mostly sleep meanwhile, or wait for others.
     fn is_held_asleep(&self) -> bool {
         let asleep = self.meanwhile.of(Spent::Clock) + self.meanwhile.of(Spent::Others);
         let share = percent(asleep.as_ns(), self.meanwhile.whole().as_ns());
         share.is_some_and(|share| share >= MOST_PCT)
     }
 
-    /// Whether those who wait are mostly woken together, by one of them that came last. A pool without work is
+    /// Returns true if those who wait are mostly woken together, by one of them that came last. A pool without work is
     /// woken together, too, but by others.
     fn is_barrier(&self) -> bool {
         let together = percent(self.woken_together, self.woken_by_task);
@@ -338,7 +338,8 @@ impl VerdictInput<'_> {
         main_of(named, whole.as_ns())
     }
 
-    /// What is said of waits that may be for work, for those that were held up by this; `None` if it is little beside that time.
+    /// Tells of waits that may be for work, for those that were held up by this; `None` if they are short beside
+    /// `whole`.
     pub(super) fn through_siblings(&self, spent: Spent, whole: Nanos) -> Option<String> {
         let time = self.at_locks.elsewhere.of(spent);
         percent(time.as_ns(), whole.as_ns()).filter(|share| *share >= MOST_PCT)?;
@@ -348,7 +349,7 @@ impl VerdictInput<'_> {
         ))
     }
 
-    /// What is said of waits at locks for others that were held up by this; `None` if it is too little.
+    /// Tells of waits at locks for others that were held up by this; `None` if it is too little.
     pub(super) fn through_locks(&self, spent: Spent, time: Nanos, whole: Nanos) -> Option<String> {
         percent(time.as_ns(), whole.as_ns()).filter(|share| *share >= LOST_PCT)?;
         let (object, _) = self.at_locks.main[spent as usize]?;
@@ -370,7 +371,7 @@ impl VerdictInput<'_> {
         name.map_or_else(|| "in one call".to_owned(), |name| format!("in {name}()"))
     }
 
-    /// How long tasks had no CPU while one of higher priority waited for them.
+    /// Returns how long tasks had no CPU while one of higher priority waited for them.
     pub(super) fn held_back(&self) -> Nanos {
         let tasks = 0..self.names.thread_count();
         tasks.map(|task| self.objects.held_back(task)).sum()
@@ -632,12 +633,12 @@ impl VerdictInput<'_> {
         locks
     }
 
-    /// Whether the switches are often, or the blocked time is long.
+    /// Returns true if the switches are many, or the blocked time is long.
     fn is_much(&self, switches: u64, blocked: Nanos, total: &Tally) -> bool {
         is_often(switches, total) || self.is_long(blocked)
     }
 
-    /// Whether the program or its main thread is called `python…`.
+    /// Returns true if the program or its main thread is called `python…`.
     fn is_python(&self, process: usize) -> bool {
         let process = self.names.process(process);
         let command = process.command.as_deref().unwrap_or_default();

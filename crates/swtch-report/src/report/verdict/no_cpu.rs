@@ -28,16 +28,16 @@ const WAKER_PCT: f64 = 60.0;
 /// From this share on in which CPUs were idle while threads waited for them, they were not too few.
 const IDLE_MEANWHILE_PCT: f64 = 15.0;
 
-/// Who waits shorter than this for a CPU waits until somebody leaves it, and not for the end of a time slice: 1.4 ms
-/// and more on two CPUs (`sysctl_sched_base_slice`, `kernel/sched/fair.c`, v6.18).
+/// A thread that waits shorter than this for a CPU waits until somebody leaves it, and not for the end of a time slice:
+/// 1.4 ms and more on two CPUs (`sysctl_sched_base_slice`, `kernel/sched/fair.c`, v6.18).
 const SHORT_QUEUE: Nanos = Nanos::from_ns(1_000_000);
 
 /// A program with little work waits a moment for a CPU at each wakeup: such short waits are told from this share of the
 /// recording on.
 const SHORT_PCT: f64 = 25.0;
 
-/// How long the CPUs were busy is counted in hundredths of a second (`/proc/stat`): of less time than this it says
-/// nothing.
+/// The time for which CPUs were busy is counted in hundredths of a second (`/proc/stat`): of less time than this it
+/// says nothing.
 const LONG_ENOUGH: Nanos = Nanos::from_ns(200_000_000);
 
 /// Length of the windows for which it is asked whether threads waited for a CPU.
@@ -57,9 +57,9 @@ pub(super) struct QueueTime {
     longest: Nanos,
     /// By the CPU on which they then ran.
     on: Vec<Nanos>,
-    /// When the first window began.
+    /// The moment at which the first window began.
     start: Option<Timestamp>,
-    /// How long threads waited for a CPU in waits that ended in each window.
+    /// The time for which threads waited for a CPU, in waits that ended in each window.
     windows: Vec<Nanos>,
 }
 
@@ -92,7 +92,7 @@ impl QueueTime {
         }
     }
 
-    /// Whether most of this time was in short waits.
+    /// Returns true if most of this time was in short waits.
     fn is_short(&self) -> bool {
         percent(self.short.as_ns(), self.all.as_ns()).is_some_and(|share| share >= MOST_PCT)
     }
@@ -107,7 +107,7 @@ impl QueueTime {
             .collect()
     }
 
-    /// Whether whoever had woken a thread kept its CPU for most of this time.
+    /// Returns true if whoever had woken a thread kept its CPU for most of this time.
     fn is_by_wakers(&self) -> bool {
         percent(self.by_waker.as_ns(), self.all.as_ns()).is_some_and(|share| share >= WAKER_PCT)
     }
@@ -120,12 +120,12 @@ impl QueueTime {
     }
 }
 
-/// How many times as long; `None` if the other one is nothing.
+/// Returns how many times as long the one is; `None` if the other is nothing.
 fn ratio(one: Nanos, other: Nanos) -> Option<f64> {
     percent(one.as_ns(), other.as_ns()).map(|percent| percent / 100.0)
 }
 
-/// Who had the CPU while tasks of the recorded programs could run.
+/// The holders of the CPU while tasks of the recorded programs could run.
 #[derive(Debug, Default)]
 struct Holders {
     /// Tasks of the program that waited.
@@ -148,7 +148,7 @@ struct OtherHolder {
     main: (Nanos, Option<CgroupId>),
 }
 
-/// Why threads that could run had no CPU.
+/// The reason why threads that could run had no CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NoCpu {
     /// It is not told who had it.
@@ -268,7 +268,7 @@ impl VerdictInput<'_> {
         }
     }
 
-    /// Who had the CPU, mostly, in this time without one.
+    /// Finds who mostly had the CPU in this time without one.
     fn whose(&self, holders: &Holders, time: Nanos) -> NoCpu {
         let is_told = percent(holders.all.as_ns(), time.as_ns());
         let strangers: Nanos = holders.others.values().map(|other| other.time).sum();
@@ -289,9 +289,9 @@ impl VerdictInput<'_> {
         }
     }
 
-    /// For which share of the time in which threads waited for a CPU these were idle, at least: all that they were
-    /// busy may have been then. Only if the program uses all CPUs, which are enough for its threads on average, and
-    /// mostly waits for a moment, until whoever ran where a thread was woken has left. A crowd waits for whole time
+    /// Returns for which share of the time in which threads waited for a CPU these were idle, at least: all that they
+    /// were busy may have been then. Only if the program uses all CPUs, which are enough for its threads on average,
+    /// and mostly waits for a moment, until whoever ran where a thread was woken has left. A crowd waits for whole time
     /// slices.
     fn idle_meanwhile(&self) -> Option<f64> {
         let uses_all = self.details.cpus_used() >= u64::from(self.cpus);
@@ -344,7 +344,7 @@ impl VerdictInput<'_> {
         }
     }
 
-    /// Who had the CPU, who waited to the end, and which tasks took it most often.
+    /// Says who had the CPU, who waited to the end, and which tasks took it most often.
     fn no_cpu_places(
         &self,
         who: NoCpu,

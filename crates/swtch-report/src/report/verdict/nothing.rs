@@ -1,4 +1,4 @@
-//! What is said where no time is lost: what threads did instead, whom they waited for, and which of them ran nearly all
+//! Words for where no time is lost: what threads did instead, whom they waited for, and which of them ran nearly all
 //! the time.
 
 use std::cmp::Reverse;
@@ -25,11 +25,11 @@ const MOSTLY_PCT: f64 = 30.0;
 #[derive(Clone, Debug)]
 pub struct BusiestThread {
     label: String,
-    /// For which share of the recording.
+    /// The share of the recording for which it ran.
     ran_pct: f64,
-    /// Whether others of its program waited for it for most of that.
+    /// True if others of its program waited for it for most of that.
     is_awaited: bool,
-    /// How many more ran nearly all the time.
+    /// The number of other threads that ran nearly all the time.
     more: u64,
 }
 
@@ -53,13 +53,13 @@ impl BusiestThread {
         })
     }
 
-    /// Whether the program can be no faster than this thread, which loses hardly any time itself: what the others
-    /// lose, they would wait for it otherwise.
+    /// Returns true if the program can be no faster than this thread, which loses hardly any time itself: what the
+    /// others lose, they would wait for it otherwise.
     pub fn decides(&self) -> bool {
         self.is_awaited && self.more == 0 && self.ran_pct >= DECIDES_PCT
     }
 
-    /// What is said of it.
+    /// Returns what is said of it.
     pub fn words(&self) -> String {
         let one = format!("{} ran {:.1} % of the time", self.label, self.ran_pct);
         if self.more > 0 {
@@ -78,11 +78,11 @@ impl BusiestThread {
     }
 }
 
-/// What threads mostly wait for, where no time is known to be lost.
+/// The wait in which threads mostly are, where no time is known to be lost.
 struct MainWait {
     awaited: &'static [AwaitedThing],
     time: Nanos,
-    /// Whether it may be lost all the same.
+    /// True if it may be lost all the same.
     is_doubtful: bool,
     words: String,
 }
@@ -127,7 +127,7 @@ impl VerdictInput<'_> {
         sentences.join(" ")
     }
 
-    /// How long its threads had work, and what became of that time.
+    /// Says how long its threads had work, and what became of that time.
     fn had_work(&self) -> String {
         let lost = &self.lost;
         let idle = self.preemptors.held_by(Holder::Idle).min(lost.no_cpu);
@@ -146,8 +146,8 @@ impl VerdictInput<'_> {
         )
     }
 
-    /// Whether this is the main thing that a program did. In a recording of the machine, that of most programs is to
-    /// wait for something.
+    /// Returns true if this is the main thing that a program did. In a recording of the machine, that of most programs
+    /// is to wait for something.
     fn is_mostly(&self, time: Nanos) -> bool {
         let share = percent(time.as_ns(), self.busy_whole().as_ns());
         !self.names.is_of_the_machine() && share.is_some_and(|share| share >= MOSTLY_PCT)
@@ -159,22 +159,21 @@ impl VerdictInput<'_> {
         self.lost.whole().saturating_sub(not_busy)
     }
 
-    /// How long threads waited for work that others of their program hand out.
+    /// Returns how long threads waited for work that others of their program hand out.
     fn waited_for_work(&self) -> Nanos {
         self.at_locks
             .handed_out
             .min(self.lost.blocked(AwaitedThing::Own))
     }
 
-    /// How long they waited for child processes.
     fn waited_for_children(&self) -> Nanos {
         let own = self.lost.blocked(AwaitedThing::Own);
         let children = self.of_programs(Reason::Child).blocked_in_all();
         children.min(own.saturating_sub(self.waited_for_work()))
     }
 
-    /// What is said if threads mostly wait for others: a client for its server, a server for its clients; and if they
-    /// wait for those of the program that do.
+    /// Tells of threads that mostly wait for others, a client for its server, a server for its clients; or for those of
+    /// their program that do.
     fn mostly_for_others(&self) -> Option<MainWait> {
         let others = self.lost.blocked(AwaitedThing::Others);
         let own = self.lost.blocked(AwaitedThing::Own);
@@ -198,8 +197,8 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// What is said of such waits, if they are a large part of all of that time: `For 7.22 s others of its threads waited
-    /// for those that did so (walsender 99.9 %)`.
+    /// Tells of such waits, if they are a large part of all of that time: `For 7.22 s others of its threads waited for
+    /// those that did so (walsender 99.9 %)`.
     fn waited_for_those(&self, through: Nanos, all: Nanos) -> Option<String> {
         let share = percent(through.as_ns(), all.as_ns());
         share.filter(|share| *share >= MOSTLY_PCT)?;
@@ -213,7 +212,7 @@ impl VerdictInput<'_> {
         ))
     }
 
-    /// What is said if threads mostly wait for each other, and not because these sleep or wait for others, nor for their
+    /// Tells of threads that mostly wait for each other, and not because these sleep or wait for others, nor for their
     /// children.
     fn mostly_for_each_other(&self) -> Option<MainWait> {
         let meanwhile = &self.at_locks.elsewhere;
@@ -292,12 +291,12 @@ impl VerdictInput<'_> {
         }
     }
 
-    /// Which programs ended the waits for others, for work or an answer.
+    /// Names the programs that ended the waits for others, for work or an answer.
     fn for_whom(&self) -> Option<String> {
         self.ended_by_programs(&self.details.for_others)
     }
 
-    /// Which programs ended such waits: `load 62.0 %, interrupts: network, disk 38.0 %`.
+    /// Names the programs that ended such waits: `load 62.0 %, interrupts: network, disk 38.0 %`.
     pub(super) fn ended_by_programs(&self, waits: &WaitsForOthers) -> Option<String> {
         let programs = self.by_program(waits);
         let all: Nanos = programs.iter().map(|(_, time)| *time).sum();
@@ -308,7 +307,7 @@ impl VerdictInput<'_> {
         main_of(named, all.as_ns())
     }
 
-    /// What is said if most waits for others were ended by processes of the same name that are not recorded: by the
+    /// Tells of waits for others of which most were ended by processes of the same name that are not recorded: by the
     /// other backends of a server, not by its clients.
     fn for_its_kind(&self) -> Option<MainWait> {
         let others = self.details.for_others.by_task.iter().enumerate();
@@ -332,7 +331,7 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// How long such waits were by program that ended them, the longest first.
+    /// Returns how long such waits were by program that ended them, the longest first.
     pub(super) fn by_program(&self, waits: &WaitsForOthers) -> Vec<(&str, Nanos)> {
         let mut programs: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (task, time) in waits.by_task.iter().enumerate() {
@@ -348,7 +347,7 @@ impl VerdictInput<'_> {
         programs
     }
 
-    /// What is said of programs that mostly wait until a time they chose: nobody but them knows whether for something.
+    /// Tells of programs that mostly wait until a time they chose: nobody but them knows whether for something.
     fn asleep_instead(&self) -> Option<MainWait> {
         let (asleep, timed_out) = (&self.details.asleep, &self.details.timed_out);
         let in_doubt = "If these are tries for what others have (a lock, a file, an answer), that time is lost.";

@@ -183,7 +183,7 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// Which tasks took the CPU from which, and [`Self::places`].
+    /// Returns which tasks took the CPU from which, and [`Self::places`].
     pub(super) fn preemption_places(&self, reason: Reason) -> Vec<String> {
         let taken = self.took_the_cpu(reason);
         taken.into_iter().chain(self.places(reason)).collect()

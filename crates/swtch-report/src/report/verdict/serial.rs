@@ -34,7 +34,7 @@ const SERIAL_PCT: f64 = 40.0;
 /// From this share on, one thread does the work, and the others wait for it.
 const ONE_PCT: f64 = 80.0;
 
-/// Where one thread works, the others have to run for this share of the time themselves, or they are a pool that has
+/// If one thread works, the others have to run for this share of the time themselves, or they are a pool that has
 /// nothing to do.
 const OTHERS_PCT: f64 = 10.0;
 
@@ -45,9 +45,9 @@ const LEAST_PCT: f64 = 1.0;
 #[derive(Debug)]
 pub struct SerialWork {
     family: usize,
-    /// How long at least one ran alone while others waited for it.
+    /// The time for which at least one ran alone while others waited for it.
     alone: Nanos,
-    /// How long these waited.
+    /// The time for which these waited.
     pub(super) waited: Nanos,
     /// Those that take part.
     threads: Vec<usize>,

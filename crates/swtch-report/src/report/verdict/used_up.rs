@@ -1,4 +1,4 @@
-//! What the machine's own counters say beside a cause: how busy its disks were, and which limit of memory was reached.
+//! The machine's own counters beside a cause: how busy its disks were, and which limit of memory was reached.
 
 use std::cmp::Reverse;
 
@@ -8,8 +8,8 @@ use swtch_output::text::{counted, escaped};
 
 use super::{MOST_PCT, VerdictInput, share};
 
-/// Who waits so many times as long as a request to the disk takes, while the disk mostly has none, waits for something
-/// else.
+/// A thread that waits so many times as long as a request to the disk takes, while the disk mostly has none, waits for
+/// something else.
 const TIMES_AS_LONG: u64 = 3;
 
 impl VerdictInput<'_> {
@@ -62,7 +62,7 @@ impl VerdictInput<'_> {
         ))
     }
 
-    /// Whether a cgroup of this recording is the one at this path, or below it.
+    /// Returns true if a cgroup of this recording is the one at this path, or below it.
     fn is_recorded(&self, cgroup: &str) -> bool {
         self.cgroups
             .values()
@@ -70,7 +70,7 @@ impl VerdictInput<'_> {
     }
 }
 
-/// Whether a cgroup is another one, or below it.
+/// Returns true if the cgroup at `path` is the one at `above`, or below it.
 pub(super) fn is_at_or_below(path: &str, above: &str) -> bool {
     let below = path.strip_prefix(above.trim_end_matches('/'));
     below.is_some_and(|below| below.is_empty() || below.starts_with('/'))

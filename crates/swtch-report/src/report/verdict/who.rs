@@ -51,7 +51,7 @@ impl fmt::Display for WaitEnder {
     }
 }
 
-/// Which tasks took the CPU from which, by their labels, and how often.
+/// A task that took the CPU and the one that lost it, by their labels, and how often.
 pub struct PreemptionPair {
     pub taker: String,
     pub from: PreemptedTask,
@@ -94,7 +94,8 @@ impl PreemptionPair {
 }
 
 impl VerdictInput<'_> {
-    /// What was counted for a reason, without kernel threads, which have a finding of their own.
+    /// Returns what was counted for a reason, without the recorder and without kernel threads, which have a finding of
+    /// their own.
     pub fn of_programs(&self, reason: Reason) -> Tally {
         let mut tally = self.reasons.of(reason).tally.clone();
         tally.subtract(&self.details.kernel[reason.index()]);
@@ -117,7 +118,7 @@ impl VerdictInput<'_> {
         places
     }
 
-    /// In which functions these waits began, what ended them, and in which functions.
+    /// Says in which functions these waits began, what ended them, and in which functions.
     pub fn course(&self, ends: &WaitEnds) -> Vec<String> {
         let places = [
             self.waited_in(ends),
@@ -127,7 +128,7 @@ impl VerdictInput<'_> {
         places.into_iter().flatten().collect()
     }
 
-    /// Which tasks leave for a reason, in which system calls, and in which functions.
+    /// Says which tasks leave for a reason, in which system calls, and in which functions.
     pub fn places(&self, reason: Reason) -> Vec<String> {
         let ends = self.details.ends_of(reason);
         let places = [self.who(reason), self.calls(reason), self.waited_in(ends)];
@@ -203,8 +204,7 @@ impl VerdictInput<'_> {
         counts
     }
 
-    /// What ends waits, the most frequent first: threads of one process, or programs, or
-    /// interrupts.
+    /// Returns what ends waits, the most frequent first: threads of one process, or programs, or interrupts.
     pub fn wakers_in(&self, ends: &WaitEnds) -> Vec<(WaitEnder, u64)> {
         let wakers = &ends.wakers;
         let process = |waker: &Waker| match waker {
@@ -242,13 +242,13 @@ impl VerdictInput<'_> {
         Some(format!("woken by: {}", main_of(named, all)?))
     }
 
-    /// Where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
+    /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
     fn waited_in(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.waited_in)?;
         Some(format!("waited in: {functions}"))
     }
 
-    /// Where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
+    /// Says where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
     fn woken_from(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.woken_from)?;
         Some(format!("woken from: {functions}"))
@@ -273,8 +273,7 @@ impl VerdictInput<'_> {
         is_main.then(|| format!("{functions} {}{sign}", share(count, all)))
     }
 
-    /// Which tasks took the CPU from which for a reason, most often first: threads of one process,
-    /// or programs.
+    /// Returns which tasks took the CPU from which for a reason, most often first: threads of one process, or programs.
     pub fn taken(&self, reason: Reason) -> Vec<PreemptionPair> {
         let pairs = self.preemptors.pairs(reason);
         let process = |index: usize| self.names.thread(index).process;

@@ -73,7 +73,7 @@ fn drawn(dir: &Path, rows: u64, seed: u64) -> PathBuf {
     path
 }
 
-/// What the page can ask: pictures near and far of every lane, numbers, chains.
+/// Returns the answers to what the page can ask: pictures near and far of every lane, numbers, chains.
 fn answers(loaded: &Loaded) -> (Vec<Vec<u8>>, Vec<Value>) {
     let whole = loaded.duration_ns() + 1;
     let mut lanes: Vec<LaneId> = (1..16)

@@ -1,4 +1,4 @@
-//! Whom a wait for another thread is charged to, and threads of which only one works at a time.
+//! Tests of whom a wait for another thread is charged to, and of threads of which only one works at a time.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn who_waits_for_its_own_kind_may_wait_for_a_lock() {
     );
 }
 
-/// Who sleeps again and again may try for something.
+/// A thread that sleeps again and again may try for something.
 #[test]
 fn sleep_that_takes_most_of_the_time_is_in_doubt() {
     let mut drawing = DrawnMachine::new();
@@ -127,7 +127,7 @@ fn sleep_that_takes_most_of_the_time_is_in_doubt() {
     );
 }
 
-/// Where one thread does the work, the others have none.
+/// If one thread does the work, the others have none.
 #[test]
 fn a_thread_that_is_busy_alone_is_named() {
     let mut drawing = DrawnMachine::new();
@@ -196,7 +196,8 @@ fn a_run_counts_from_the_beginning_of_the_recording() {
     assert_eq!(add(1, 1, 200 * MS), 130 * MS);
 }
 
-/// Who waits in `write` for room has more to say, and is held up by its reader; who waits in `read` may have nothing to do.
+/// A thread that waits in `write` for room has more to say, and is held up by its reader; one that waits in `read` may
+/// have nothing to do.
 #[test]
 fn who_waits_for_room_is_held_up_by_the_reader() {
     let reader = TaskEvent {

@@ -1,4 +1,4 @@
-//! What is said of locks, of queues and of idle workers.
+//! Tests of what is said of locks, of queues and of idle workers.
 
 use super::*;
 
