@@ -106,7 +106,7 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("reading the answer of cargo metadata")
 }
 
-/// Where cargo builds (`CARGO_TARGET_DIR` and cargo's configuration may move it).
+/// Returns where cargo builds (`CARGO_TARGET_DIR` and cargo's configuration may move it).
 ///
 /// # Errors
 /// When cargo cannot describe the tree.

@@ -37,18 +37,18 @@ use suite::{Suite, SuiteRun};
 /// the time.
 const SIDE_BY_SIDE: usize = 3;
 
-/// How the tests that need root are run, and what else is asked for.
+/// The options of a run of the tests: how those that need root are run, and what else is asked for.
 #[derive(Debug, Default)]
 pub struct Options {
     /// Lints of the compiler are told as failures; rustdoc and the check of the half that reads run beside the
     /// tests.
     lints: bool,
-    /// What has failed before, and is to be counted.
+    /// The names of what has failed before, and is to be counted.
     failed_before: Vec<String>,
     rights: Rights,
 }
 
-/// What the caller found out about the rights (`scripts/test.sh`).
+/// The rights, as the caller found them out (`scripts/test.sh`).
 #[derive(Debug, Default, Clone)]
 enum Rights {
     /// All tests run as they are.

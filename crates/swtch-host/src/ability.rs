@@ -24,9 +24,9 @@ pub struct Ability {
     pub what: &'static str,
     /// True if it is possible here, if need be with a reservation.
     pub possible: bool,
-    /// Why it is not possible, or with what reservation it is.
+    /// The reasons why it is not possible, or the reservations with which it is.
     pub why: Vec<String>,
-    /// What to do about it, most direct first.
+    /// Remedies, most direct first.
     pub remedies: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ fn record(probe: &Probe) -> Ability {
     }
 }
 
-/// What is possible without root, where the kernel allows it.
+/// Names what is possible without root, where the kernel allows it.
 fn own_processes(trial: Result<(), swtch_capture::Error>) -> Ability {
     let refusal = trial.err();
     let advice = refusal.as_ref().and_then(swtch_capture::Error::advice);

@@ -113,7 +113,7 @@ fn ancestry(mount: &Path, group: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What `get` finds in our cgroup and in each above it: `/a/b: 50000 100000; /a: …`.
+/// Lists what `get` finds in our cgroup and in each above it: `/a/b: 50000 100000; /a: …`.
 fn chain(groups: Option<&CgroupPath>, get: impl Fn(&Path) -> Option<String>) -> SourcedValue {
     let Some(CgroupPath { mount, group }) = groups else {
         return SourcedValue::known("none: no such controller", "/proc/self/mounts");

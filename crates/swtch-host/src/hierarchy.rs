@@ -70,7 +70,7 @@ impl fmt::Display for CpuQuota {
     }
 }
 
-/// How often a quota was used up since the cgroup was made, and for how long CPUs were stopped by it.
+/// The periods in which a quota was used up since the cgroup was made, and the time for which it stopped CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttling {
     /// Periods in which it was used up.
@@ -80,7 +80,7 @@ pub struct Throttling {
 }
 
 impl Throttling {
-    /// What `cpu.stat` says of the quota of a cgroup; `None` where no quota can be set.
+    /// Reads what `cpu.stat` says of the quota of a cgroup; `None` where no quota can be set.
     pub fn of(directory: &Path) -> Option<Self> {
         let text = fs::read_to_string(directory.join("cpu.stat")).ok()?;
         Self::of_stat(&text)
@@ -110,7 +110,7 @@ impl Throttling {
         }
     }
 
-    /// What was added since an earlier reading.
+    /// Returns what was added since an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -216,7 +216,7 @@ impl CgroupTree {
         found
     }
 
-    /// How often quotas have stopped CPUs so far; not known where there are more cgroups than `most`.
+    /// Reads how often quotas have stopped CPUs so far; not known where there are more cgroups than `most`.
     pub fn throttled(&self, most: usize) -> ThrottledSoFar {
         let all = self.nearest(most + 1);
         if all.len() > most {
@@ -251,7 +251,7 @@ impl CgroupTree {
     }
 }
 
-/// How often the quota of each cgroup had stopped CPUs at some moment.
+/// The throttling of each cgroup up to some moment.
 #[derive(Debug, Default)]
 pub struct ThrottledSoFar(
     /// By path: for those that are not there it never had. `None` where nothing is known.

@@ -70,7 +70,7 @@ pub struct Fact {
     pub value: FactValue,
     /// The file or rule it was read from.
     pub source: String,
-    /// Why it changes the answers.
+    /// The reason why it changes the answers.
     pub note: &'static str,
 }
 
@@ -202,7 +202,7 @@ impl Host {
         }
     }
 
-    /// What lines say about this host.
+    /// Returns the words in which lines describe this host.
     pub fn words(&self) -> HostWords<'_> {
         HostWords {
             hostname: &self.hostname,

@@ -1,4 +1,4 @@
-//! How the kernel treats this process; a measurement started by it inherits that.
+//! Facts about how the kernel treats this process; a measurement started by it inherits that.
 //!
 //! Sources: `proc_pid_stat(5)`, `proc_pid_status(5)`, `kernel/sched/debug.c` (v6.18),
 //! `Documentation/userspace-api/spec_ctrl.rst`.

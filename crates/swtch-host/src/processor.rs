@@ -104,7 +104,7 @@ pub(super) fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// How many CPUs are online; `None` when that cannot be read.
+/// Counts the CPUs that are online; `None` when that cannot be read.
 pub(super) fn count_online() -> Option<usize> {
     count_of_list(&read(&format!("{CPUS}/online")).ok()?)
 }
@@ -126,7 +126,7 @@ fn counted_list(online: &str, possible: &str) -> Option<String> {
     Some(format!("{count} ({online}){more}"))
 }
 
-/// How many numbers a list such as `0-3,8` names.
+/// Counts the numbers that a list such as `0-3,8` names.
 fn count_of_list(list: &str) -> Option<usize> {
     list.split(',')
         .map(|range| {

@@ -1,5 +1,4 @@
-//! How this program was built and which C library it uses, since its own code is part of every
-//! number.
+//! Facts about how this program was built and which C library it uses, since its own code is part of every number.
 //!
 //! Sources: `build.rs`, `proc_pid_maps(5)`; glibc's banner (`csu/version.c`).
 

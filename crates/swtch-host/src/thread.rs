@@ -1,4 +1,4 @@
-//! What the kernel has counted of one thread; anybody may read it.
+//! Reads what the kernel has counted of one thread; anybody may read it.
 //!
 //! Sources: `proc_pid_status(5)`, `Documentation/scheduler/sched-stats.rst`.
 
@@ -8,7 +8,7 @@ use std::ops::{Add, Sub};
 
 use swtch_core::{Nanos, Pid, Tid};
 
-/// What the kernel has counted of a thread since it started.
+/// The switches and times that the kernel has counted of a thread since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCounters {
     /// Switches at which it left asleep.
@@ -26,14 +26,14 @@ pub struct Schedstat {
     pub ran: Nanos,
     /// Time that it was runnable without running (`run_delay`).
     pub runq: Nanos,
-    /// How often it got a CPU.
+    /// The number of times that it got a CPU.
     pub runs: u64,
 }
 
 impl Schedstat {
-    /// How long a thread was blocked while so much time `passed` since its `earlier` numbers: when it
-    /// neither ran nor waited for a CPU. A run that goes on is known up to the last tick, and a wait in
-    /// a run queue when it has ended, so both ends may be off by that much.
+    /// Returns how long a thread was blocked while so much time `passed` since its `earlier` numbers: when it neither
+    /// ran nor waited for a CPU. A run that goes on is known up to the last tick, and a wait in a run queue when it has
+    /// ended, so both ends may be off by that much.
     pub fn blocked_since(self, earlier: Self, passed: Nanos) -> Nanos {
         let ran = self.ran.saturating_sub(earlier.ran);
         let runq = self.runq.saturating_sub(earlier.runq);
@@ -116,7 +116,7 @@ pub fn read_counters(pid: Pid, tid: Tid) -> io::Result<Option<(String, ThreadCou
     Ok(Some((name, counters)))
 }
 
-/// What a thread does at the moment of asking, by `/proc/PID/task/TID/syscall`.
+/// The state of a thread at the moment of asking, by `/proc/PID/task/TID/syscall`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// It runs, or could if a CPU were free.
@@ -125,7 +125,7 @@ pub enum Doing {
     Blocked(BlockedAt),
 }
 
-/// Where a thread is blocked.
+/// The place at which a thread is blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockedAt {
     /// The number of the system call that it is in; `None` outside of calls, as in a page fault.
@@ -139,8 +139,7 @@ pub struct BlockedAt {
     pub instruction: u64,
 }
 
-/// What a thread does now; `None` when it has ended. The kernel tells it to whom it allows to trace
-/// the thread.
+/// Reads what a thread does now; `None` when it has ended. The kernel tells it to whom it allows to trace the thread.
 ///
 /// # Errors
 /// The kernel refuses (`EPERM`, `EACCES`), or says something that is not understood.
@@ -154,8 +153,8 @@ pub fn read_doing(pid: Pid, tid: Tid) -> io::Result<Option<Doing>> {
         .ok_or_else(|| io::Error::other("the line of `syscall` is not understood"))
 }
 
-/// How often a thread has got a CPU, which grows with every wait that ends; `None` when it has
-/// ended or the kernel does not count it.
+/// Reads how often a thread has got a CPU, which grows with every wait that ends; `None` when it has ended or the
+/// kernel does not count it.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,5 +1,5 @@
-//! What disks did, and how often the memory that cgroups may use was used up: sums that the kernel keeps, of which
-//! a recording tells the difference.
+//! Reads what disks did, and how often the memory that cgroups may use was used up: sums that the kernel keeps, of
+//! which a recording tells the difference.
 //!
 //! Sources: `Documentation/admin-guide/iostats.rst`, `Documentation/admin-guide/cgroup-v2.rst` (`memory.events`),
 //! `Documentation/admin-guide/cgroup-v1/memory.rst` (`memory.failcnt`), v6.18.
@@ -16,20 +16,20 @@ use super::read;
 /// On a machine with more cgroups none of them is told.
 const MOST_CGROUPS: usize = 1_000;
 
-/// What v1 says where there is no limit: the largest number of pages (`PAGE_COUNTER_MAX`, `mm/page_counter.c`); for
-/// any size of a page it is above this.
+/// The limit that v1 shows where there is none: the largest number of pages (`PAGE_COUNTER_MAX`, `mm/page_counter.c`);
+/// for any size of a page it is above this.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// What a disk has done since the machine was started.
+/// The requests that a disk has completed since the machine was started, and their time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskSums {
     /// Its name, as below `/dev`.
     pub name: String,
     /// Number of requests that it has completed: reads, writes, discards and flushes.
     pub requests: u64,
-    /// How long these took, added up.
+    /// The time that these took, added up.
     pub taken: Nanos,
-    /// How long it had at least one of them.
+    /// The time for which it had at least one of them.
     pub busy: Nanos,
 }
 
@@ -61,14 +61,14 @@ impl DiskSums {
     }
 }
 
-/// How often the memory that a cgroup may use was used up.
+/// The memory that a cgroup may use, and how often it was used up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// Path of the cgroup in the hierarchy with the memory controller; it is not escaped.
     pub cgroup: String,
     /// The memory that it may use.
     pub bytes: u64,
-    /// How often somebody wanted more since the cgroup was made.
+    /// The number of times that somebody wanted more since the cgroup was made.
     pub reached: u64,
 }
 

@@ -39,12 +39,12 @@ use server::MetricsServer;
 use swtch_record::record::{AfterRecording, StopSignals, WorkAhead};
 use totals::AgentTotals;
 
-/// What the agent was asked for.
+/// A request for the agent.
 #[derive(Clone, Debug)]
 pub struct AgentRequest {
     /// Whose switches are counted, and their prices.
     pub top: TopRequest,
-    /// Where metrics are served.
+    /// The address at which metrics are served.
     pub listen: SocketAddr,
     /// The file with the token that a scraper must send; `None` answers everybody on this machine.
     pub token_file: Option<PathBuf>,

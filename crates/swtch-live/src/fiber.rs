@@ -33,7 +33,7 @@ use head::FiberHead;
 use kernel::KernelCounters;
 pub use views::View;
 
-/// What a person asked for.
+/// A request of `swtch fiber`.
 #[derive(Clone, Copy, Debug)]
 pub struct FiberRequest {
     /// The process to look at; `None` lists all processes that have schedulers.
@@ -44,7 +44,7 @@ pub struct FiberRequest {
     pub format: Format,
     /// Time between two readings of the rates.
     pub interval: Duration,
-    /// How many readings are shown; `None` goes on until the target ends.
+    /// The number of readings that are shown; `None` goes on until the target ends.
     pub count: Option<u64>,
     /// Measures what a switch of a scheduler in a mode costs here, in ns.
     pub user_switch_ns: fn(Mode) -> Option<f64>,

@@ -1,4 +1,4 @@
-//! What switches do right now, while nothing is kept.
+//! Shows what switches do right now, while nothing is kept.
 //!
 //! - [`summary`]: `swtch record --summary`, counts that are told at the end.
 //! - [`top`]: `swtch top`, a screen or a stream of frames.

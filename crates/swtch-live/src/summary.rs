@@ -46,8 +46,8 @@ pub struct SummaryRequest {
     pub groups: u32,
 }
 
-/// How often the names of tasks are read. A ring has room for 7,000 of them, so that a CPU would
-/// have to start and end 70,000 threads a second to lose one.
+/// The pause between two readings of the names of tasks. A ring has room for 7,000 of them, so that a CPU would have to
+/// start and end 70,000 threads a second to lose one.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Counts switches until the command ends, the time is up or a signal comes; writes the answer and

@@ -29,12 +29,12 @@ use swtch_report::report::live::LiveView;
 pub(crate) use session::{MadeFrame, TAKE_NAMES_EVERY, TopSession};
 use swtch_record::record::CaptureRequest;
 
-/// What `swtch top` was asked for.
+/// A request of `swtch top`.
 #[derive(Clone, Debug)]
 pub struct TopRequest {
     /// Whose switches are counted.
     pub capture: CaptureRequest,
-    /// Whether the right is kept to look at what other users' processes have mapped.
+    /// True if the right is kept to look at what other users' processes have mapped.
     pub stacks: bool,
     /// The time between two frames.
     pub interval: Duration,
@@ -42,7 +42,7 @@ pub struct TopRequest {
     pub count: Option<u64>,
     /// The format of frames; `None` shows them on the screen where there is one.
     pub format: Option<Format>,
-    /// What a row stands for, in a table and in CSV; on the screen, the first view.
+    /// The thing that a row stands for, in a table and in CSV; on the screen, the first view.
     pub by: LiveView,
     /// Number of rows; `None` means 20 in a table, and all in other formats.
     pub top: Option<usize>,
@@ -65,19 +65,19 @@ pub fn run(request: &TopRequest) -> Result<u8> {
     }
 }
 
-/// Where frames go.
+/// The place where frames go.
 enum FrameOutput {
     Screen,
     Stream(Format),
 }
 
 impl TopRequest {
-    /// Whether stacks of a thread can be asked for: on a screen, and where it was said.
+    /// Returns true if stacks of a thread can be asked for: on a screen, and where it was said.
     fn watches_stacks(&self) -> bool {
         self.stacks || matches!(self.output(), FrameOutput::Screen)
     }
 
-    /// Whether the first frame has the view of locks.
+    /// Returns true if the first frame has the view of locks.
     fn begins_with_locks(&self) -> bool {
         self.by == LiveView::Lock || self.format == Some(Format::Json)
     }

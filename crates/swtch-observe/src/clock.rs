@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Whether [`ticks`] reads the processor's counter.
+/// True if [`ticks`] reads the processor's counter.
 static COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// Two anchors this far apart give the rate to about one part in 10⁴ at the start; the monitor
@@ -29,7 +29,7 @@ pub struct ClockReading {
     pub monotonic_ns: u64,
 }
 
-/// How ticks relate to nanoseconds, as measured when the process first asked.
+/// The relation of ticks to nanoseconds, as measured when the process first asked.
 #[derive(Clone, Copy, Debug)]
 pub struct TickRate {
     origin: ClockReading,

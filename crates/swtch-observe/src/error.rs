@@ -4,7 +4,7 @@ use std::io;
 
 use crate::layout;
 
-/// Why a process's schedulers cannot be looked at.
+/// The reason why a process's schedulers cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -68,7 +68,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the user can do about it; `None` when there is nothing specific.
+    /// Returns what the user can do about it; `None` when there is nothing specific.
     pub const fn advice(&self) -> Option<&'static str> {
         match self {
             Self::NoProcess { .. } => Some("`ps -e` lists the processes; it may have just ended"),

@@ -51,7 +51,6 @@ impl PidfdProcess {
         self.handle.as_fd()
     }
 
-    /// Whether the process has ended.
     pub(super) fn has_ended(&self) -> bool {
         let mut watched = libc::pollfd {
             fd: self.handle.as_raw_fd(),

@@ -53,7 +53,7 @@ pub const NAME_BYTES: usize = 32;
 /// Bits of [`ThreadRecord::word`] that count the runs of the task.
 pub const RUN_BITS: u32 = 24;
 
-/// Where a table lies in the file and how large it may grow.
+/// The place of a table in the file, and the size to which it may grow.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct TableLayout {
@@ -91,7 +91,7 @@ pub struct Header {
     /// Address at which the owner has mapped the file: a field's address in the target is this plus
     /// its offset. The recorder's eBPF program reads at such addresses.
     pub base_address: AtomicU64,
-    /// When the page was set up, `CLOCK_MONOTONIC` ns.
+    /// The moment at which the page was set up, `CLOCK_MONOTONIC` ns.
     pub created_monotonic_ns: AtomicU64,
     /// Odd while the anchors are being changed.
     pub anchor_sequence: AtomicU64,
@@ -159,7 +159,7 @@ pub struct SchedulerRecord {
     /// Ticks between one worker switching out and another switching in, summed: the delay that the
     /// scheduler and the OS add. Idle time is not part of it.
     pub total_scheduler_delay_ticks: AtomicU64,
-    /// When the worker now running was switched in; 0 while idle.
+    /// The moment at which the worker now running was switched in; 0 while idle.
     pub run_started_ticks: AtomicU64,
 
     /// State of the record, one of [`scheduler_status`].
@@ -197,7 +197,7 @@ pub struct SchedulerRecord {
 
     /// Length of the quantum, ns.
     pub quantum_ns: AtomicU64,
-    /// When the timers were last checked.
+    /// The moment at which the timers were last checked.
     pub last_timer_activity_ticks: AtomicU64,
     /// Ticks that workers ran here while they held the scheduler.
     pub total_running_ticks: AtomicU64,
@@ -209,7 +209,7 @@ pub struct SchedulerRecord {
     pub os_interrupted_quanta_count: AtomicU64,
     /// Requests of the monitor to yield because a quantum was used up.
     pub quantum_expired_count: AtomicU64,
-    /// When this record was set up.
+    /// The moment at which this record was set up.
     pub created_ticks: AtomicU64,
     /// Unstarted tasks taken from other schedulers.
     pub stolen_tasks_count: AtomicU64,
@@ -217,7 +217,7 @@ pub struct SchedulerRecord {
     pub stalls_count: AtomicU64,
     /// Workers that went preemptive and wait for a helper thread (fiber mode).
     pub queued_preemptive_count: AtomicU32,
-    /// How input and output is driven, one of [`io_driver`].
+    /// The driver of input and output, one of [`io_driver`].
     pub io_driver: AtomicU32,
     /// Zero; room for fields of later versions.
     pub reserved: [AtomicU32; 10],
@@ -250,7 +250,7 @@ impl SchedulerRecord {
     }
 }
 
-/// What drives a scheduler's input and output; 0 before that is known.
+/// The drivers of a scheduler's input and output; 0 before that is known.
 pub mod io_driver {
     /// The driver is `io_uring`, in either mode.
     pub const URING: u32 = 1;
@@ -289,7 +289,7 @@ pub struct ThreadRecord {
     pub scheduler_plus_one: AtomicU32,
     /// Grows each time the record is reused for another thread.
     pub generation: AtomicU32,
-    /// When the thread was registered.
+    /// The moment at which the thread was registered.
     pub started_ticks: AtomicU64,
     /// Lowest address of its stack.
     pub stack_low: AtomicU64,
@@ -322,7 +322,7 @@ pub mod worker_state {
 pub struct WorkerRecord {
     /// Id of its task, from 1, never reused in this process; 0 for none.
     pub task_id: AtomicU64,
-    /// When it entered its state.
+    /// The moment at which it entered its state.
     pub state_since_ticks: AtomicU64,
     /// Ticks spent running, over all its tasks, up to `state_since_ticks`.
     pub running_ticks: AtomicU64,
@@ -336,13 +336,13 @@ pub struct WorkerRecord {
     pub context_switch_count: AtomicU64,
     /// Times it gave the scheduler up.
     pub yield_count: AtomicU64,
-    /// What it waits for: an address or a number whose meaning depends on the wait type.
+    /// The resource that it waits for: an address or a number whose meaning depends on the wait type.
     pub wait_resource: AtomicU64,
-    /// When its present task was bound to it.
+    /// The moment at which its present task was bound to it.
     pub task_bound_ticks: AtomicU64,
     /// The task that spawned its task; 0 if that was not a task.
     pub parent_task_id: AtomicU64,
-    /// When the worker was made.
+    /// The moment at which the worker was made.
     pub created_ticks: AtomicU64,
     /// State of the worker, one of [`worker_state`].
     pub state: AtomicU32,
@@ -366,7 +366,7 @@ pub struct WorkerRecord {
 /// Name of a worker's task; all zeros when it has none.
 pub type WorkerName = WaitTypeName;
 
-/// How deeply a worker has used its stack.
+/// The depth to which a worker has used its stack.
 #[derive(Debug)]
 #[repr(C)]
 pub struct WorkerStack {
@@ -430,7 +430,7 @@ pub struct RingHeader {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RingEvent {
-    /// When the worker was switched out.
+    /// The moment at which the worker was switched out.
     pub ticks: AtomicU64,
     /// Ticks that it had run since it was switched in; for [`event_kind::IDLE`], how long no worker
     /// ran.

@@ -35,7 +35,6 @@ unsafe impl SharedRecord for RingHeader {}
 // SAFETY: atomics alone.
 unsafe impl SharedRecord for RingEvent {}
 
-/// Whether a mapping may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,

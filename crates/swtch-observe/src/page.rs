@@ -110,7 +110,7 @@ impl Page {
         self.inode
     }
 
-    /// Whether the process has ended. Its page then stays as the process left it.
+    /// Returns true if the process has ended. Its page then stays as the process left it.
     pub fn has_ended(&self) -> bool {
         self.process.has_ended()
     }

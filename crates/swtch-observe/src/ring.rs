@@ -42,9 +42,9 @@ pub struct Read {
 /// One switch-out in user mode. Times and lengths are in ticks of the target's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserSwitch {
-    /// When the worker was switched out.
+    /// The moment at which the worker was switched out.
     pub ticks: u64,
-    /// How long the worker had run; for [`EventKind::Idle`], how long no worker ran.
+    /// The time for which the worker had run; for [`EventKind::Idle`], that for which no worker ran.
     pub ran_ticks: u64,
     /// The task that left; 0 for none.
     pub task: u64,
@@ -60,7 +60,7 @@ pub struct UserSwitch {
     pub waker_task: u64,
     /// Thread id, as in the target's own pid namespace.
     pub tid: u32,
-    /// What happened at the switch-out.
+    /// The event at the switch-out.
     pub kind: EventKind,
     /// Wait type of the wait that begins now.
     pub wait_type: u8,

@@ -26,7 +26,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// How a scheduler runs its workers.
+    /// The way in which a scheduler runs its workers.
     Mode: u32 {
         Fiber = scheduler_status::FIBER, "fiber": "workers are coroutines on one OS thread";
         Thread = scheduler_status::THREAD, "thread": "workers are OS threads that hand a baton on";
@@ -35,7 +35,7 @@ numbered! {
 }
 
 numbered! {
-    /// What an OS thread is to its scheduler.
+    /// The role of an OS thread for its scheduler.
     ThreadKind: u32 {
         Scheduler = thread_kind::SCHEDULER, "scheduler": "it runs a scheduler's workers, or started it";
         Worker = thread_kind::WORKER, "worker": "it is a worker";
@@ -45,7 +45,7 @@ numbered! {
 }
 
 numbered! {
-    /// What drives a scheduler's input and output.
+    /// The driver of a scheduler's input and output.
     IoDriver: u32 {
         Uring = io_driver::URING, "io_uring": "the kernel completes operations";
         Epoll = io_driver::EPOLL, "epoll": "the kernel says what is ready";
@@ -54,7 +54,7 @@ numbered! {
 }
 
 numbered! {
-    /// What a worker does, or what it waits for.
+    /// The state of a worker.
     WorkerState: u32 {
         Idle = worker_state::IDLE, "idle": "it has no task";
         Runnable = worker_state::RUNNABLE, "runnable": "it waits for its turn";
@@ -65,7 +65,7 @@ numbered! {
 }
 
 numbered! {
-    /// What happened at a switch-out.
+    /// The event at a switch-out.
     EventKind: u8 {
         Yield = event_kind::YIELD, "yield": "the worker yielded";
         Suspend = event_kind::SUSPEND, "suspend": "it waits for something";
@@ -75,7 +75,7 @@ numbered! {
     }
 }
 
-/// How consistent the numbers of a scheduler and its workers are.
+/// The consistency of the numbers of a scheduler and its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consistency {
     /// All rows were read at one moment.
@@ -96,13 +96,13 @@ pub struct SchedulerRow {
     pub runtime: u32,
     /// Number of the scheduler within its runtime.
     pub scheduler_id: u32,
-    /// How the scheduler runs its workers.
+    /// The way in which the scheduler runs its workers.
     pub mode: Mode,
     /// The CPU it is bound to; `None` when it may run anywhere.
     pub cpu_id: Option<u32>,
-    /// Whether the scheduler sleeps in the kernel with nothing to do.
+    /// True if the scheduler sleeps in the kernel with nothing to do.
     pub is_idle: bool,
-    /// Whether clocks are read and times are kept.
+    /// True if clocks are read and times are kept.
     pub accounting: bool,
     /// Times that a worker was switched out; a yield after which the same worker ran on does not
     /// count.
@@ -129,7 +129,7 @@ pub struct SchedulerRow {
     pub work_queue_count: u32,
     /// Workers that went preemptive and wait for a helper thread.
     pub queued_preemptive_count: u32,
-    /// How its input and output is driven; `None` before that is known.
+    /// The driver of its input and output; `None` before that is known.
     pub io_driver: Option<IoDriver>,
     /// I/O that was started and has not completed.
     pub pending_io_count: u32,
@@ -141,9 +141,9 @@ pub struct SchedulerRow {
     pub active_worker: Option<usize>,
     /// Index of the thread that holds the scheduler.
     pub active_thread: Option<usize>,
-    /// How long a worker may run before it is asked to yield.
+    /// The time for which a worker may run before it is asked to yield.
     pub quantum_ns: u64,
-    /// How long the present run has lasted; `None` while idle.
+    /// The time for which the present run has lasted; `None` while idle.
     pub current_run_ns: Option<u64>,
     /// Time that workers ran here, without the present run.
     pub total_running_ns: u64,
@@ -163,7 +163,7 @@ pub struct SchedulerRow {
     pub stalls_count: u64,
     /// Time since the record was set up.
     pub age_ns: u64,
-    /// Whether this row and its workers were read at one moment.
+    /// Says whether this row and its workers were read at one moment.
     pub consistency: Consistency,
 }
 
@@ -202,14 +202,13 @@ pub struct WorkerRow {
     pub yield_count: u64,
     /// Present or latest wait type.
     pub wait_type: Option<String>,
-    /// What it waits for: an address or a number whose meaning depends on the wait type.
+    /// The resource that it waits for: an address or a number whose meaning depends on the wait type.
     pub wait_resource: u64,
     /// Index of the worker that made it runnable last; `None` for a timer, I/O, or another thread.
     pub signal_worker: Option<usize>,
     /// Times in a row that it went to the head of the runnable queue.
     pub boost_count: u32,
-    /// How deeply it has used its stack, bytes in whole pages; `None` before the monitor has
-    /// measured it.
+    /// The depth to which it has used its stack, bytes in whole pages; `None` before the monitor has measured it.
     pub stack_bytes_used: Option<u32>,
     /// Tasks that this worker has ended.
     pub tasks_processed_count: u32,
@@ -217,7 +216,7 @@ pub struct WorkerRow {
     pub os_interrupted_quanta_count: u32,
     /// Time since the worker was created.
     pub age_ns: u64,
-    /// Whether this row was read at one moment.
+    /// Says whether this row was read at one moment.
     pub consistency: Consistency,
 }
 
@@ -300,7 +299,7 @@ pub struct CurrentWait {
     pub wait_type: Option<String>,
     /// Which object it waits for: an address or a number whose meaning depends on the wait type.
     pub resource: u64,
-    /// How long the wait has lasted so far.
+    /// The time for which the wait has lasted so far.
     pub wait_duration_ns: u64,
     /// Id of the task that ended its previous wait; `None` for a timer, I/O or a thread without a
     /// task.

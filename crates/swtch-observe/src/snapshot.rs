@@ -33,9 +33,9 @@ const MOST_IN_ONE_LOOK: usize = 64;
 /// All rows of a page.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When it was taken, `CLOCK_MONOTONIC` ns.
+    /// The moment at which it was taken, `CLOCK_MONOTONIC` ns.
     pub taken_monotonic_ns: u64,
-    /// Whether the target had ended by then. Lengths up to now then end at its last change.
+    /// True if the target had ended by then. Lengths up to now then end at its last change.
     pub has_ended: bool,
     /// One row per scheduler, in the order of the page.
     pub schedulers: Vec<SchedulerRow>,

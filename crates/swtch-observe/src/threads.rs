@@ -45,7 +45,7 @@ pub fn pid_in_namespace(pid: u32) -> Option<u32> {
     both(&status).map(|(_, own)| own)
 }
 
-/// Whether a task has only the id that we see.
+/// Returns true if a task has only the id that we see.
 fn has_one_id(status: &str) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     ids.is_some_and(|ids| ids.split_ascii_whitespace().count() == 1)

@@ -19,7 +19,7 @@ use crate::format::{Format, write_answer};
 use crate::sheet::Sheet;
 use crate::text::json_text;
 
-/// What a verb has to say, in each format.
+/// The answer of a verb, in each format.
 pub trait VerbAnswer {
     /// The text for people, escaped.
     fn to_table(&self) -> String;

@@ -1,8 +1,8 @@
-//! How this program was built: its version, and whether it is the light build of `make demo`, which is
-//! compiled in half the time and costs more of the CPU while it works.
+//! Says how this program was built: its version, and whether it is the light build of `make demo`, which is compiled in
+//! half the time and costs more of the CPU while it works.
 
-/// Whether this is the light build (`[profile.light]`): not optimised as a release is, and without the
-/// assertions of a build for tests.
+/// True if this is the light build (`[profile.light]`): not optimised as a release is, and without the assertions of a
+/// build for tests.
 pub const IS_LIGHT: bool =
     !cfg!(debug_assertions) && !matches!(env!("SWTCH_OPT_LEVEL").as_bytes(), b"3");
 
@@ -16,11 +16,11 @@ pub const VERSION: &str = if IS_LIGHT {
     env!("CARGO_PKG_VERSION")
 };
 
-/// What to know of answers by the light build, and what to do.
+/// The words on answers by the light build: what to know, and what to do.
 pub const LIGHT_IN_WORDS: &str = "by the light build of swtch, whose own work costs more than that of the optimised \
      one (make install)";
 
-/// Whether the light build has this version.
+/// Returns true if the light build has this version.
 pub fn is_light(version: &str) -> bool {
     version.ends_with(LIGHT)
 }

@@ -110,7 +110,7 @@ impl Caller {
 /// user, and where they may not write the kernel refuses. Nothing changes without `sudo`.
 #[derive(Debug)]
 pub struct RightsOfCaller {
-    /// What this thread had before; `None` without `sudo`.
+    /// The rights that this thread had before; `None` without `sudo`.
     before: Option<FileRights>,
     /// It belongs to the thread whose rights it changed.
     of_this_thread: PhantomData<*const ()>,

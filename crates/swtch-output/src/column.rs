@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::sheet::{Cell, Sheet, head_of};
 
-/// What the values of a column are. The end of a key says the unit (`_ns`, `_pct`, `_per_s`).
+/// The kind of a column's values. The end of a key says the unit (`_ns`, `_pct`, `_per_s`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Words, which may come from outside.
@@ -52,9 +52,9 @@ impl Holds {
 pub struct Word {
     /// Its key in JSON and CSV, which ends in the unit.
     pub key: &'static str,
-    /// What its values are.
+    /// The kind of its values.
     pub holds: Holds,
-    /// What it means, in one sentence without a stop.
+    /// Its meaning, in one sentence without a stop.
     pub help: &'static str,
 }
 
@@ -135,8 +135,8 @@ impl Sheet {
         sheet
     }
 
-    /// What answers in JSON say about the columns: key, head, what they hold and mean, and the titles of the
-    /// tables that show them, of which there may be none.
+    /// Describes the columns for answers in JSON: key, head, what they hold and mean, and the titles of the tables that
+    /// show them, of which there may be none.
     pub fn to_json_columns(&self) -> Vec<Value> {
         let describe = |word: &Word| {
             json!({

@@ -13,7 +13,7 @@ use crate::text::escaped;
 /// Writes records, field by field.
 pub struct CsvWriter<'w> {
     out: &'w mut dyn Write,
-    /// Whether the record has a field already, so that a comma comes before the next.
+    /// True if the record has a field already, so that a comma comes before the next.
     has_field: bool,
 }
 

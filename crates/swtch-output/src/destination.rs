@@ -127,7 +127,7 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// Where a chain of links leads. Each link is held by its descriptor while it is judged and read.
+/// Follows a chain of links to its end. Each link is held by its descriptor while it is judged and read.
 ///
 /// # Errors
 /// If one of the links is neither root's nor of the user with whose rights this thread makes files:

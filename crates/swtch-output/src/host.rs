@@ -5,7 +5,7 @@ use swtch_core::cost::Origin;
 use crate::built::is_light;
 use crate::text::counted;
 
-/// What a line says about a machine. Nothing is escaped: the caller escapes the whole line.
+/// The facts about a machine that a line says. Nothing is escaped: the caller escapes the whole line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostWords<'a> {
     /// Name of the host.
@@ -18,12 +18,12 @@ pub struct HostWords<'a> {
     pub cpu_model: Option<&'a str>,
     /// Number of CPUs; `None` where the line does not say it.
     pub cpus: Option<u64>,
-    /// Whether the numbers are those of the light build.
+    /// True if the numbers are those of the light build.
     pub is_light: bool,
 }
 
 impl<'a> HostWords<'a> {
-    /// What a price list says about its machine.
+    /// Takes what a price list says about its machine.
     pub fn of_origin(origin: &'a Origin) -> Self {
         Self {
             hostname: &origin.hostname,

@@ -1,4 +1,4 @@
-//! How answers leave the program, whatever they say.
+//! Brings answers out of the program, whatever they say.
 //!
 //! - [`answer`]: what a verb has to say, written in the format that was asked for.
 //! - [`column`](mod@column): a column, said once: key, meaning and cell.

@@ -66,7 +66,7 @@ impl Cell {
         percent(part, whole).map_or(Self::Missing, Self::Percent)
     }
 
-    /// Whether a column that holds this may have the cell.
+    /// Returns true if a column that holds this may have the cell.
     pub(crate) const fn fits(&self, holds: Holds) -> bool {
         match self {
             Self::Missing => true,
@@ -171,7 +171,7 @@ pub struct RenderedTable {
     pub head: Vec<(String, CellAlignment)>,
     /// Rows of text, each with one cell per column.
     pub rows: Vec<Vec<String>>,
-    /// What the rows sum to, in columns where a sum makes sense.
+    /// The sums of the rows, in columns where a sum makes sense.
     pub total: Option<Vec<String>>,
 }
 
@@ -208,15 +208,15 @@ impl RenderedTable {
 /// Columns, rows, and how they are shown as a table.
 #[derive(Clone, Debug)]
 pub struct Sheet {
-    /// What a row stands for; the name of the JSON schema ends with it.
+    /// The thing that a row stands for; the name of the JSON schema ends with it.
     pub name: &'static str,
     /// Keys of the columns, as JSON and CSV write them.
     pub columns: Vec<&'static str>,
-    /// What the columns hold and mean, where that is said ([`Column`](crate::column::Column)).
+    /// The words for what the columns hold and mean, where that is said ([`Column`](crate::column::Column)).
     pub words: Vec<Word>,
     /// Rows, each with one cell per column.
     pub rows: Vec<Vec<Cell>>,
-    /// What the rows sum to, in columns where a sum makes sense.
+    /// The sums of the rows, in columns where a sum makes sense.
     pub total: Option<Vec<Cell>>,
     /// Tables that show it; if empty, one table shows all columns.
     pub views: Vec<SheetTable>,
@@ -224,7 +224,7 @@ pub struct Sheet {
     pub not_in_tables: &'static [&'static str],
     /// Heads of columns that a table drops when it is too wide, the least important first.
     pub dropped_first: &'static [&'static str],
-    /// What a reader must know to read the numbers correctly, one sentence each.
+    /// Notes that a reader needs to read the numbers correctly, one sentence each.
     pub notes: Vec<String>,
 }
 

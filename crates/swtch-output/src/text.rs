@@ -145,7 +145,7 @@ pub fn nanos(ns: f64) -> String {
     }
 }
 
-/// How the cells of a column are aligned.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellAlignment {
     /// Left-aligned, for columns of words.

@@ -93,12 +93,12 @@ impl Chart {
             .flat_map(|line| line.points.iter().copied())
     }
 
-    /// Whether a point can be drawn, if only at the lower edge.
+    /// Returns true if a point can be drawn, if only at the lower edge.
     fn has_place(&self, dot: &Dot) -> bool {
         self.x.scale.has_place(dot.x) && dot.y.is_finite()
     }
 
-    /// Whether a point's value has a place on the vertical axis.
+    /// Returns true if a point's value has a place on the vertical axis.
     fn is_above(&self, dot: &Dot) -> bool {
         self.y.scale.has_place(dot.y)
     }
@@ -191,7 +191,7 @@ impl<'a> ChartFrame<'a> {
         self.bottom - self.y.place(value) * (self.bottom - self.top)
     }
 
-    /// Where a point is drawn.
+    /// Returns where a point is drawn.
     fn place(&self, dot: &Dot) -> FigurePoint {
         let y = if self.chart.is_above(dot) {
             self.y(dot.y)

@@ -1,5 +1,5 @@
-//! What a picture shows, before it has places and colours: lines over two axes, lanes over time, or
-//! dots beside names.
+//! The content of a picture, before it has places and colours: lines over two axes, lanes over time, or dots beside
+//! names.
 
 use plotters::style::RGBColor;
 
@@ -10,11 +10,11 @@ use super::palette::Fill;
 pub struct Picture {
     /// Its name, which can serve as a file name: `turnaround-one-cpu`.
     pub name: String,
-    /// What it shows, in one line.
+    /// Its title, one line.
     pub title: String,
-    /// Where and when it was measured.
+    /// Says where and when it was measured.
     pub subtitle: String,
-    /// What a point, a bar or a colour is.
+    /// Says what a point, a bar or a colour is.
     pub explanation: String,
     /// Notes for the reader, shown below the picture.
     pub notes: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Picture {
 pub enum Content {
     /// Lines over two axes.
     Chart(Chart),
-    /// What threads or CPUs did over time.
+    /// Lanes that show what threads or CPUs did over time.
     Lanes(Lanes),
     /// Rows of values with their intervals.
     Dots(Dots),
@@ -49,15 +49,15 @@ pub struct Chart {
 /// An axis with its name, unit and scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it counts, in words: `threads`.
+    /// Names what it counts: `threads`.
     pub name: String,
-    /// How its ticks are written.
+    /// The way in which its ticks are written.
     pub measure: Measure,
-    /// How values are placed on it.
+    /// The way in which values are placed on it.
     pub scale: Scale,
 }
 
-/// What the numbers of an axis are.
+/// The kind of an axis's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A count of things, grouped by thousands.
@@ -72,7 +72,7 @@ pub enum Measure {
     Plain,
 }
 
-/// How values are placed on an axis.
+/// The way in which values are placed on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Evenly, from 0 on unless a value is below.
@@ -86,7 +86,7 @@ pub enum Scale {
 pub struct Line {
     /// Its name, written at its end.
     pub label: String,
-    /// How the points are joined.
+    /// The way in which the points are joined.
     pub style: Style,
     /// Its colour if that means something; `None` for the next of the palette.
     pub colour: Option<RGBColor>,
@@ -94,7 +94,7 @@ pub struct Line {
     pub points: Vec<Dot>,
 }
 
-/// How a line is drawn.
+/// The way in which a line is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Points with their intervals, joined by lines.
@@ -127,7 +127,7 @@ pub struct Mark {
     pub label: String,
 }
 
-/// What threads or workers did over time, a lane each.
+/// Lanes that show what threads or workers did over time, one each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lanes {
     /// The lanes from top to bottom.
@@ -165,7 +165,7 @@ impl SpanKind {
 pub struct Lane {
     /// Name to the left of the lane.
     pub label: String,
-    /// What it did, in order, without overlaps.
+    /// Spans of what it did, in order, without overlaps.
     pub spans: Vec<LaneSpan>,
 }
 

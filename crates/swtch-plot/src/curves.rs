@@ -101,7 +101,7 @@ pub fn subtitle(origin: &Origin) -> String {
     escaped(&line).into_owned()
 }
 
-/// What a point and its bar are.
+/// Says what a point and its bar are.
 fn explanation(curves: &[&Curve]) -> String {
     let bars = match confidence(curves) {
         Some(confidence) => format!("{} % intervals", short_percent(confidence)),

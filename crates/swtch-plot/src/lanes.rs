@@ -98,7 +98,7 @@ impl Lanes {
         notes
     }
 
-    /// Whether columns of several colours are wide enough to be seen.
+    /// Returns true if columns of several colours are wide enough to be seen.
     fn has_mixed_bars(&self) -> bool {
         const SEEN: f64 = 0.005;
         let length = as_ns(self.length_ns.max(1));

@@ -33,7 +33,7 @@ pub const SMALL: f64 = 13.5;
 
 const TITLE: f64 = 23.0;
 
-/// Where the parts of a picture are drawn.
+/// The places of the parts of a picture.
 #[derive(Debug)]
 pub struct Layout {
     words: Vec<PlacedText>,

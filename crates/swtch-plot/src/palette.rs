@@ -70,18 +70,18 @@ pub struct LineAppearance {
     pub shape: Shape,
 }
 
-/// How an area is filled.
+/// The way in which an area is filled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
     /// The colour of the area, or of its lines.
     pub colour: RGBColor,
     /// Share of its lane's height that it takes, from 0 to 1.
     pub height: f64,
-    /// What tells it from other areas of its colour.
+    /// The texture that tells it from other areas of its colour.
     pub texture: Texture,
 }
 
-/// What tells areas of one colour apart.
+/// A texture, which tells areas of one colour apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Texture {
     /// One even colour.

@@ -193,11 +193,11 @@ const MOST_CHARACTERS: usize = 1_000;
 /// Most lines of one text on a picture. A command line may have a hundred thousand words.
 const MOST_LINES: usize = 6;
 
-/// How many times larger sizes are here than the `font-size` that an SVG gets: plotters takes a size
-/// as the height of a line (plotters-svg 0.3.7, `draw_text` in svg.rs).
+/// The factor by which sizes are larger here than the `font-size` that an SVG gets: plotters takes a size as the height
+/// of a line (plotters-svg 0.3.7, `draw_text` in svg.rs).
 pub const SIZE_OF_FONT: f64 = 1.24;
 
-/// How wide a text is, in points.
+/// Measures how wide a text is, in points.
 pub fn width_of(text: &str, size: f64) -> Result<f64> {
     /// Font widths come in whole pixels, so they are measured at a larger size.
     const MAGNIFIED: f64 = 4.0;

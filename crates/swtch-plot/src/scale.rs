@@ -107,12 +107,12 @@ impl AxisSpan {
         self.high
     }
 
-    /// Whether `value` lies on it, but not at one of its ends.
+    /// Returns true if `value` lies on it, but not at one of its ends.
     pub fn contains_strictly(self, value: f64) -> bool {
         self.low < value && value < self.high
     }
 
-    /// Whether `value` lies on it.
+    /// Returns true if `value` lies on it.
     pub fn contains(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
@@ -204,7 +204,7 @@ impl AxisSpan {
 }
 
 impl Scale {
-    /// Whether a value has a place on an axis of this scale.
+    /// Returns true if a value has a place on an axis of this scale.
     pub fn has_place(self, value: f64) -> bool {
         match self {
             Self::Linear => value.is_finite(),

@@ -92,7 +92,7 @@ enum CountersTarget {
     },
     Processes {
         pids: Vec<Pid>,
-        /// How many of them ended before the time was up.
+        /// The number of them that ended before the time was up.
         ended: usize,
     },
 }
@@ -317,7 +317,7 @@ impl SampleLog {
     }
 }
 
-/// Whether a child has ended. It is not reaped.
+/// Returns true if a child has ended. It is not reaped.
 fn has_ended(child: &Child) -> Result<bool> {
     let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

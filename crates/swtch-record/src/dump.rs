@@ -32,23 +32,23 @@ use swtch_store::{Completeness, Directory, RecordingState, Trace};
 
 use crate::record::{DumpAnswer, DumpAsk, MOST_ASK_BYTES, SOCKET};
 
-/// How long the recorder may take: it looks at its socket several times a second, and making a dump
-/// takes as long as giving some hundred files a name.
+/// The time that the recorder may take: it looks at its socket several times a second, and making a dump takes as long
+/// as giving some hundred files a name.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest answer. An honest one has a name, or the words of an error.
 const MOST_ANSWER_BYTES: usize = 8192;
 
-/// What a person asked for.
+/// A request for a dump.
 #[derive(Clone, Debug)]
 pub struct DumpRequest {
     /// The trace that the recorder writes.
     pub trace: PathBuf,
     /// Only what was recorded in so much time, and a little more; all that is kept when `None`.
     pub last: Option<Nanos>,
-    /// Why, in words; the dump says it.
+    /// The reason, in words; the dump says it.
     pub because: Option<String>,
-    /// Where the dump goes, in its final form; into the trace, as it was recorded, when `None`.
+    /// The place where the dump goes, in its final form; into the trace, as it was recorded, when `None`.
     pub output: Option<PathBuf>,
 }
 
@@ -94,14 +94,14 @@ pub fn run(request: &DumpRequest) -> Result<u8> {
 }
 
 impl DumpRequest {
-    /// Where a dump of all that is on disk would go, if that is an answer to what is asked.
+    /// Returns where a dump of all that is on disk would go, if that is an answer to what is asked.
     fn of_all_on_disk(&self) -> Option<&Path> {
         let is_of_all = self.last.is_none() && self.because.is_none();
         self.output.as_deref().filter(|_| is_of_all)
     }
 }
 
-/// Whether no recorder listens: none was started there, or it has ended or was killed.
+/// Returns true if no recorder listens: none was started there, or it has ended or was killed.
 fn is_nobody_there(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -241,7 +241,7 @@ fn in_time(error: io::Error) -> io::Error {
     }
 }
 
-/// Why no recorder can be asked, and what can be done.
+/// Says why no recorder can be asked, and what can be done.
 fn no_recorder(trace: &Path, error: &io::Error) -> anyhow::Error {
     let shown = trace.display();
     match error.kind() {
@@ -282,7 +282,7 @@ mod tests {
 
     use super::*;
 
-    /// What a recorder that answers by `serve` is taken for, by somebody who waits this long.
+    /// Returns what a recorder that answers by `serve` is taken for, by somebody who waits this long.
     fn told_by(
         patience: Duration,
         serve: impl FnOnce(UnixStream) + Send + 'static,

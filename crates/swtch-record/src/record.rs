@@ -48,7 +48,7 @@ pub use ring::{DumpAnswer, DumpAsk, KeptSize, MOST_ASK_BYTES, RingRequest, SOCKE
 pub use session::{EndOfRecording, PROGRESS_EVERY, RecordingSession};
 pub use user_level::find_schedulers;
 
-/// How often the progress of the final form of the trace is shown.
+/// The time after which the progress of the trace's final form is shown again.
 const FINISHING_EVERY: Duration = Duration::from_millis(200);
 /// Names that are tried for a trace without `-o` before the recorder gives up.
 const MOST_OF_A_NAME: u32 = 1_000;
@@ -102,7 +102,7 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
     }
 }
 
-/// What the user can do about an error of a capture; `None` for other errors.
+/// Returns what the user can do about an error of a capture; `None` for other errors.
 pub fn capture_advice(error: &anyhow::Error) -> Option<&'static str> {
     let of_capture = error.downcast_ref::<swtch_capture::Error>();
     of_capture.and_then(swtch_capture::Error::advice)
@@ -129,7 +129,7 @@ pub fn is_refused(error: &anyhow::Error) -> bool {
     is_refusal && limit_behind(&format!("{error:#}")).is_none()
 }
 
-/// What tells of switches, and keeps what it is told. There are two: eBPF programs and perf events.
+/// A source of switches, which keeps what it is told. There are two: eBPF programs and perf events.
 ///
 /// ```text
 /// start (by each in its own way) ─▶ release the command, or discard ─▶ start_helpers ─▶ begin
@@ -164,7 +164,7 @@ trait Backend: Sized {
 
     fn so_far(&self) -> RecordedSoFar;
 
-    /// Whether none of the processes that were asked for runs any more.
+    /// Returns true if none of the processes that were asked for runs any more.
     fn targets_are_gone(&self) -> bool;
 
     /// Reads the facts that are known when a recording is about to end, and ends it.
@@ -177,7 +177,7 @@ trait Backend: Sized {
     fn into_rows(self, meta: &mut Meta) -> (Writer, RowsToMake);
 }
 
-/// How much a recording holds.
+/// The amount that a recording holds.
 #[derive(Clone, Copy, Debug)]
 struct RecordedSoFar {
     switches: u64,

@@ -22,8 +22,8 @@ use gimli::{
     UnwindContext, UnwindSection as _, UnwindTableRow,
 };
 
-/// What differs between processors. Registers are numbered as in DWARF; `KEPT` are those that a called
-/// function leaves as they were.
+/// The differences between processors. Registers are numbered as in DWARF; `KEPT` are those that a called function
+/// leaves as they were.
 #[cfg(not(target_arch = "aarch64"))]
 mod abi {
     /// Number of registers that DWARF counts (x86-64 psABI, figure 3.36).
@@ -149,8 +149,8 @@ pub enum CallerFrame {
     Found {
         /// Its registers.
         registers: Registers,
-        /// Whether it was interrupted by a signal rather than making a call: then `pc` is the next
-        /// instruction, and else the one after the call, which may belong to another function already.
+        /// True if it was interrupted by a signal rather than making a call: then `pc` is the next instruction, and
+        /// else the one after the call, which may belong to another function already.
         was_interrupted: bool,
     },
     /// There is no caller: the stack begins here.

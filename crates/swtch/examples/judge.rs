@@ -264,7 +264,7 @@ impl JudgedTrace {
         missing.any(|hook| hook == CAUSE_HOOK)
     }
 
-    /// What is wrong with the recording, in words; empty if it is right.
+    /// Lists what is wrong with the recording, in words; empty if it is right.
     fn wrongs(&self) -> Vec<String> {
         let right_pct = match self.is_inferring() {
             true => RIGHT_INFERRED_PCT,
@@ -402,7 +402,7 @@ impl WorkloadRun {
         words.join(", ")
     }
 
-    /// What is wrong with its rows, in words; empty if they are right.
+    /// Lists what is wrong with its rows, in words; empty if they are right.
     fn wrongs(&self, right_pct: u64) -> Vec<String> {
         self.missing_rows()
             .into_iter()

@@ -73,7 +73,7 @@ struct Size {
     nodes: u16,
     /// CPUs that share a core.
     smt: u16,
-    /// Where to write a price list.
+    /// The file to write a price list to.
     prices: Option<PathBuf>,
 }
 
@@ -184,7 +184,7 @@ struct SimulatedCpu {
     mean_run_ns: f64,
     /// The mean of the time that a thread is blocked.
     mean_blocked_ns: f64,
-    /// Whether a thread that is runnable comes at once when another leaves.
+    /// True if a thread that is runnable comes at once when another leaves.
     is_crowded: bool,
     random: fastrand::Rng,
     /// Threads that wait, by the moment they are woken.

@@ -1,5 +1,5 @@
-//! What `swtch --version` says besides the number: the kernels and the machine that this program was
-//! built for, and what it has inside. `swtch doctor` says what holds on this machine.
+//! Makes what `swtch --version` says besides the number: the kernels and the machine that this program was built for,
+//! and what it has inside. `swtch doctor` says what holds on this machine.
 
 use swtch_capture::EBPF_ORIGIN;
 use swtch_capture::probe::{HOOKS, Need, OLDEST_KERNEL};

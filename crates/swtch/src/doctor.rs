@@ -44,7 +44,7 @@ struct HookRow {
     present: Option<bool>,
     /// True if the hook is attached only on demand, because eBPF on it can crash this kernel.
     can_crash: bool,
-    /// What is missing from answers if the hook is not used.
+    /// The part that is missing from answers if the hook is not used.
     without: &'static str,
 }
 
@@ -60,10 +60,10 @@ impl HookRow {
     }
 }
 
-/// How much the table shows; JSON holds everything.
+/// The amount that the table shows; JSON holds everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DoctorExtent {
-    /// What swtch can do here, and what stands in the way of more.
+    /// Only what swtch can do here, and what stands in the way of more.
     Main,
     /// All hooks, settings and facts as well.
     All,
@@ -130,7 +130,7 @@ impl Diagnosis {
     }
 }
 
-/// What was found, before it has a format.
+/// The findings, before they have a format.
 struct DoctorAnswer {
     diagnosis: Diagnosis,
     extent: DoctorExtent,

@@ -25,7 +25,7 @@ use swtch_store::Trace;
 
 use crate::cli::AskedRecording;
 
-/// Whether the page says what the switches cost.
+/// The choice whether the page says what the switches cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BillChoice {
     /// It does. After a recording, prices that are missing are measured.
@@ -37,9 +37,9 @@ pub enum BillChoice {
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerForm {
     pub format: Format,
-    /// How much the table shows.
+    /// The amount that the table shows.
     pub extent: Extent,
-    /// Whether the answer says what the switches cost.
+    /// The choice whether the answer says what the switches cost.
     pub bill: BillChoice,
 }
 
@@ -150,7 +150,7 @@ fn obstacles_of(refusal: &anyhow::Error) -> Vec<Obstacle> {
     }]
 }
 
-/// What stands in the way of recording by eBPF programs, where nothing was tried.
+/// Lists what stands in the way of recording by eBPF programs, where nothing was tried.
 fn obstacles_here() -> Vec<Obstacle> {
     match require_host_pids() {
         Err(refusal) => obstacles_of(&refusal.into()),

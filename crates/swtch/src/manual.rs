@@ -1,4 +1,4 @@
-//! What shells and `man` know of the command line, made from its one definition ([`crate::cli`]).
+//! Makes what shells and `man` know of the command line from its one definition ([`crate::cli`]).
 
 use std::io::Write;
 use std::path::Path;

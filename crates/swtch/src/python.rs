@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context as _, Error, Result, anyhow};
 use swtch_capture::limits::hand_limits_down;
 
-/// What Python runs. It does not import from the directory that the user happens to be in: what lies
-/// there may be somebody else's. `sys.exit` with a text would end with 1, which means something else.
+/// The code that Python runs. It does not import from the directory that the user happens to be in: what lies there may
+/// be somebody else's. `sys.exit` with a text would end with 1, which means something else.
 const BEGIN: &str = "\
 import sys
 if sys.path and sys.path[0] == '':

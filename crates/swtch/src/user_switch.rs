@@ -1,4 +1,4 @@
-//! What a switch of the scheduler of `swtch-fiber` costs on this machine, which `swtch fiber` shows beside the
+//! Measures what a switch of the scheduler of `swtch-fiber` costs on this machine, which `swtch fiber` shows beside the
 //! kernel's: two workers of this program yield to each other. The program that is looked at is not involved. What is
 //! slow after a switch is not in it.
 

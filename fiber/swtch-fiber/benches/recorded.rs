@@ -146,7 +146,7 @@ fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// How much more a kind of block cost than the plain ones beside it, and the cost of those.
+/// The amount by which a kind of block cost more than the plain ones beside it, and the cost of those.
 #[derive(Default)]
 struct BlockCosts {
     plain: Vec<f64>,

@@ -21,7 +21,7 @@ use swtch_fiber::{Builder, Io, Mode, Runtime, spawn};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the server has done so far.
+/// The work that the server has done so far.
 #[derive(Default)]
 struct Served {
     connections: AtomicU64,

@@ -41,7 +41,7 @@ cargo run --release -p swtch-fiber --example range_scan -- [OPTION N]...
 /// Numbers that are scanned between two yield points (16 KiB).
 const PORTION: usize = 2_048;
 
-/// How often the fourth worker wants to wake.
+/// The period at which the fourth worker wants to wake.
 const PERIOD: Duration = Duration::from_millis(10);
 
 struct ScanSettings {

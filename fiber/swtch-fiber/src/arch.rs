@@ -1,4 +1,4 @@
-//! What differs by processor. Each has a file, with the same items in the same order.
+//! The items that differ by processor. Each processor has a file, with the same items in the same order.
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("swtch-fiber knows the registers of x86_64 and aarch64 only");

@@ -68,7 +68,7 @@ pub struct WorkerCounters {
     pub boost_count: u32,
     /// Present or latest wait type.
     pub wait_type: &'static str,
-    /// Whether it waits at this moment.
+    /// True if it waits at this moment.
     pub is_suspended: bool,
     /// From the moment its latest task was bound to its latest change of state.
     pub bound: Duration,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 pub use stack::StackError;
 
-/// Why a runtime, a task or a wait type could not be made.
+/// The reason why a runtime, a task or a wait type could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
         setting: &'static str,
         /// The value that was asked for.
         value: String,
-        /// Why it is refused, or which values are possible.
+        /// The reason why it is refused, or the values that are possible.
         why: &'static str,
     },
     /// All numbers of wait types are taken.
@@ -28,15 +28,15 @@ pub enum Error {
     TooManyWaitTypes {
         /// The name that was asked for.
         name: &'static str,
-        /// How many there can be.
+        /// The largest number of them.
         most: usize,
     },
     /// A table of the shared page is full.
     #[error("no room for another {what}: this process has {most} already")]
     PageFull {
-        /// What the table holds: schedulers, threads or workers.
+        /// Names what the table holds: schedulers, threads or workers.
         what: &'static str,
-        /// How many there can be.
+        /// The largest number of them.
         most: u32,
     },
     /// The shared page could not be made.
@@ -81,7 +81,7 @@ pub enum Error {
         "setting up io_uring: {source} (`Io::Auto` takes epoll then; see sysctl kernel.io_uring_disabled)"
     )]
     IoUring {
-        /// What the kernel answered to the setup.
+        /// The kernel's answer to the setup.
         source: io::Error,
     },
     /// The runtime is being shut down and takes no new tasks.
@@ -92,7 +92,7 @@ pub enum Error {
     NoRuntime,
 }
 
-/// Why a task has no result.
+/// The reason why a task has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -114,8 +114,8 @@ pub enum JoinError {
     NotStarted(Error),
 }
 
-/// What a task panicked with: the payload that `std::thread::JoinHandle::join` would give, wrapped
-/// so that threads can share the error.
+/// The panic of a task: the payload that `std::thread::JoinHandle::join` would give, wrapped so that threads can share
+/// the error.
 pub struct Panic {
     /// A payload is `Send` but need not be `Sync`; the lock makes sharing it safe.
     payload: Mutex<Box<dyn Any + Send>>,

@@ -62,7 +62,7 @@ pub(crate) struct HelperPool {
 #[derive(Default)]
 struct PoolState {
     jobs: VecDeque<Job>,
-    /// When a job was last taken, or was added to an empty queue.
+    /// The moment at which a job was last taken, or was added to an empty queue.
     moved: Option<Instant>,
     /// Helpers that wait for work.
     free: usize,

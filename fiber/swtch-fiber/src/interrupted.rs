@@ -83,8 +83,7 @@ pub struct Marker {
     thread: PhantomData<*const ()>,
 }
 
-/// Where the answer comes from, with the kernel's count of this thread's involuntary switches at
-/// the last reading.
+/// The source of the answer, with the kernel's count of this thread's involuntary switches at the last reading.
 enum InterruptSource {
     /// The kernel clears this word of the thread's `rseq` area.
     Rseq {
@@ -141,8 +140,7 @@ impl Marker {
         }
     }
 
-    /// Whether the OS took the CPU away since the last call of this or of [`begin`](Self::begin).
-    /// Begins anew.
+    /// Returns true if the OS took the CPU away since the last call of this or of [`begin`](Self::begin). Begins anew.
     ///
     /// With the kernel's counters as the source, the answer is `false` except for one run in 64,
     /// which answers for all of them, so the count of interrupted runs is a lower bound.
@@ -206,7 +204,7 @@ pub(crate) fn begin_on_this_thread() {
     OF_THIS_THREAD.with_borrow_mut(Marker::begin);
 }
 
-/// Whether the OS took the CPU away from the calling thread so far in this run, by its own marker.
+/// Returns true if the OS took the CPU away from the calling thread so far in this run, by its own marker.
 pub(crate) fn was_this_thread_interrupted() -> bool {
     OF_THIS_THREAD.with_borrow_mut(Marker::was_interrupted)
 }

@@ -37,7 +37,7 @@ fn scheduler_here() -> Option<&'static Scheduler> {
     (!std::thread::panicking()).then_some(scheduler)
 }
 
-/// Whether the calling worker can hand a buffer to the kernel (`io_uring`).
+/// Returns true if the calling worker can hand a buffer to the kernel (`io_uring`).
 pub(crate) fn completes_here() -> bool {
     scheduler_here().is_some_and(|scheduler| {
         // SAFETY: the calling worker holds the scheduler.

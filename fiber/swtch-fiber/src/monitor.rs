@@ -35,18 +35,18 @@ const QUIET: Duration = Duration::from_secs(1);
 /// often.
 const LONGEST_QUIET: Duration = Duration::from_secs(60);
 
-/// How often the later anchor of the page's clock is moved on.
+/// The time after which the later anchor of the page's clock is moved on.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 
 /// Wakeups of the monitor that lie closer together than this are merged.
 const SHORTEST_NAP: Duration = Duration::from_micros(50);
 
-/// What the monitor remembers of a scheduler from one look to the next.
+/// The monitor's memory of a scheduler from one look to the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct SchedulerProgress {
     /// Distinguishes one run from the next.
     progress: u64,
-    /// When that run was first seen, ticks.
+    /// The moment at which that run was first seen, ticks.
     since: u64,
 }
 

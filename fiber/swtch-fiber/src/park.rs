@@ -22,7 +22,7 @@ use crate::scheduler::{LeaveKind, Scheduler};
 use crate::wait_type::WaitType;
 use crate::{fork, futex, switch};
 
-/// How a wait ended. A wait that was cancelled does not return: it unwinds.
+/// The way in which a wait ended. A wait that was cancelled does not return: it unwinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum WaitOutcome {
@@ -151,7 +151,7 @@ pub(crate) fn withdraw(waiter: Waiter) -> bool {
     false
 }
 
-/// Whether the task was asked to end. False while it unwinds: it is not made to unwind again.
+/// Returns true if the task was asked to end. False while it unwinds: it is not made to unwind again.
 #[inline(always)]
 fn cancellation_wanted(cell: &WorkerCell) -> bool {
     // SAFETY: the calling worker runs.

@@ -99,7 +99,7 @@ impl Runtime {
         self.group.entries().len()
     }
 
-    /// How sockets and files are driven here: [`Io::Uring`] or [`Io::Epoll`].
+    /// Returns how sockets and files are driven here: [`Io::Uring`] or [`Io::Epoll`].
     #[must_use]
     pub fn io_driver(&self) -> Io {
         self.group.settings.io
@@ -176,7 +176,7 @@ impl Runtime {
     }
 }
 
-/// What the thread of a scheduler does before it runs workers.
+/// Does what the thread of a scheduler must do before it runs workers.
 fn set_up(
     scheduler: &'static Scheduler,
     group: Arc<SchedulerGroup>,

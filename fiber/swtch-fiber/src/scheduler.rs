@@ -82,7 +82,7 @@ use swtch_observe::layout::RUN_BITS;
 pub(crate) struct Scheduler {
     /// Set by the monitor at the end of the quantum; a yield point costs one load of it.
     pub(crate) need_yield: AtomicBool,
-    /// Whether clocks are read and times are measured.
+    /// True if clocks are read and times are measured.
     accounting: AtomicBool,
     inbox: Inbox,
     pub(crate) alarm: Alarm,
@@ -90,9 +90,9 @@ pub(crate) struct Scheduler {
     open: OpenQueue,
     /// Number of tasks that have not ended.
     pub(crate) load: SchedulerLoad,
-    /// Whether a worker was free, or could be made, when the holder last prepared to sleep.
+    /// True if a worker was free, or could be made, when the holder last prepared to sleep.
     takes_tasks: AtomicBool,
-    /// Whether a wait had a deadline when the scheduler went idle, so that it will wake by itself.
+    /// True if a wait had a deadline when the scheduler went idle, so that it will wake by itself.
     pub(crate) has_deadline: AtomicBool,
     /// Asked to end: all tasks are cancelled, and the holder ends when none is left.
     closing: AtomicBool,
@@ -197,8 +197,7 @@ impl Scheduler {
 
     // --- called by workers that run -------------------------------------------------------------
 
-    /// Whether nothing else could run, so that a yield of the calling worker is no switch; counts
-    /// that yield.
+    /// Returns true if nothing else could run, so that a yield of the calling worker is no switch; counts that yield.
     #[inline(always)]
     pub(crate) fn reselects(&self, cell: &'static WorkerCell) -> bool {
         // SAFETY: the calling worker holds the scheduler.
@@ -256,14 +255,14 @@ impl Scheduler {
         self.alarm.ring();
     }
 
-    /// Whether the scheduler was asked to end.
+    /// Returns true if the scheduler was asked to end.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }
 
     // --- called by the holder -------------------------------------------------------------------
 
-    /// Whether inbox and task queues are empty, so that gathering can be skipped.
+    /// Returns true if inbox and task queues are empty, so that gathering can be skipped.
     #[inline(always)]
     fn nothing_to_gather(&self, core: &Core) -> bool {
         self.inbox.is_empty()
@@ -327,8 +326,8 @@ impl Scheduler {
         self.need_yield.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nothing came in since the sleep was announced. Tasks count only if there is a worker
-    /// for them; otherwise they must wait until another task ends.
+    /// Returns true if nothing came in since the sleep was announced. Tasks count only if there is a worker for them;
+    /// otherwise they must wait until another task ends.
     pub(crate) fn nothing_came_in(&self) -> bool {
         let takes_tasks = self.takes_tasks.load(Ordering::Relaxed);
         self.inbox.is_empty() && !(takes_tasks && self.has_open_tasks())

@@ -52,7 +52,7 @@ where
     }
 }
 
-/// Where [`scope`]'s body starts tasks.
+/// The scope in which [`scope`]'s body starts tasks.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     state: Arc<ScopeState>,
@@ -284,7 +284,7 @@ impl<Output> ScopedJoinHandle<'_, Output> {
         self.id
     }
 
-    /// Whether the task has ended.
+    /// Returns true if the task has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.result.ended.load(Ordering::Acquire)

@@ -1,5 +1,5 @@
-//! How a worker leaves its scheduler and comes back, in either mode: as a coroutine ([`fiber`]) or
-//! as a thread ([`baton`]).
+//! Lets a worker leave its scheduler and come back, in either mode: as a coroutine ([`fiber`]) or as a thread
+//! ([`baton`]).
 
 use crate::page::ThreadSlot;
 use crate::scheduler::worker::WorkerCell;

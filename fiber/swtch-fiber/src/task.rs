@@ -288,7 +288,7 @@ impl<Output> JoinHandle<Output> {
         self.id
     }
 
-    /// Whether the task has ended.
+    /// Returns true if the task has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.packet.control().is_done()

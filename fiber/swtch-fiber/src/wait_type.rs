@@ -11,7 +11,7 @@ use swtch_observe::layout::WAIT_TYPES;
 use crate::atomics::lock;
 use crate::error::Error;
 
-/// What a worker waits for. Built-in types are constants; [`WaitType::named`] makes more.
+/// A kind of thing that a worker waits for. Built-in types are constants; [`WaitType::named`] makes more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitType(u8);
 

@@ -1,4 +1,4 @@
-//! What is refused, and what ends the process with a message.
+//! Tests what is refused, and what ends the process with a message.
 
 mod child;
 

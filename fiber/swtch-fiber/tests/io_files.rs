@@ -29,7 +29,7 @@ impl Drop for TempPath {
     }
 }
 
-/// What was written must be read back, at the same offset.
+/// All that was written must be read back, at the same offset.
 #[test]
 fn what_was_written_is_read_back() {
     in_all_ways(|runtime| {

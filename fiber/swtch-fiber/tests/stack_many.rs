@@ -117,7 +117,7 @@ fn child() {
     }
 }
 
-/// How the child ended, and its output on both streams.
+/// Runs the child, and returns how it ended and its output on both streams.
 fn run_case(name: &str) -> (Option<i32>, String, String) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture", "--test-threads=1"])

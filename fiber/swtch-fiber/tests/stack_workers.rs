@@ -349,7 +349,7 @@ fn use_a_stack_deeply() -> u8 {
     deep[black_box(DEEP / 2)]
 }
 
-/// What [`use_a_stack_deeply`] uses at least, in bytes.
+/// The least that [`use_a_stack_deeply`] uses, in bytes.
 const DEEP: usize = 24 << 10;
 
 /// Observers can see how deeply stacks are used, in both modes: the monitor measures once a second.

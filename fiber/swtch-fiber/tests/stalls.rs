@@ -15,7 +15,7 @@ const MODES: [Mode; 2] = [Mode::Fiber, Mode::Thread];
 /// A verdict that has not come by then does not come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a fault lasts: several times the threshold.
+/// The time for which a fault lasts: several times the threshold.
 const FAULT: Duration = Duration::from_millis(120);
 
 /// Faults use up CPUs, so only one runs at a time.

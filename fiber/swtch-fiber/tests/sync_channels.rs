@@ -111,7 +111,7 @@ fn those_who_give_up_swallow_nothing_and_leave_nothing() {
     });
 }
 
-/// When all ends of one side are dropped, the other side gets an error.
+/// Once all ends of one side are dropped, the other side gets an error.
 #[test]
 fn when_one_side_is_gone_the_other_gets_an_error() {
     in_all_shapes(|runtime| {

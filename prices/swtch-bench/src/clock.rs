@@ -77,13 +77,13 @@ impl Heartbeat {
         StopWhenDone(self)
     }
 
-    /// Whether the hog ran at `moment` or later.
+    /// Returns true if the hog ran at `moment` or later.
     pub(crate) fn ran_after(&self, moment: Timestamp) -> bool {
         self.last_ns.load(Ordering::Relaxed) >= moment.as_ns()
     }
 
-    /// Whether the hog had the CPU when a timer for `moment` expired. A hypervisor may take the CPU
-    /// a little early to deliver the timer on time (KVM's `lapic_timer_advance_ns`).
+    /// Returns true if the hog had the CPU when a timer for `moment` expired. A hypervisor may take the CPU a little
+    /// early to deliver the timer on time (KVM's `lapic_timer_advance_ns`).
     pub(crate) fn ran_at_timer(&self, moment: Timestamp) -> bool {
         self.ran_after(moment.before(TIMER_ADVANCE))
     }

@@ -1,4 +1,4 @@
-//! Where the workers run and how the scheduler treats them: allowed CPUs, policy, slice.
+//! Decides where the workers run and how the scheduler treats them: allowed CPUs, policy, slice.
 //!
 //! Most workloads put all their workers on one CPU under `SCHED_BATCH`. A batch task that is woken
 //! preempts nobody but a task of `SCHED_IDLE` (`check_preempt_wakeup` in `kernel/sched/fair.c`,
@@ -77,7 +77,7 @@ pub(crate) fn unpin() -> Result<(), Error> {
     AT_FIRST.get().map_or(Ok(()), |set| set_affinity(0, set))
 }
 
-/// How the scheduler treats a thread.
+/// The way in which the scheduler treats a thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Policy {
     /// `SCHED_OTHER`: may preempt when it is woken.
@@ -243,7 +243,7 @@ impl SchedAttr {
     }
 }
 
-/// How long a `SCHED_RR` task may run before others of its priority get a turn.
+/// Returns how long a `SCHED_RR` task may run before others of its priority get a turn.
 pub(crate) fn round_robin_interval() -> Result<Duration, Error> {
     let mut interval = libc::timespec {
         tv_sec: 0,

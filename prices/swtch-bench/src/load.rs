@@ -89,7 +89,7 @@ pub struct Group {
     pub body: Vec<Step>,
 }
 
-/// Where the members of a group may run.
+/// The CPUs on which the members of a group may run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cpus {
@@ -153,7 +153,7 @@ pub enum Step {
     },
     /// Repeats a list of steps.
     Repeat {
-        /// How often the steps are repeated; 0 skips them.
+        /// The number of times that the steps are repeated; 0 skips them.
         times: u64,
         /// The steps that are repeated.
         body: Vec<Self>,
@@ -196,7 +196,7 @@ pub enum Step {
 /// The results of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadResults {
-    /// When all were released: ns of `CLOCK_MONOTONIC`, the clock of traces.
+    /// The moment at which all were released: ns of `CLOCK_MONOTONIC`, the clock of traces.
     pub started_ns: u64,
     /// All members, in the order of the groups.
     pub members: Vec<PlayedMember>,
@@ -217,9 +217,9 @@ pub struct PlayedMember {
     pub tid: Tid,
     /// The CPU that it was pinned to; `None` if it was free.
     pub cpu: Option<u32>,
-    /// When it began its body: ns of `CLOCK_MONOTONIC`.
+    /// The moment at which it began its body: ns of `CLOCK_MONOTONIC`.
     pub began_ns: u64,
-    /// When it had finished its body, on the same clock.
+    /// The moment at which it had finished its body, on the same clock.
     pub ended_ns: u64,
     /// CPU time that its body used.
     pub cpu_time: Nanos,

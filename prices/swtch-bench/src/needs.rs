@@ -1,4 +1,4 @@
-//! What a workload needs beyond an ordinary user's rights on one CPU.
+//! The needs of a workload beyond an ordinary user's rights on one CPU.
 
 use std::fmt;
 

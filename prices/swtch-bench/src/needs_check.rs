@@ -7,7 +7,7 @@ use crate::needs::Needs;
 use crate::scratch::Scratch;
 
 impl Needs {
-    /// Whether this machine and this user meet the need.
+    /// Returns true if this machine and this user meet the need.
     pub fn are_met(self) -> bool {
         match self {
             Self::Nothing => true,

@@ -111,7 +111,7 @@ impl SwitchCounts {
     }
 }
 
-/// How a thread's sleeps went, as the kernel's counters say before and after each.
+/// The counts of a thread's sleeps, by the kernel's counters before and after each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SleepCounts {
     /// Sleeps in which the thread blocked. In the others the time was over before it left its CPU.
@@ -146,11 +146,11 @@ pub struct Expect {
     pub reasons: Vec<Reason>,
     /// Number of rows that must have one of these reasons.
     pub amount: ExpectedRows,
-    /// Why this follows from the construction.
+    /// The reason why this follows from the construction.
     pub because: Cow<'static, str>,
 }
 
-/// How many rows are expected.
+/// The number or share of rows that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedRows {

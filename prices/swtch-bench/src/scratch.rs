@@ -97,7 +97,7 @@ fn in_file(path: &str, source: std::io::Error) -> Error {
     }
 }
 
-/// Whether a directory is on a disk. Files on tmpfs are memory: reading them never blocks.
+/// Returns true if a directory is on a disk. Files on tmpfs are memory: reading them never blocks.
 fn is_on_disk(directory: &Path) -> bool {
     let Ok(file) = File::open(directory) else {
         return false;

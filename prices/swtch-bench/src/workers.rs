@@ -17,11 +17,11 @@ use crate::outcome::{Expect, SleepCounts, SwitchCounts, ThreadId, ThreadOutcome}
 use crate::process::{self, ForkedChild};
 use crate::shared::{Shared, SharedNumbers};
 
-/// How often the start and the end of a thread may sleep for the lock of the address space, when others
-/// start and end beside it. It is taken ten times: for the allocator's arena and a signal stack (`strace`:
-/// two `mmap`, two `mprotect`, three `munmap`), for the stack that is given back (`madvise`), for the first
-/// touch of the arena, and by the kernel at the end. Who is woken and finds the lock taken again sleeps once
-/// more, and then has it (`rwsem_down_write_slowpath` in `kernel/locking/rwsem.c`). Seen: 6, of 8 threads.
+/// The number of times that the start and the end of a thread may sleep for the lock of the address space, when others
+/// start and end beside it. It is taken ten times: for the allocator's arena and a signal stack (`strace`: two `mmap`,
+/// two `mprotect`, three `munmap`), for the stack that is given back (`madvise`), for the first touch of the arena, and
+/// by the kernel at the end. Who is woken and finds the lock taken again sleeps once more, and then has it
+/// (`rwsem_down_write_slowpath` in `kernel/locking/rwsem.c`). Seen: 6, of 8 threads.
 pub(crate) const LIFE_LOCKS: u64 = 20;
 
 /// Locks that one may wait for who starts processes: a fork takes the lock of each file that is mapped, as
@@ -32,7 +32,7 @@ pub(crate) fn fork_locks(children: u64) -> Expect {
     Expect::between(Reason::Lock, 0, LIFE_LOCKS + children, because)
 }
 
-/// What a worker did, and what the kernel counted for it.
+/// The result of a worker, and what the kernel counted for it.
 #[derive(Debug)]
 pub(crate) struct WorkerResult<T> {
     name: String,
@@ -225,7 +225,7 @@ pub(crate) fn own_id() -> ThreadId {
     }
 }
 
-/// What the kernel has counted for the calling thread so far.
+/// Reads what the kernel has counted for the calling thread so far.
 pub(crate) fn own_switches() -> Result<SwitchCounts, Error> {
     let usage = own_usage()?;
     Ok(SwitchCounts {
@@ -234,16 +234,16 @@ pub(crate) fn own_switches() -> Result<SwitchCounts, Error> {
     })
 }
 
-/// How often the calling thread blocks during `work`, as the kernel counts it.
+/// Counts the blocks of the calling thread during `work`, as the kernel counts them.
 pub(crate) fn blocks_in(work: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
     let before = own_switches()?;
     work()?;
     Ok(own_switches()?.since(before).voluntary)
 }
 
-/// How the calling thread slept in `nap`. It did not block if the time was over before it had left
-/// its CPU. A preemption may use up the time, and so may an interrupt or a hypervisor, which the
-/// thread's counters do not show (seen: a sleep of 50 µs in a virtual machine).
+/// Returns how the calling thread slept in `nap`. It did not block if the time was over before it had left its CPU. A
+/// preemption may use up the time, and so may an interrupt or a hypervisor, which the thread's counters do not show
+/// (seen: a sleep of 50 µs in a virtual machine).
 pub(crate) fn slept_in(nap: impl FnOnce() -> Result<(), Error>) -> Result<SleepCounts, Error> {
     let blocks = blocks_in(nap)?;
     Ok(SleepCounts {
@@ -260,7 +260,7 @@ pub(crate) fn sleep(time: Duration) -> Result<SleepCounts, Error> {
     })
 }
 
-/// What the kernel has counted for another process with a single thread.
+/// Reads what the kernel has counted for another process with a single thread.
 pub(crate) fn switches_of(pid: u32) -> Result<SwitchCounts, Error> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).map_err(|source| Error::File {

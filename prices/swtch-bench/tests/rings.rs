@@ -133,7 +133,7 @@ fn misses_of_arm(ring: &RingSpec, arm: usize, tree: &Tree) -> Option<String> {
     (!is_right).then(|| format!("{name}: {hops:?}, undisturbed {undisturbed:?}"))
 }
 
-/// Whether a hop is a block by construction.
+/// Returns true if a hop is a block by construction.
 fn has_token(primitive: Primitive) -> bool {
     !matches!(primitive, Primitive::Yield | Primitive::MutexRing)
 }

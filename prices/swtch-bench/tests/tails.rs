@@ -70,7 +70,7 @@ fn judge(spec: &RingSpec) {
     assert!(median > 20, "{spec:?} {median} ns");
 }
 
-/// Whether the error comes from something that a container or a kernel may lack.
+/// Returns true if the error comes from something that a container or a kernel may lack.
 fn is_not_here(error: &Error) -> bool {
     let words = error.to_string();
     ["mq_open", "semget", "not implemented"]

@@ -15,7 +15,7 @@ use swtch_report::report::{Cell, Sheet};
 /// kernel differ by that much (memory, placement), which no interval within one session shows.
 const LEAST_CHANGE: f64 = 0.05;
 
-/// How a price changed between two lists.
+/// The change of a price between two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Dearer,

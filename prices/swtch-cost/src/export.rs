@@ -191,7 +191,7 @@ fn reason(price: &Price) -> Option<String> {
     }
 }
 
-/// What holds for all rows, as keys and values. An unknown fact has no key.
+/// Lists what holds for all rows, as keys and values. An unknown fact has no key.
 fn metadata(list: &PriceList) -> Vec<(String, String)> {
     let mut pairs = vec![("swtch.prices_version".to_owned(), list.version.to_string())];
     pairs.extend(fields("origin", &list.origin));

@@ -37,10 +37,10 @@ mod tails;
 
 pub use menu::Effort;
 
-/// What to measure, and where the answer goes.
+/// A request of `swtch cost`: what to measure, and where the answer goes.
 #[derive(Clone, Debug)]
 pub struct CostRequest {
-    /// How much time the session takes.
+    /// The amount of time that the session takes.
     pub effort: Effort,
     /// Kinds and sections; empty for all.
     pub kinds: Vec<String>,
@@ -48,7 +48,7 @@ pub struct CostRequest {
     pub cpu: Option<u32>,
     /// Measure how long single switches take instead (percentiles); of the kinds, primitives are.
     pub tails: bool,
-    /// How the answer is written.
+    /// The format of the answer.
     pub format: Format,
     /// Keep it as this machine's list.
     pub save: bool,
@@ -131,7 +131,7 @@ fn keep(list: &PriceList, place: &Path, kinds: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// How a list is written to a file; the ending of the file's name chooses.
+/// The format in which a list is written to a file; the ending of the file's name chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PriceFileFormat {
     Json,

@@ -209,7 +209,7 @@ fn with_one_reference(prices: Vec<Price>) -> Vec<Price> {
     kept
 }
 
-/// Whether every price of a group has an interval that is narrow enough.
+/// Returns true if every price of a group has an interval that is narrow enough.
 pub fn is_resolved(measured: &MeasuredGroup) -> bool {
     let blocks = Blocks::of(measured);
     prices(measured, &blocks).iter().all(is_narrow)
@@ -342,7 +342,7 @@ fn curve_of<'c>(curves: &'c mut Vec<Curve>, name: &CurveName) -> &'c mut Curve {
     &mut curves[position]
 }
 
-/// What the menu knew to be missing, what could not be started, and what was not finished.
+/// Lists what the menu knew to be missing, what could not be started, and what was not finished.
 fn missing(menu: &Menu, measurements: &Measurements) -> Vec<MissingPrice> {
     let mut all = menu.missing.clone();
     for measured in &measurements.measured {

@@ -1,5 +1,5 @@
-//! What else happened on the machine during a measurement: time that the hypervisor took,
-//! interrupts, throttling. Read from counters that only grow, before and after.
+//! Counts what else happened on the machine during a measurement: time that the hypervisor took, interrupts,
+//! throttling. Read from counters that only grow, before and after.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ impl MachineCounters {
         }
     }
 
-    /// What two periods added together; unknown where one of the two is.
+    /// Adds two periods together; a count is unknown where one of the two is.
     pub fn plus(self, other: Self) -> Self {
         Self {
             steal_s: self
@@ -72,7 +72,7 @@ fn steal(stat: &str) -> Option<f64> {
 /// makes many itself (`Documentation/filesystems/proc.rst`, v6.18).
 const BETWEEN_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
-/// How arm64 labels the same: `IPI0`, `IPI1` (`arch/arm64/kernel/smp.c`, v6.18).
+/// The beginning of arm64's labels for the same: `IPI0`, `IPI1` (`arch/arm64/kernel/smp.c`, v6.18).
 const BETWEEN_CPUS_ON_ARM: &str = "IPI";
 
 /// Sum of one CPU's column of `/proc/interrupts`, without those between CPUs.

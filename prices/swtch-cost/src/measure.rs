@@ -29,7 +29,7 @@ pub struct Measurements {
     pub unfinished: Vec<String>,
     /// Wall time of the whole session.
     pub took: Duration,
-    /// What else happened on the machine during the session.
+    /// The counters of what else happened on the machine during the session.
     pub counters: MachineCounters,
 }
 
@@ -67,7 +67,7 @@ pub fn measure(
     })
 }
 
-/// What has been measured so far.
+/// The state of a session, with what it has measured so far.
 struct Field<'a> {
     cpu: u32,
     seed: u64,
@@ -143,7 +143,7 @@ const LEAST_TREES: usize = 6;
 /// than two trees can say ([`swtch_core::cost::Estimate`]).
 const LEAST_TREES_WHEN_STOPPED: usize = 2;
 
-/// What is measured now and the time left, on the progress line.
+/// The part that is measured now and the time left, on the progress line.
 #[derive(Debug)]
 struct MeasureProgress {
     left: Duration,

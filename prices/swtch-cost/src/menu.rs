@@ -1,4 +1,4 @@
-//! What can be measured: sections of groups, and how much of each a given effort buys.
+//! The menu of what can be measured: sections of groups, and how much of each a given effort buys.
 //!
 //! A **group** is measured side by side, block by block; only arms of one group are compared. Each
 //! group holds the arms of one question, a twin of its first arm (A/A: two arms that do the
@@ -21,7 +21,7 @@ mod switches;
 pub use curves::{STRIDES, WalkPattern};
 pub use others::{uncontended, uncontended_name};
 
-/// How much time a session takes.
+/// The amount of time that a session takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// The prices that `explain` needs, in ten seconds.
@@ -115,7 +115,7 @@ impl Section {
     }
 }
 
-/// How the results of an arm are used.
+/// The use of an arm's results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
     /// A row of the table.
@@ -135,7 +135,7 @@ pub struct Arm {
     pub spec: ArmSpec,
     /// The operation's name in the table.
     pub kind: String,
-    /// What its time is used for.
+    /// The use of its time.
     pub role: Role,
 }
 
@@ -230,7 +230,7 @@ pub struct ArmPair {
 }
 
 impl ArmPair {
-    /// Whether one ring does both in turn.
+    /// Returns true if one ring does both in turn.
     const fn is_of_one_ring(&self) -> bool {
         self.with.arm == self.without.arm
     }
@@ -273,7 +273,7 @@ pub struct ArmGroup {
     pub pairs: Vec<ArmPair>,
     /// Arms that are points of curves.
     pub spots: Vec<CurvePoint>,
-    /// Whether every ring's hot baseline is timed, not only those that a price or a curve needs.
+    /// True if every ring's hot baseline is timed, not only those that a price or a curve needs.
     pub has_all_baselines: bool,
     /// Number of fresh process trees.
     pub trees: usize,
@@ -347,7 +347,7 @@ impl ArmGroup {
         }
     }
 
-    /// Whether `word` means this group: its name, its section, or a kind of one of its arms.
+    /// Returns true if `word` means this group: its name, its section, or a kind of one of its arms.
     fn is_called(&self, word: &str) -> bool {
         self.name == word
             || self.section.as_str() == word

@@ -1,5 +1,5 @@
-//! How much of a switch is inside the scheduler: the kernel's own time in `__schedule()`, compared
-//! with the net price of the same rings without probes.
+//! Measures how much of a switch is inside the scheduler: the kernel's own time in `__schedule()`, compared with the
+//! net price of the same rings without probes.
 //!
 //! ```text
 //! tree 0   plain ── with probes     plain:       hand-off, baseline, net
@@ -138,7 +138,7 @@ fn attach(cpu: CpuId) -> Result<KernelShare, Error> {
     KernelShare::attach(cpu, MeasuredTasks::Policy(SCHED_BATCH))
 }
 
-/// Why probes cannot be attached, and what helps.
+/// Says why probes cannot be attached, and what helps.
 fn reason(error: &Error) -> String {
     match error.advice() {
         Some(advice) => format!("{error}; {advice}"),

@@ -445,7 +445,7 @@ fn push_notes(list: &PriceList, page: &mut String) {
     line(page, format_args!("unresolved: {unresolved}"));
 }
 
-/// How idle CPUs wait: remote wake-ups depend on that beside the primitive.
+/// Adds how idle CPUs wait: remote wake-ups depend on that beside the primitive.
 fn push_idle_facts(list: &PriceList, page: &mut String) {
     let has_remote = |price: &Price| price.place.is_some_and(Place::is_remote);
     if !list.prices.iter().any(has_remote) {

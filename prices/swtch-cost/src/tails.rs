@@ -110,7 +110,7 @@ fn primitives(words: &[String]) -> Result<Vec<Primitive>> {
     words.iter().map(primitive).collect()
 }
 
-/// How and when the tails were measured.
+/// The session in which the tails were measured.
 struct TailsSession {
     cpu: u32,
     took: Duration,

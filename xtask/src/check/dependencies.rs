@@ -33,7 +33,7 @@ pub fn argued_for(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What one has and the other lacks, in words.
+/// Lists what one has and the other lacks, in words.
 pub fn complaints(declared: &BTreeSet<String>, argued_for: &BTreeSet<String>) -> Vec<String> {
     let without = declared
         .difference(argued_for)

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::TestProgram;
 use crate::check::WORKSPACES;
 
-/// What came of the compilation.
+/// The result of the compilation.
 #[derive(Debug)]
 pub struct Built {
     pub programs: Vec<TestProgram>,

@@ -23,10 +23,10 @@ pub struct TestOutcome {
     /// `NAME: WHY` of tests that could not run here.
     not_run_here: Vec<String>,
     needing_root: Vec<String>,
-    /// What failed, and why where no test says it.
+    /// The failures, with why where no test says it.
     failures: Vec<String>,
     disturbed: Vec<Disturbed>,
-    /// What became of those that were disturbed.
+    /// The outcome of each test that was disturbed.
     settled: Vec<String>,
     disturbed_names: Vec<String>,
     times: Vec<(String, Duration, Duration)>,
@@ -50,7 +50,7 @@ struct TestCounts {
     skipped: u32,
 }
 
-/// What a suite printed, line by line.
+/// The output of a suite, read line by line.
 #[derive(Debug, Default)]
 struct Told {
     counts: TestCounts,
@@ -186,7 +186,7 @@ impl TestOutcome {
         std::mem::take(&mut self.disturbed)
     }
 
-    /// What became of a disturbed test when it ran alone.
+    /// Adds what became of a disturbed test when it ran alone.
     pub fn settle(&mut self, test: &Disturbed, run: &SuiteRun) {
         let told = Told::by(&run.lines);
         let again = told.disturbed.iter().find(|(name, _)| *name == test.name);
@@ -235,7 +235,7 @@ impl TestOutcome {
         ExitCode::from(u8::from(self.counts.failed > 0))
     }
 
-    /// What failed, each with its reason.
+    /// Returns what failed, each with its reason.
     #[cfg(test)]
     pub fn failures(&self) -> &[String] {
         &self.failures
@@ -271,7 +271,7 @@ impl TestOutcome {
     }
 }
 
-/// What the standard harness repeats of a test that panicked: where, and the message.
+/// Returns what the standard harness repeats of a test that panicked: where, and the message.
 fn panic_of(lines: &[String], name: &str) -> String {
     let begin = format!("thread '{name}' ");
     let lines = lines.iter().map(|line| without_colours(line));

@@ -23,10 +23,10 @@ use super::{Rights, TestProgram};
 /// A suite that takes longer hangs: the longest takes some ten minutes.
 const LONGEST: Duration = Duration::from_secs(40 * 60);
 
-/// What a suite's processes may still print after the suite itself has ended.
+/// The time for which a suite's processes may still print after the suite itself has ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Whether the run is to end: somebody has pressed Ctrl-C, or asked it to end.
+/// True if the run is to end: somebody has pressed Ctrl-C, or asked it to end.
 ///
 /// The suites begin with the default action for these signals, because a signal that is caught here
 /// is not ignored there. In the background of a script, or under `nohup`, it would be, and tests that
@@ -71,7 +71,7 @@ pub struct Suite {
     longest: Duration,
 }
 
-/// What came of a suite.
+/// The result of a suite.
 #[derive(Debug)]
 pub struct SuiteRun {
     pub suite: Suite,

@@ -1,6 +1,5 @@
-//! What the kernel counts of the whole machine and of a cgroup anyway: switches, time stolen by the
-//! hypervisor, pressure (PSI), throttling. A file that is not there, as PSI where it is switched off,
-//! gives no metric.
+//! Reads what the kernel counts of the whole machine and of a cgroup anyway: switches, time stolen by the hypervisor,
+//! pressure (PSI), throttling. A file that is not there, as PSI where it is switched off, gives no metric.
 //!
 //! Sources: `proc(5)`, `Documentation/accounting/psi.rst`, `Documentation/admin-guide/cgroup-v2.rst`
 //! (v6.18).
@@ -37,14 +36,14 @@ pub struct Pressure {
     pub total_s: f64,
 }
 
-/// What `cpu.stat` and `cpu.pressure` say of the cgroups that had one path, one after the other.
+/// The figures of `cpu.stat` and `cpu.pressure` of the cgroups that had one path, one after the other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupCounters {
     /// Its quota, if it has one.
     pub quota: Option<CpuQuota>,
     /// The cgroup that has the path, as of the last reading, and what that said.
     last: Option<(CgroupId, CgroupReading)>,
-    /// What those before it had counted, which are removed.
+    /// The counts of those before it, which are removed.
     before: CgroupReading,
 }
 

@@ -89,15 +89,15 @@ impl Collector for TotalsCollector {
 pub struct MetricFamily<'a> {
     /// Its name, without the suffix that its type adds.
     pub name: &'static str,
-    /// What it says.
+    /// A line that explains it.
     pub help: &'static str,
-    /// How its numbers behave.
+    /// Says how its numbers behave.
     pub kind: MetricKind,
     /// One number or histogram for each set of labels.
     pub series: Vec<(Labels<'a>, MetricValue)>,
 }
 
-/// How the numbers of a metric behave.
+/// The behaviour of a metric's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// They only grow.
@@ -108,7 +108,7 @@ pub enum MetricKind {
     Histogram,
 }
 
-/// What a series says.
+/// The value of a series.
 #[derive(Clone, Debug)]
 pub enum MetricValue {
     /// A count.
@@ -316,7 +316,7 @@ impl<'a> MetricsPage<'a> {
         );
     }
 
-    /// What is counted of the switches of each cgroup.
+    /// Adds what is counted of the switches of each cgroup.
     fn switches_by_cgroup(&mut self, totals: &'a AgentTotals) {
         let cgroups = &totals.cgroups;
         // Of some only the kernel's own counters are known.
@@ -384,7 +384,7 @@ impl<'a> MetricsPage<'a> {
         );
     }
 
-    /// What the kernel counts of each cgroup anyway.
+    /// Adds what the kernel counts of each cgroup anyway.
     fn cgroups(&mut self, totals: &'a AgentTotals) {
         let cgroups = &totals.cgroups;
         let throttled = || {
@@ -432,7 +432,7 @@ impl<'a> MetricsPage<'a> {
         );
     }
 
-    /// What the agent itself does and costs.
+    /// Adds what the agent itself does and costs.
     fn agent(&mut self, totals: &'a AgentTotals) {
         self.counters(
             "process_cpu_seconds",

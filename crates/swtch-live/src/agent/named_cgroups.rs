@@ -60,13 +60,13 @@ pub enum CountedCgroups {
 pub struct NamedCgroup {
     /// The path below the root of the hierarchy; it is not escaped.
     path: String,
-    /// What was counted since it has the name, of all cgroups that had the path.
+    /// Sums since it has the name, of all cgroups that had the path.
     pub sums: RowSums,
-    /// What the kernel counts of them.
+    /// The kernel's counters of them.
     pub counters: CgroupCounters,
     /// The cgroups that had the path last, the newest at the end.
     ids: Vec<CgroupId>,
-    /// When it was found that no cgroup has the path.
+    /// The moment at which it was found that no cgroup has the path.
     removed: Option<Instant>,
 }
 
@@ -125,8 +125,8 @@ impl NamedCgroups {
         self.named.iter().map(|(label, one)| (label.as_str(), one))
     }
 
-    /// What the kernel counts of those with a name, and of those above them that have a quota, each
-    /// with its label.
+    /// Returns what the kernel counts of those with a name, and of those above them that have a quota, each with its
+    /// label.
     pub fn counters(&self) -> impl Iterator<Item = (&str, &CgroupCounters)> {
         let named = self.named().map(|(label, one)| (label, &one.counters));
         named.chain(self.above.iter().map(|(label, of)| (label.as_str(), of)))
@@ -470,7 +470,7 @@ mod tests {
         assert_eq!(cgroups.others().switches(), 0);
     }
 
-    /// Where there is no room for another name, one that was made again still has its own.
+    /// A cgroup that was made again still has its own name where there is no room for another.
     #[test]
     fn a_cgroup_that_is_made_again_needs_no_room() {
         let root = tempfile::tempdir().unwrap();

@@ -42,7 +42,7 @@ pub struct MetricsServer {
     token: Option<String>,
 }
 
-/// What a request is judged and answered by.
+/// The metrics, and what requests for them are judged by.
 struct ServedMetrics {
     metrics: Mutex<AgentMetrics>,
     is_loopback: bool,
@@ -164,7 +164,7 @@ fn refused(status: StatusCode, why: &'static str) -> Response {
     (status, format!("{why}\n")).into_response()
 }
 
-/// Whether the request names this machine: any port, since it may have come through a tunnel.
+/// Returns true if the request names this machine: any port, since it may have come through a tunnel.
 fn is_to_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = values_of(headers, header::HOST);
     let (Some(host), None) = (hosts.next(), hosts.next()) else {

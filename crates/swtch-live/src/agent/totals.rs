@@ -1,4 +1,4 @@
-//! What the agent has counted since it was started.
+//! Sums up what the agent has counted since it was started.
 
 use swtch_capture::{probe, process_cpu_ns};
 use swtch_host::hierarchy::CgroupTree;
@@ -31,7 +31,7 @@ pub struct AgentTotals {
     pub groups: (u32, usize),
     /// The cgroups.
     pub cgroups: NamedCgroups,
-    /// What the kernel counts anyway.
+    /// The counters that the kernel keeps anyway.
     pub host: HostCounters,
     /// Mean time of a switch in the kernel side's programs; `None` while it is not known.
     pub kernel_ns_per_switch: Option<f64>,
@@ -39,7 +39,7 @@ pub struct AgentTotals {
     pub own_cpu_s: f64,
     /// Memory of this process, in bytes.
     pub own_memory_bytes: u64,
-    /// Whether switches have a price.
+    /// True if switches have a price.
     pub has_prices: bool,
     /// Hooks that are missing: reasons that need them are inferred.
     pub absent_hooks: Vec<String>,
@@ -49,7 +49,7 @@ pub struct AgentTotals {
     pub scrapes: u64,
     /// The cgroups whose switches are counted.
     counted: CountedCgroups,
-    /// Why no switches are counted; `None` if they are.
+    /// The reason why no switches are counted; `None` if they are.
     no_switches: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl AgentTotals {
         }
     }
 
-    /// Whether switches are counted.
+    /// Returns true if switches are counted.
     pub const fn counts_switches(&self) -> bool {
         self.no_switches.is_none()
     }

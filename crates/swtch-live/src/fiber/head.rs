@@ -28,7 +28,7 @@ struct SchedulerProcess {
     /// Age of the oldest scheduler that is shown: the counters began then.
     counted_for: Nanos,
     schedulers: u64,
-    /// How many of `schedulers` belong to a runtime that has ended.
+    /// The number of `schedulers` that belong to a runtime that has ended.
     ended: u64,
 }
 

@@ -22,7 +22,7 @@ const OS_HEAD: [&str; 2] = [
     "sch mode   volunt./s   invol./s            each cost %     CPU %",
 ];
 
-/// How the two levels are arranged on the screen.
+/// The arrangement of the two levels on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelLayout {
     /// Both levels in one line per scheduler.

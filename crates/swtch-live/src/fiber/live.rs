@@ -78,7 +78,7 @@ struct LiveDisplay<'a> {
     lines: usize,
 }
 
-/// Why a pause between two readings ended.
+/// The reason why a pause between two readings ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Paused {
     Through,

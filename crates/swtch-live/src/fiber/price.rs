@@ -1,4 +1,4 @@
-//! What a switch at each level costs on this machine.
+//! The price of a switch at each level on this machine.
 //!
 //! A switch of the kernel: from the saved price list, as a preemption by another process is billed.
 //! A switch of the scheduler: measured now, by whoever asks for the rates. Neither includes what is

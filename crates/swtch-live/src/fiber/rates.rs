@@ -14,7 +14,7 @@ use super::price::LevelPrices;
 /// One reading of the counters of both levels.
 #[derive(Clone, Debug)]
 pub struct LevelsReading {
-    /// What the page of the process held.
+    /// The contents of the process's page.
     pub snapshot: Snapshot,
     threads: KernelCounters,
 }

@@ -71,7 +71,7 @@ fn table<Row>(
     sheet
 }
 
-/// What tables leave out, to fit on a screen; the other formats have it.
+/// The columns that tables leave out, to fit on a screen; the other formats have it.
 const NOT_IN_TABLES: &[&str] = &["parent_task_id", "histogram"];
 
 const SCHEDULER_TABLES: [Table; 2] = [

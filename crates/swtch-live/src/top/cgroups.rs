@@ -10,7 +10,7 @@ use swtch_report::report::live::{CgroupLimits, LiveRow, RowKey};
 
 use super::session::LimitsById;
 
-/// What is known of cgroups.
+/// The quotas of cgroups, and how often they have stopped CPUs.
 #[derive(Debug)]
 pub struct CgroupQuotas {
     /// `None` where no cgroup has a name.
@@ -18,9 +18,9 @@ pub struct CgroupQuotas {
     limits: LimitsById,
     /// Of each of them, the quotas that limit it: its own and those above.
     quotas: FxHashMap<CgroupId, Vec<QuotaHolder>>,
-    /// What `cpu.stat` said of all cgroups before the first frame.
+    /// The throttling of all cgroups before the first frame.
     at_start: ThrottledSoFar,
-    /// What it said last of each path, and in which frame.
+    /// The throttling that each path had last, and the frame in which it was read.
     throttled: HashMap<String, (u64, Throttling)>,
     /// Those that were looked for and have no path.
     not_found: FxHashSet<CgroupId>,
@@ -54,7 +54,7 @@ impl CgroupQuotas {
         self.tree.as_ref()
     }
 
-    /// What is known of each cgroup.
+    /// Returns the limits of each cgroup.
     pub const fn limits(&self) -> &LimitsById {
         &self.limits
     }

@@ -1,5 +1,5 @@
-//! What is said above the rows of a frame: how many switches, what they cost, what was not counted,
-//! and what `top` itself uses.
+//! The lines above the rows of a frame: how many switches, what they cost, what was not counted, and what `top` itself
+//! uses.
 
 use serde_json::{Value, json};
 use swtch_output::text::{counted, grouped, rate};
@@ -23,7 +23,7 @@ impl MadeFrame {
         )
     }
 
-    /// What the switches cost; how to find out where that is not known.
+    /// Says what the switches cost; how to find out where that is not known.
     pub fn cost_in_words(&self) -> String {
         let (frame, total) = (&self.frame, &self.frame.total);
         if !self.has_prices {
@@ -43,7 +43,7 @@ impl MadeFrame {
         )
     }
 
-    /// What was not counted, or not named, and why; `None` if everything was.
+    /// Says what was not counted, or not named, and why; `None` if everything was.
     pub fn loss_in_words(&self) -> Option<String> {
         let (groups, _) = self.groups;
         let switches = (self.frame.lost > 0).then(|| {
@@ -65,7 +65,7 @@ impl MadeFrame {
         (!all.is_empty()).then(|| all.join("; "))
     }
 
-    /// What this process and its programs in the kernel use.
+    /// Says what this process and its programs in the kernel use.
     pub fn own_cost_in_words(&self) -> String {
         let in_kernel = self.kernel_ns_per_switch.map_or_else(String::new, |ns| {
             let share = self.kernel_pct(ns);

@@ -63,15 +63,15 @@ pub struct MadeFrame {
     pub at: Nanos,
     /// Share of one CPU that this process used since the last frame, in percent.
     pub own_cpu_pct: f64,
-    /// What a switch costs in the kernel side's programs; `None` while it is not known.
+    /// The time that a switch costs in the kernel side's programs; `None` while it is not known.
     pub kernel_ns_per_switch: Option<f64>,
     /// Records of tasks that were lost since the last frame.
     pub lost_names: u64,
     /// Groups that the kernel's table has room for, and how many of them are in use.
     pub groups: (u32, usize),
-    /// Whether switches have a price.
+    /// True if switches have a price.
     pub has_prices: bool,
-    /// Where the thread that is watched left its CPU.
+    /// The places where the thread that is watched left its CPU.
     pub places: Option<ThreadPlaces>,
 }
 
@@ -82,7 +82,7 @@ pub type ThreadChoice<'a> = &'a dyn Fn(TaskKey, Option<&LiveTask>) -> bool;
 /// the interval is. [`TopSession::read_every`] sets another time.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// How often names of tasks are taken from the kernel. A ring has room for 7,000 of them at least.
+/// The time after which names of tasks are taken from the kernel again. A ring has room for 7,000 of them at least.
 pub const TAKE_NAMES_EVERY: Duration = Duration::from_millis(200);
 
 impl TopSession {
@@ -151,7 +151,7 @@ impl TopSession {
         self.read_every = time;
     }
 
-    /// Whether all processes that were asked for have ended.
+    /// Returns true if all processes that were asked for have ended.
     pub fn targets_are_gone(&self) -> bool {
         self.capture.targets_are_gone()
     }
@@ -172,7 +172,7 @@ impl TopSession {
         }
     }
 
-    /// What is known of the thread that is watched. `wait` is the one that it is in.
+    /// Returns what is known of the thread that is watched. `wait` is the one that it is in.
     fn places(&mut self, wait: Option<&BlockedTask>) -> Result<Option<ThreadPlaces>> {
         match &mut self.watched {
             Some(watched) => watched.places(&self.capture, &self.counts, &self.tasks, wait),
@@ -242,7 +242,7 @@ impl TopSession {
         })
     }
 
-    /// What rows are named by.
+    /// Returns what rows are named by.
     pub fn names(&self) -> FrameNames<'_> {
         FrameNames {
             tasks: &self.tasks,

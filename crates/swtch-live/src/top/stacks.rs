@@ -25,13 +25,13 @@ pub struct ThreadPlace {
 /// The switches of a thread that left its CPU at one place for one reason.
 #[derive(Clone, Debug)]
 pub struct PlaceRates {
-    /// Why it left.
+    /// The reason for which it left.
     pub reason: Reason,
     /// Number of switches.
     pub switches: u64,
     /// Time that it was blocked there.
     pub blocked: Nanos,
-    /// Where.
+    /// The place where it left.
     pub place: ThreadPlace,
 }
 
@@ -44,9 +44,9 @@ pub struct ThreadPlaces {
     pub watched: Nanos,
     /// The places, those with the most blocked time first, then those with the most switches.
     pub rates: Vec<PlaceRates>,
-    /// Where it is blocked now, if it has been so since the page was opened.
+    /// The place where it is blocked now, if it has been so since the page was opened.
     pub now: Option<ThreadPlace>,
-    /// Whether frames of the process could be looked up in its files.
+    /// True if frames of the process could be looked up in its files.
     pub has_names: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct WatchedStacks {
 #[derive(Clone, Default)]
 struct KnownStack {
     frames: Rc<[String]>,
-    /// Whether it is known of any frame in which file it is.
+    /// True if it is known of any frame in which file it is.
     has_files: bool,
 }
 
@@ -98,12 +98,12 @@ impl WatchedStacks {
         Ok(())
     }
 
-    /// Whether this is a wait of the thread whose stacks were taken.
+    /// Returns true if this is a wait of the thread whose stacks were taken.
     pub fn is_watched(&self, wait: &BlockedTask) -> bool {
         self.task == Some(wait.group.task) && wait.since >= self.since
     }
 
-    /// What is known by now of the thread; `None` if none is watched.
+    /// Returns what is known by now of the thread; `None` if none is watched.
     pub fn places(
         &mut self,
         capture: &Capture,

@@ -53,7 +53,7 @@ pub fn run(mut session: TopSession, request: &TopRequest, format: Format) -> Res
     Ok(0)
 }
 
-/// Why a pause between two frames ended.
+/// The reason why a pause between two frames ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FrameWait {
     Through,

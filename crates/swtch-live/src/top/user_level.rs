@@ -20,7 +20,7 @@ pub struct LiveSchedulers {
     finder: Option<Finder>,
     pages: Vec<LivePage>,
     rates: UserLevelRates,
-    /// Why something is not shown.
+    /// The reasons why something is not shown.
     refused: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ struct LivePage {
     page: Page,
     /// Switches of each scheduler, by its place and the number of its runtime.
     counted: FxHashMap<(usize, u32), u64>,
-    /// When that was; `None` before the first time.
+    /// The moment of that count; `None` before the first time.
     read_at_ns: Option<u64>,
 }
 

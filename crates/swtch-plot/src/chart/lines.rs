@@ -19,7 +19,7 @@ struct StyledLine<'a> {
     frame: &'a ChartFrame<'a>,
     line: &'a Line,
     look: LineAppearance,
-    /// How far to the right of its place it is drawn, in points.
+    /// The distance to the right of its place at which it is drawn, in points.
     shift: f64,
 }
 
@@ -76,8 +76,8 @@ fn looks(lines: &[Line]) -> Vec<LineAppearance> {
     looks.collect()
 }
 
-/// How far each line is moved to the side, in points: a little, where intervals would overlap.
-/// Where places are close nothing is moved, because it would be taken for another place.
+/// Returns how far each line is moved to the side, in points: a little, where intervals would overlap. Where places are
+/// close nothing is moved, because it would be taken for another place.
 fn shifts(frame: &ChartFrame<'_>) -> Vec<f64> {
     /// Largest and smallest step from line to line, in points.
     const MOST: f64 = 6.0;
@@ -115,7 +115,7 @@ fn narrowest_gap(frame: &ChartFrame<'_>) -> f64 {
     gaps.fold(f64::INFINITY, f64::min)
 }
 
-/// Whether intervals of two lines overlap so far that they cannot be told apart.
+/// Returns true if intervals of two lines overlap so far that they cannot be told apart.
 fn hide(frame: &ChartFrame<'_>, one: &Line, other: &Line) -> bool {
     const SEEN: f64 = 12.0;
     let ends = |dot: &Dot| {
@@ -223,7 +223,7 @@ impl StyledLine<'_> {
             .collect()
     }
 
-    /// Where a line of steps passes half of its height, which is the median of a distribution. Its
+    /// Returns the point where a line of steps passes half of its height, which is the median of a distribution. Its
     /// shape is drawn there, for those who see no colours.
     fn middle_of_steps(&self) -> Option<FigurePoint> {
         let top = self.placed().map(|dot| dot.y).reduce(f64::max)?;

@@ -54,7 +54,7 @@ impl Stat {
 #[derive(Debug)]
 pub(super) struct Processes {
     members: BTreeMap<Pid, StartTime>,
-    /// Whether children of members become members: those of a command do.
+    /// Says whether children of members become members: those of a command do.
     children: Children,
 }
 
@@ -85,13 +85,13 @@ impl Processes {
         self.members.keys().copied()
     }
 
-    /// How many of them can still run.
+    /// Counts the members that can still run.
     pub(super) fn count_running(&self) -> usize {
         let states = self.pids().filter_map(Stat::read);
         states.filter(|stat| !stat.is_dead).count()
     }
 
-    /// How many of `asked` have ended; the processes below them do not count.
+    /// Counts those of `asked` that have ended; the processes below them do not count.
     pub(super) fn count_ended(&self, asked: &[Pid]) -> usize {
         let is_running = |pid: &&Pid| {
             self.members.contains_key(pid) && Stat::read(**pid).is_some_and(|stat| !stat.is_dead)
@@ -173,7 +173,7 @@ pub(super) struct SampledThread {
     pub ended: bool,
     first: ThreadCounters,
     last: ThreadCounters,
-    /// When its first sample was taken, and what it said.
+    /// The moment of its first sample, and what that said.
     met: (Instant, Option<Schedstat>),
     last_at: Instant,
 }
@@ -184,8 +184,8 @@ impl SampledThread {
         self.last - self.first
     }
 
-    /// How long it was blocked between its first sample and its last one; `None` where the kernel does
-    /// not account for the rest of the time.
+    /// Returns how long it was blocked between its first sample and its last one; `None` where the kernel does not
+    /// account for the rest of the time.
     pub(super) fn blocked(&self) -> Option<Nanos> {
         let (met_at, met) = self.met;
         let passed = super::length(self.last_at - met_at);
@@ -339,8 +339,7 @@ impl SeenThreads {
         ended.filter(|thread| thread.lacks_last_switch()).count() as u64
     }
 
-    /// How long each thread was blocked while it was sampled; those of which it is not known are
-    /// missing.
+    /// Returns how long each thread was blocked while it was sampled; those of which it is not known are missing.
     pub(super) fn blocked(&self) -> FxHashMap<(Pid, Tid), Nanos> {
         let mut blocked = FxHashMap::default();
         for thread in self.alive.values().chain(&self.ended) {

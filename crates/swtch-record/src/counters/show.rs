@@ -25,7 +25,7 @@ use waits::{WaitsJson, waits_text};
 /// Threads shown in the table; JSON and CSV hold all.
 const SHOWN: usize = 20;
 
-/// What counters can never tell, printed with every answer.
+/// The things that counters can never tell, printed with every answer.
 const CANNOT_TELL: &[&str] = &[
     "why a switch happened: counters know only \"asleep\" and \"still runnable\"",
     "who took the CPU, and who woke whom",
@@ -45,10 +45,10 @@ pub(super) fn write(
     answer::write(&CountersAnswer { count, obstacles }, format, out)
 }
 
-/// What was counted, before it has a format.
+/// The counts, before they have a format.
 struct CountersAnswer<'a> {
     count: &'a Count,
-    /// Why no switch was recorded.
+    /// The reasons why no switch was recorded.
     obstacles: &'a [Obstacle],
 }
 

@@ -1,4 +1,4 @@
-//! What blocked threads wait for, without privilege: looked at about a hundred times a second.
+//! Looks at what blocked threads wait for, about a hundred times a second, without privilege.
 //!
 //! A look at a blocked thread tells its system call, the call's arguments and where in the program
 //! it is. The rules that judge recorded switches judge that, too. What is seen is time, not
@@ -40,7 +40,7 @@ use object::{OpenFile, ProgramKind};
 /// Mean time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What one look at a blocked thread saw.
+/// A blocked thread's wait, as one look saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct SampledWait {
     /// The thread's name.
@@ -52,7 +52,7 @@ struct SampledWait {
     callers: Option<u32>,
 }
 
-/// How often something was seen, and the time that this stands for.
+/// The number of times that something was seen, and the time that this stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub looks: u64,
@@ -79,7 +79,7 @@ impl SampledWait {
     }
 }
 
-/// What a look at a thread found.
+/// The result of a look at a thread.
 #[derive(Debug)]
 enum Looked {
     /// It runs, could run, or has ended.
@@ -93,12 +93,12 @@ enum Looked {
 #[derive(Clone, Debug)]
 struct LastSeen {
     pid: Pid,
-    /// How often it had got a CPU then; `None` where the kernel does not count it.
+    /// The number of times that it had got a CPU then; `None` where the kernel does not count it.
     runs: Option<u64>,
     wait: SampledWait,
 }
 
-/// What looks saw of one thread.
+/// The waits that looks saw of one thread.
 #[derive(Debug, Default)]
 struct ThreadLooks {
     waits: FxHashMap<SampledWait, Seen>,
@@ -135,15 +135,15 @@ pub(super) struct WaitLooks {
     moved_on: u64,
 }
 
-/// What was seen, added up for reading.
+/// The waits that were seen, added up for reading.
 #[derive(Debug)]
 pub(super) struct WaitsSeen {
     pub looks: u64,
     pub longest_gap: Nanos,
     pub refused: u64,
     pub moved_on: u64,
-    /// How long all threads together were blocked while they were sampled; `None` where the kernel
-    /// does not account for it, and the lengths of groups are as they were seen.
+    /// The time for which all threads together were blocked while they were sampled; `None` where the kernel does not
+    /// account for it, and the lengths of groups are as they were seen.
     pub blocked: Option<Nanos>,
     /// The largest first.
     pub groups: Vec<WaitGroup>,
@@ -157,7 +157,7 @@ pub(super) struct WaitGroup {
     /// `None` outside of system calls.
     pub call: Option<&'static str>,
     pub seen: Seen,
-    /// What they waited on, the largest first.
+    /// The things that they waited on, the largest first.
     pub on: Vec<(String, Seen)>,
     /// Frames in which they waited, the innermost first; the largest first.
     pub waited_in: Vec<(Vec<String>, Seen)>,
@@ -185,7 +185,7 @@ impl Default for WaitLooks {
     }
 }
 
-/// How long to pause before the next look: around [`LOOK_EVERY`], never in step with the program.
+/// Returns the pause before the next look: around [`LOOK_EVERY`], never in step with the program.
 pub(super) fn pause() -> Duration {
     LOOK_EVERY.mul_f64(0.5 + fastrand::f64())
 }

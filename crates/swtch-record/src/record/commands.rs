@@ -38,7 +38,7 @@ const MOST_BYTES: u64 = 1024;
 /// By this time after its start, a forked process has set its own command line.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// How long the end of a recording waits for the last command lines.
+/// The time for which the end of a recording waits for the last command lines.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Requests to the reading thread.

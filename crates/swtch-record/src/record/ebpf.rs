@@ -23,7 +23,7 @@ pub(super) struct EbpfRecording<'a> {
     ring: Option<RingInUse<'a>>,
 }
 
-/// What a recording needs of which the last part is kept.
+/// The request and the dumps of a recording of which the last part is kept.
 struct RingInUse<'a> {
     request: &'a super::RingRequest,
     dumps: DumpRequests,

@@ -210,7 +210,7 @@ pub fn at_end(meta: &mut Meta, capture: &mut Capture) -> Vec<TaskAtEnd> {
     lasting.map_or_else(Vec::new, |lasting| lasting.runnable)
 }
 
-/// Who was blocked all the time, and who could run; a recording without that is as good, so an error is only
+/// Asks who was blocked all the time, and who could run; a recording without that is as good, so an error is only
 /// reported.
 fn lasting_tasks(capture: &mut Capture) -> Option<LastingTasks> {
     capture.lasting_tasks().unwrap_or_else(|error| {
@@ -237,7 +237,7 @@ pub(crate) fn complete(meta: &mut Meta, capture: &Capture, pipeline: &mut Pipeli
     }
 }
 
-/// What the kernel side has counted so far.
+/// Reads what the kernel side has counted so far.
 pub(crate) fn kernel_counts(capture: &Capture) -> Counts {
     let counters = capture.counters();
     Counts {
@@ -308,7 +308,7 @@ fn command_words(target: &Target) -> Vec<String> {
     }
 }
 
-/// What is recorded, in words.
+/// Says what is recorded, in words.
 pub fn scope(target: &Target) -> String {
     match target {
         Target::Command(_) => format!("command {}", command_words(target).join(" ")),

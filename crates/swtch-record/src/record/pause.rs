@@ -1,4 +1,4 @@
-//! How long the recorder sleeps between two rounds, and what wakes it before that.
+//! Decides how long the recorder sleeps between two rounds, and what wakes it before that.
 //!
 //! ```text
 //! round ─▶ sleeps until  the pause is over ─┐
@@ -31,12 +31,12 @@ use nix::sys::time::TimeSpec;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use swtch_capture::signals::{not_ignored, pass_over_user_signals};
 
-/// What one round of emptying the rings has shown.
+/// The findings of one round of emptying the rings.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainRound {
     /// Number of records that the fullest ring held.
     pub most_in_a_ring: u64,
-    /// Whether something may have to be looked up soon, before it is gone.
+    /// True if something may have to be looked up soon, before it is gone.
     pub is_urgent: bool,
 }
 
@@ -57,8 +57,8 @@ impl Pauses {
     const LONGEST_IF_URGENT: Duration = Duration::from_millis(20);
     /// The shortest pause, unless a ring fills fast.
     const SHORTEST: Duration = Duration::from_millis(1);
-    /// How long it stays urgent: a scheduler's page is looked for during half a second after the
-    /// start of a thread, and a forked process gets a command line of its own in this time.
+    /// The time for which it stays urgent: a scheduler's page is looked for during half a second after the start of a
+    /// thread, and a forked process gets a command line of its own in this time.
     const URGENT_FOR: Duration = Duration::from_secs(1);
     /// Records that a ring should gather between two rounds: 340 kB, which stays in a core's cache.
     const RECORDS_A_ROUND: u64 = 2_000;
@@ -146,7 +146,7 @@ impl StopSignals {
         i32::try_from(self.last.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Whether any came.
+    /// Returns true if any came.
     pub fn any(&self) -> bool {
         self.last() != 0
     }

@@ -53,7 +53,7 @@ pub(crate) struct Pipeline {
     taken: u64,
     /// Bytes of one event of a user-mode scheduler.
     event: Vec<u8>,
-    /// Whether a task in scope was started in the last round.
+    /// True if a task in scope was started in the last round.
     has_met_starts: bool,
     /// The tasks that ran, or could run, at the end.
     at_end: Vec<TaskAtEnd>,
@@ -342,7 +342,7 @@ impl Pipeline {
         self.taken
     }
 
-    /// What became of the switches of user-mode schedulers; `None` if there is none.
+    /// Returns what became of the switches of user-mode schedulers; `None` if there is none.
     pub fn user_counts(&self) -> Option<UserCounts> {
         self.user_level.counts()
     }
@@ -496,8 +496,8 @@ impl RowsToMake {
     }
 }
 
-/// Whether a recorded program begins here, or a thread of it: its command line may be gone soon, and
-/// it may start a user-mode scheduler.
+/// Returns true if a recorded program begins here, or a thread of it: its command line may be gone soon, and it may
+/// start a user-mode scheduler.
 fn is_start(task: &TaskEvent) -> bool {
     let is_start = matches!(
         task.kind,

@@ -24,7 +24,7 @@ const MOST_WATCHED: usize = 1_000;
 pub struct RecordedCgroups {
     /// `None` where no cgroup has a name.
     tree: Option<CgroupTree>,
-    /// How often quotas had been used up when this part of the recording began.
+    /// The throttling of cgroups when this part of the recording began.
     at_start: ThrottledSoFar,
     watched: BTreeMap<String, WatchedQuota>,
     looked: Instant,
@@ -36,7 +36,7 @@ struct WatchedQuota {
     /// As it was read last; `None` if there never was one.
     quota: Option<CpuQuota>,
     last: Throttling,
-    /// What was added since the recording began, or since it was met where it is not known what it was then.
+    /// The growth since the recording began, or since it was met where it is not known what it was then.
     grown: Throttling,
 }
 
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(cgroups.quotas(), expected);
     }
 
-    /// What was used up before is not known of the last of many cgroups, nor of one that is met in a later
-    /// part of a recording in parts.
+    /// Of the last of many cgroups it is not known what was used up before, nor of one that is met in a later part of a
+    /// recording in parts.
     #[test]
     fn what_was_used_up_before_it_could_be_known_is_not_told() {
         let root = tempfile::tempdir().unwrap();

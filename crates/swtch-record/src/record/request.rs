@@ -1,4 +1,4 @@
-//! What is asked of a recording.
+//! Requests for recordings.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ impl TraceBy {
 /// `swtch top` have in common.
 #[derive(Clone, Debug)]
 pub struct CaptureRequest {
-    /// What is recorded.
+    /// The target of the recording.
     pub target: Target,
     /// Memory for the rings of all CPUs, in bytes; `None` for the default.
     pub buffer: Option<u64>,
@@ -101,7 +101,7 @@ impl CaptureRequest {
     }
 }
 
-/// What this process does after it has recorded, which decides whether it filters system calls.
+/// The work of this process after it has recorded, which decides whether it filters system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterRecording {
     /// It only reports what was recorded, under a filter of system calls.
@@ -111,7 +111,7 @@ pub enum AfterRecording {
     MeasuresPrices,
 }
 
-/// What is recorded.
+/// The target of a recording.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A command, which the recorder starts.
@@ -120,7 +120,7 @@ pub enum Target {
     Processes {
         /// Their ids.
         pids: Vec<Pid>,
-        /// Whether the processes below them are recorded, too.
+        /// Says whether the processes below them are recorded, too.
         children: Children,
     },
     /// The tasks of cgroups, given by their directories.
@@ -142,8 +142,8 @@ impl Target {
         }
     }
 
-    /// Whether these are tasks, rather than a part of the machine: tasks have counters of their own, and
-    /// may be recorded without root.
+    /// Returns true if these are tasks, rather than a part of the machine: tasks have counters of their own, and may be
+    /// recorded without root.
     pub const fn is_of_tasks(&self) -> bool {
         matches!(self, Self::Command(_) | Self::Processes { .. })
     }

@@ -1,4 +1,4 @@
-//! What came of a recording, and how it is told.
+//! The result of a recording, and how it is told.
 
 use swtch_core::Nanos;
 use swtch_output::exit_code::FAILED;

@@ -12,16 +12,16 @@ use swtch_output::caller::Caller;
 
 use super::AfterRecording;
 
-/// What this process still has to do, which decides what it keeps of its rights.
+/// The work that this process still has to do, which decides what it keeps of its rights.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkAhead<'a> {
     /// The user who called sudo, whose rights are enough from now on.
     pub caller: Option<&'a Caller>,
     /// The command that is recorded: it may run as root, and gets signals.
     pub command: Option<&'a HeldCommand>,
-    /// Whether functions of other processes are looked up.
+    /// True if functions of other processes are looked up.
     pub names_functions: bool,
-    /// What comes after the recording.
+    /// The work after the recording.
     pub afterwards: AfterRecording,
 }
 

@@ -39,12 +39,12 @@ use watch::TriggerWatch;
 pub use dumps::{DumpAnswer, DumpAsk, DumpRequests, MOST_ASK_BYTES, SOCKET};
 pub use watch::Firing;
 
-/// What is asked of a flight recorder.
+/// A request for a flight recorder.
 #[derive(Clone, Debug)]
 pub struct RingRequest {
-    /// How much is kept.
+    /// The amount that is kept.
     pub size: KeptSize,
-    /// When a dump is made by itself: whenever one of them holds.
+    /// The conditions for dumps that are made by themselves: whenever one of them holds.
     pub when: Vec<Trigger>,
     /// The shortest time between two dumps that are made by themselves or by a signal.
     pub dump_every: Duration,
@@ -52,10 +52,10 @@ pub struct RingRequest {
     pub keep_dumps: usize,
 }
 
-/// How much is kept.
+/// The amount that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptSize {
-    /// What was recorded in so much time.
+    /// All that was recorded in so much time.
     Time(Duration),
     /// So many bytes on disk.
     Bytes(u64),
@@ -71,7 +71,7 @@ impl KeptSize {
     /// The smallest ring.
     pub const LEAST_BYTES: u64 = 1 << 20;
 
-    /// Whether a segment of this length and size is to be followed by the next.
+    /// Returns true if a segment of this length and size is to be followed by the next.
     fn is_full(self, length: Duration, bytes: u64) -> bool {
         length >= Self::SHORTEST
             && match self {
@@ -126,7 +126,7 @@ struct Sealed {
     not_written: u64,
 }
 
-/// What had been counted when a segment began.
+/// The counts at the beginning of a segment.
 #[derive(Clone, Debug)]
 struct SegmentStart {
     number: u64,
@@ -137,14 +137,14 @@ struct SegmentStart {
     recorder_cpu_ns: u64,
 }
 
-/// What had been counted beside the kernel side.
+/// The counts beside those of the kernel side.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentCounts {
     pub user: Option<UserCounts>,
     pub quotas: Vec<QuotaFacts>,
 }
 
-/// What earlier segments said and still holds.
+/// The facts that earlier segments said and that still hold.
 #[derive(Default)]
 struct StillTrue {
     tasks: LivingTasks,
@@ -263,7 +263,7 @@ impl FlightRing {
             .collect()
     }
 
-    /// Whether the newest segment, of so many bytes, is to be followed by the next.
+    /// Returns true if the newest segment, of so many bytes, is to be followed by the next.
     pub fn is_due(&self, bytes: u64) -> bool {
         let now = Timestamp::from_ns(monotonic_ns());
         let length = now.since(self.current.began).unwrap_or(Nanos::ZERO);
@@ -442,11 +442,11 @@ pub enum DumpPart {
     Last(Duration),
 }
 
-/// Why a dump is made.
+/// The cause of a dump.
 #[derive(Clone, Debug)]
 pub struct DumpCause {
     what: String,
-    /// When it happened, if it was a switch.
+    /// The moment at which it happened, if it was a switch.
     at: Option<Timestamp>,
     /// That switch.
     switch: Option<FiredSwitch>,
@@ -485,7 +485,7 @@ impl DumpCause {
     }
 }
 
-/// What was recorded since the start.
+/// The counts since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct RingTotals {
     pub switches: u64,

@@ -19,13 +19,13 @@ use super::{Backend, RecordedSoFar, megabytes};
 /// Pending rows are written this often. A killed recorder loses what came since, and what lay in the
 /// rings.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// How often the progress of a recording is shown.
+/// The time after which the progress of a recording is shown again.
 pub const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// How often to check whether any process that was asked for still runs; if none does, stop.
+/// The time between two checks whether any process that was asked for still runs; if none does, stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often a command that goes on unrecorded is looked at, unless it ends before that.
+/// The time between two looks at a command that goes on unrecorded, unless it ends before that.
 const WAIT_STEP: Duration = Duration::from_millis(100);
-/// How long the recording goes on after a signal, so that the command can end.
+/// The time for which the recording goes on after a signal, so that the command can end.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A recording that runs: what may end it.
@@ -39,11 +39,11 @@ pub struct RecordingSession {
     pub command: Option<HeldCommand>,
 }
 
-/// What a recording must know to see its end.
+/// The state by which a recording sees its end.
 #[derive(Debug)]
 pub struct EndOfRecording {
     start: Instant,
-    /// When it was last looked whether the processes that were asked for still run.
+    /// The moment at which it was last looked whether the processes that were asked for still run.
     looked: Instant,
     targets_are_gone: bool,
     asked_to_stop: Option<Instant>,
@@ -108,7 +108,7 @@ impl RecordingSession {
         over.map_or(Duration::MAX, |over| over.saturating_duration_since(now))
     }
 
-    /// Whether the command has ended, the time is up, or a signal asks to stop, which is passed on.
+    /// Returns true if the command has ended, the time is up, or a signal asks to stop, which is passed on.
     ///
     /// # Errors
     /// When the command cannot be waited for.

@@ -25,7 +25,7 @@ use watched::WatchedProcess;
 
 pub use finder::{Finder, FinderReport, find_schedulers};
 
-/// How often new pages are taken over, leases renewed and threads looked up.
+/// The time between two rounds that take over new pages, renew leases and look up threads.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// At most this many reasons why a scheduler could not be watched are kept.
@@ -96,7 +96,7 @@ impl UserLevel {
         Ok(())
     }
 
-    /// Whether any scheduler is watched. Its ring is smaller than those of the kernel side.
+    /// Returns true if any scheduler is watched. Its ring is smaller than those of the kernel side.
     pub const fn is_watching(&self) -> bool {
         !self.watched.is_empty()
     }

@@ -183,7 +183,7 @@ impl HttpSubject {
     }
 }
 
-/// Whether the other side has ended a connection.
+/// Says whether the other side has ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionEnd {
     Ended,

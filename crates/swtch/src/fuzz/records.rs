@@ -145,7 +145,7 @@ pub fn header_length(bytes: &[u8]) -> usize {
     end.map_or(bytes.len(), |end| end + 1)
 }
 
-/// What must be known of the records of one kind to make some.
+/// The layout of the records of one kind, as far as making some needs it.
 #[derive(Clone, Copy, Debug)]
 struct RecordLayout {
     width: usize,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::FuzzTarget;
 use super::worker::{self, FuzzJob, Progress};
 
-/// How long a run takes unless `make fuzz` asks for more.
+/// The time that a run takes unless `make fuzz` asks for more.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// An input that takes more CPU time than this counts as a hang.

@@ -93,12 +93,12 @@ impl FuzzJob {
     }
 }
 
-/// How far a worker has come.
+/// The progress of a worker.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     /// Number of the input that is running, or will run next.
     pub next: u64,
-    /// How many inputs this worker has run.
+    /// The number of inputs that this worker has run.
     pub executions: u64,
     /// The longest CPU time of an input.
     pub slowest_us: u64,

@@ -29,7 +29,7 @@ const WORDS: usize = 8 << 20;
 /// Words that are scanned between two places where a worker may give way: 16 KiB.
 const PORTION: usize = 2_048;
 
-/// How often the fourth worker wakes.
+/// The time between two wakeups of the fourth worker.
 const PERIOD: Duration = Duration::from_millis(10);
 
 /// Runs the workload for some seconds.

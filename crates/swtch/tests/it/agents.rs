@@ -195,7 +195,7 @@ fn root_all_processes_of_an_agent_have_its_name() {
     agent.end();
 }
 
-/// Where there is room for one name, the switches of all other cgroups have one sum.
+/// With room for one name, the switches of all other cgroups have one sum.
 #[test]
 #[ignore = "needs root"]
 fn root_cgroups_beyond_the_bound_are_summed_and_counted() {

@@ -17,7 +17,7 @@ use crate::recording::{SWTCH, TraceContents, TraceDir, stderr, stdout};
 /// The user `nobody`, who owns the home directory of these tests.
 pub const USER: u32 = 65534;
 
-/// How the program gets its rights.
+/// The way in which the program gets its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Elevation {
     Sudo,

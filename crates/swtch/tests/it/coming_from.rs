@@ -1,5 +1,5 @@
-//! What `docs/COMING-FROM.md` calls equal: another tool and swtch watch the same processes during
-//! their whole life, and both numbers are compared.
+//! Compares the numbers that `docs/COMING-FROM.md` calls equal: another tool and swtch watch the same processes during
+//! their whole life.
 //!
 //! ```text
 //! sh waits ─▶ both attach to it ─▶ it is let go, and becomes the load ─▶ the load ends ─▶ both are ended
@@ -20,7 +20,7 @@ use crate::recording::{SWTCH, TraceContents, TraceDir, swtch};
 /// Time in which a tool of libbpf-tools has attached itself: it does not tell when.
 const ATTACHES_WITHIN: Duration = Duration::from_secs(3);
 
-/// What a tool printed, and what swtch recorded of the same load.
+/// The output of a tool, and swtch's recording of the same load.
 struct WatchedLoad {
     printed: String,
     recorded: TraceContents,

@@ -62,7 +62,7 @@ impl PriceListHome {
     }
 }
 
-/// What a run of `swtch cost` left.
+/// The result of a run of `swtch cost`.
 struct CostRun {
     output: Output,
     /// The files in its home, with their bytes.
@@ -247,7 +247,7 @@ fn csv_is_as_wide_as_its_header() {
     );
 }
 
-/// What a limit forbids is named together with the limit, and the rest is measured.
+/// All that a limit forbids is named together with the limit, and the rest is measured.
 #[test]
 fn a_kind_that_a_limit_forbids_is_missing_and_the_limit_is_named() {
     let _machine = alone();

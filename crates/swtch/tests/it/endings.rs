@@ -1,5 +1,5 @@
-//! How a recording ends: with its command, by a signal, by a kill, or when its time is up. The
-//! command is not affected, and its exit code becomes that of the program.
+//! Tests how a recording ends: with its command, by a signal, by a kill, or when its time is up. The command is not
+//! affected, and its exit code becomes that of the program.
 
 use std::fs;
 use std::process::Command;
@@ -213,7 +213,7 @@ fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
     }
 }
 
-/// Whether a thread has these capabilities alone, no way to others, and a filter of system calls.
+/// Returns true if a thread has these capabilities alone, no way to others, and a filter of system calls.
 fn is_confined(status: &str, kept: u64) -> bool {
     let is = |field: &str, value: &str| status.contains(&format!("\n{field}:\t{value}\n"));
     let (kept, none) = (format!("{kept:016x}"), format!("{:016x}", 0));
@@ -275,7 +275,7 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
     recorder.ends_within(SOON);
 }
 
-/// When the recorder is gone, no process is left with a right, even if nobody could clean up.
+/// Once the recorder is gone, no process is left with a right, even if nobody could clean up.
 #[test]
 #[ignore = "needs root"]
 fn root_the_finder_ends_with_its_recorder_however_that_ends() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::recording::{SWTCH, stderr, stdout, swtch};
 
-/// How long a target may take to make its scheduler, on a machine with much other work.
+/// The time that a target may take to make its scheduler, on a machine with much other work.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A process with a scheduler, for a minute at most. Dropping it ends it.

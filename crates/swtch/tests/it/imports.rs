@@ -175,7 +175,7 @@ fn records_that_are_told_as_lost_twice_count_once() {
     }
 }
 
-/// What an import left out, as it prints it and as the trace says it.
+/// Returns what an import left out, as it prints it and as the trace says it.
 fn left_out(records: &[Vec<u8>]) -> (String, String) {
     let place = TraceDir::new();
     fs::write(place.dir().join("forged.data"), Forged::new(records).bytes).unwrap();

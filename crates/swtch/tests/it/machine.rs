@@ -24,7 +24,7 @@ extern "C" fn end_on_signals() {
     }
 }
 
-/// What is asked to end must be gone within this time, on a loaded machine too.
+/// The time within which all that is asked to end must be gone, on a loaded machine too.
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// A process that is killed when the test ends, however the test ends.

@@ -1,6 +1,6 @@
-//! What can happen to a trace while it is recorded: its directory is removed, moved or replaced,
-//! its name is taken, or `/proc` or `/dev` lack something. The recorder must notice and report it
-//! correctly, and harm no other files.
+//! Tests what can happen to a trace while it is recorded: its directory is removed, moved or replaced, its name is
+//! taken, or `/proc` or `/dev` lack something. The recorder must notice and report it correctly, and harm no other
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What is printed: every report in every format, hostile names, and readers that close the pipe.
+//! Tests what is printed: every report in every format, hostile names, and readers that close the pipe.
 
 use std::process::{Output, Stdio};
 use std::sync::OnceLock;
@@ -70,9 +70,9 @@ fn root_every_report_says_the_same_number_of_switches() {
     }
 }
 
-/// What the recorder's programs cost in the kernel is measured at the beginning of each recording. A
-/// switch goes through two to four of them, which take more than a few nanoseconds and, unless the
-/// statistics are wrong by a unit, less than some tens of microseconds on a busy machine.
+/// The cost of the recorder's programs in the kernel is measured at the beginning of each recording. A switch goes
+/// through two to four of them, which take more than a few nanoseconds and, unless the statistics are wrong by a unit,
+/// less than some tens of microseconds on a busy machine.
 #[test]
 #[ignore = "needs root"]
 fn root_a_recording_says_what_it_costs_in_the_kernel() {

@@ -64,7 +64,6 @@ const SHORT: [Short; 5] = [
     ),
 ];
 
-/// Whether a play is recorded.
 #[derive(Clone, Copy)]
 enum Recorded {
     No,

@@ -1,4 +1,4 @@
-//! What cannot be done is refused with the cause and the remedy, and the attempt does no harm.
+//! Whatever cannot be done is refused with the cause and the remedy, and the attempt does no harm.
 
 use std::fs;
 use std::path::Path;

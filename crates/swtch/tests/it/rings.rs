@@ -223,7 +223,7 @@ fn sealed_segments_of(trace: &Path) -> Vec<PathBuf> {
     segments
 }
 
-/// When each thread left a CPU, in order of time.
+/// Returns when each thread left a CPU, in order of time.
 fn moments_of(contents: &TraceContents) -> BTreeMap<Ids, Vec<Timestamp>> {
     let moments = |(ids, rows): (Ids, Vec<&swtch_core::Switch>)| {
         (ids, rows.iter().map(|row| row.ts).collect())
@@ -280,7 +280,7 @@ fn root_sealed_segments_are_traces_that_follow_one_another() {
     }
 }
 
-/// What was killed says why it ends, also in its final form.
+/// A recording that was killed says why it ends, also in its final form.
 #[test]
 #[ignore = "needs root"]
 fn root_what_a_killed_recorder_left_gets_its_final_form() {
@@ -322,7 +322,7 @@ fn assert_balanced_and_not_complete(path: &Path, written: &TraceContents) {
     assert_eq!(answer["trace"]["complete"], false, "{answer}");
 }
 
-/// What its facts say of a recording that goes on is nothing: the copy counts its rows.
+/// The facts of a recording that goes on do not count its rows: the copy does.
 #[test]
 #[ignore = "needs root"]
 fn root_what_a_killed_recording_left_is_not_called_complete() {
@@ -433,7 +433,7 @@ fn root_another_user_gets_no_dump() {
     recorder.end();
 }
 
-/// What the ring had kept can be read, by every verb, and nobody is waited for.
+/// All that the ring had kept can be read, by every verb, and nobody is waited for.
 #[test]
 #[ignore = "needs root"]
 fn root_a_killed_flight_recorder_leaves_what_it_kept() {

@@ -56,7 +56,7 @@ impl Stranger {
         [&nobody[..], granted].concat()
     }
 
-    /// Whether these words, before a command, let the stranger run it.
+    /// Returns true if these words, before a command, let the stranger run it.
     pub fn may(&self, words: &[&str]) -> bool {
         let mut command = Command::new("setpriv");
         command.args(Self::words(&[])).args(words).arg("true");

@@ -62,7 +62,7 @@ fn by_thread_and_rule(rows: &[SummaryRow]) -> BTreeMap<(Ids, String), u64> {
     counts
 }
 
-/// How many switches each rule explains of this thread.
+/// Counts the switches of this thread that each rule explains.
 fn rules_of(counts: &BTreeMap<(Ids, String), u64>, of: Ids) -> BTreeMap<&str, u64> {
     let of_thread = counts.iter().filter(|((ids, _), _)| *ids == of);
     of_thread
@@ -92,9 +92,9 @@ const RULED_BY_AGE: [&str; 14] = [
     "guess_ran_a_slice",
 ];
 
-/// Whether a task waits for the lock of its address space or of a file is read in the lock's queue, which
-/// may let go of the task between the looks of two recorders: then one tells the lock, and the other what
-/// the task was about. Seen beside other work: one of three such waits was a `page_fault` for one of them.
+/// The rules that depend on the queue of a lock, in which it is read that a task waits for that of its address space or
+/// of a file. The queue may let go of the task between the looks of two recorders: then one tells the lock, and the
+/// other what the task was about. Seen beside other work: one of three such waits was a `page_fault` for one of them.
 const RULED_BY_QUEUE: [&str; 7] = [
     "address_space_lock",
     "ending",
@@ -110,7 +110,7 @@ const RULED_BY_QUEUE: [&str; 7] = [
 const BY_MOMENT_PCT: u64 = 1;
 const FEW: u64 = 3;
 
-/// Whether this thread's counts are the same but for which of those rules it was.
+/// Returns true if this thread's counts are the same but for which of those rules it was.
 fn may_differ_by_moment(
     full: &BTreeMap<(Ids, String), u64>,
     counted: &BTreeMap<(Ids, String), u64>,
@@ -270,7 +270,7 @@ summaries! {
     root_summary_of_every_kind: "sampler", "1000",
 }
 
-/// What kernels before 6.17 lack: the kernel side keeps more evidence then.
+/// Kernels before 6.17 lack this hook: the kernel side keeps more evidence then.
 #[test]
 #[ignore = "needs root"]
 fn root_a_summary_without_the_hook_is_as_recorded_without_it() {
@@ -345,7 +345,7 @@ fn balance_of(output: &Output) -> [u64; 4] {
         .map(|part| answer["balance"][part].as_u64().unwrap())
 }
 
-/// Where the map is full, what finds no room is lost, and the user hears how to get room.
+/// Switches that find no room in a full map are lost, and the user hears how to get room.
 #[test]
 #[ignore = "needs root"]
 fn root_a_full_map_loses_switches_and_says_so() {

@@ -1,4 +1,4 @@
-//! What is recorded without root, held against what root records of the same run by eBPF programs.
+//! Compares what is recorded without root with what root records of the same run by eBPF programs.
 //!
 //! ```text
 //! swtch record (root, eBPF) ─▶ swtch record (nobody, perf events) ─▶ workload
@@ -32,8 +32,8 @@ fn is_last(row: &Switch) -> bool {
     row.evidence.state & TASK_DEAD != 0
 }
 
-/// Whether two rows of a thread are of one switch. The record of an exit stands for the last
-/// switch-out, before which a task may still wait until its address space is taken down.
+/// Returns true if two rows of a thread are of one switch. The record of an exit stands for the last switch-out, before
+/// which a task may still wait until its address space is taken down.
 fn is_same(of_root: &Switch, own: &Switch) -> bool {
     let apart = of_root.ts.as_ns().abs_diff(own.ts.as_ns());
     match is_last(own) {
@@ -42,7 +42,7 @@ fn is_same(of_root: &Switch, own: &Switch) -> bool {
     }
 }
 
-/// Whether that may be so all the same, if the hypervisor took the CPU in between.
+/// Returns true if they may be of one switch all the same: the hypervisor may have taken the CPU in between.
 fn is_same_but_late(of_root: &Switch, own: &Switch) -> bool {
     let apart = of_root.ts.as_ns().abs_diff(own.ts.as_ns());
     let is_able = |row: &Switch| row.evidence.state == 0;
@@ -165,8 +165,8 @@ fn root_without_root_a_running_process_is_recorded_and_the_answer_says_what_it_l
     );
 }
 
-/// How a user without root may stand towards the kernel: directly, or as root of a namespace of
-/// processes and users of their own, as in a container.
+/// The words that make a user without root the root of a namespace of processes and users of their own, as in a
+/// container.
 const NAMESPACE: [&str; 6] = [
     "unshare",
     "--user",
@@ -208,7 +208,7 @@ fn root_without_root_as_many_switches_are_counted_as_root_records() {
     }
 }
 
-/// What root records of a load, and what the stranger counts of it.
+/// Returns what root records of a load, and what the stranger counts of it.
 fn count_both(
     stranger: &Stranger,
     surroundings: &[&str],
@@ -309,7 +309,7 @@ fn root_the_recorder_is_not_part_of_the_shell_that_started_it() {
     }
 }
 
-/// What cannot be had without root is refused with the way to it, and nothing is left behind.
+/// Whatever cannot be had without root is refused with the way to it, and nothing is left behind.
 #[test]
 #[ignore = "needs root"]
 fn root_without_root_the_whole_machine_and_stacks_are_refused() {
@@ -437,7 +437,7 @@ fn see_objects_and_callers(waits: &serde_json::Value) {
     }
 }
 
-/// What looks found of a thread, for one reason.
+/// The looks that met a thread in a wait for one reason.
 #[derive(Clone, Copy, Debug, Default)]
 struct LookedWait {
     looks: u64,

@@ -679,7 +679,7 @@ fn root_the_page_of_a_thread_says_where_it_waits() {
     assert!(top.process.ends_within(Duration::from_secs(20)).success());
 }
 
-/// What the kernel does not see stands beside what it does.
+/// The switches that the kernel does not see stand beside those that it does.
 #[test]
 #[ignore = "needs root"]
 fn root_user_level_switches_stand_beside_those_of_the_kernel() {

@@ -161,7 +161,7 @@ fn recorded_is_true(name: &str) {
     );
 }
 
-/// What a recording of the workload says otherwise than it was built.
+/// Lists what a recording of the workload says otherwise than it was built.
 fn misses_of_a_recording(name: &str) -> Vec<String> {
     let recording = Recording::of(&["--", SWTCH, "workload", name]);
     let outcome = outcome_of(&recording);
@@ -299,7 +299,7 @@ fn tallies(outcome: &WorkloadOutcome, recorded: &TraceContents) -> Vec<ReasonTal
     outcome.threads.iter().map(&mut rows_of).collect()
 }
 
-/// How many rows of a workload are as its construction requires.
+/// The number of a workload's rows that are as its construction requires.
 struct WorkloadCheck {
     rows: u64,
     counted: u64,

@@ -333,7 +333,7 @@ fn curves_and_threads_count_what_reports_count() {
     assert_eq!(waits["sum_ns"], total["off_ns"]);
 }
 
-/// Who had the CPU is answered for each wait, and summed over the whole trace: both must agree.
+/// It is answered for each wait who had the CPU, and summed over the whole trace: both must agree.
 #[test]
 fn who_had_the_cpu_sums_to_the_report() {
     let trace = kept_trace();

@@ -65,7 +65,7 @@ impl OperationGroup {
         }
     }
 
-    /// What one operation of this group is.
+    /// Says what one operation of this group is.
     pub const fn operation(self) -> &'static str {
         match self {
             Self::Yield => "a task gives way to another",

@@ -20,10 +20,10 @@ use crate::child::{ArmProcess, BlockResult};
 /// batches.
 const STEP: u64 = 128;
 
-/// How many starts, rounds and how long blocks are measured.
+/// The numbers of starts and rounds, and the length of the blocks that are measured.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasurementPlan {
-    /// How often all arms are started anew.
+    /// The number of times that all arms are started anew.
     pub starts: usize,
     /// Number of rounds between two starts.
     pub rounds: usize,
@@ -56,7 +56,7 @@ pub struct ArmMeasurements {
     pub about: String,
     /// Its blocks: by start, then by round. All complete arms have the same shape.
     pub blocks: Vec<Vec<BlockResult>>,
-    /// Why the arm is incomplete; its blocks must not be used then.
+    /// The reason why the arm is incomplete; its blocks must not be used then.
     pub failed: Option<String>,
     operations: u64,
 }

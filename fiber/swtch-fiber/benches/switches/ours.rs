@@ -16,7 +16,7 @@ const DEPTH: u32 = 5;
 /// A time span longer than any benchmark.
 const A_DAY: Duration = Duration::from_secs(86_400);
 
-/// Whether clocks are read and times are measured.
+/// Says whether clocks are read and times are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accounting {
     On,

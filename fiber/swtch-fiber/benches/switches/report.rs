@@ -166,7 +166,7 @@ fn line(out: &mut String, row: &ArmRow<'_>) {
     .ok();
 }
 
-/// What is missing, and how quiet the machine was.
+/// Writes what is missing, and how quiet the machine was.
 fn footer(out: &mut String, records: &[ArmMeasurements], rows: &[ArmRow<'_>]) {
     let missing = |record: &ArmMeasurements| Some((record.arm.name, record.failed.clone()?));
     let missing: Vec<_> = records.iter().filter_map(missing).collect();

@@ -62,7 +62,7 @@ pub(crate) const SYSTEM_CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
 
 /// Name of the processor's shadow stacks.
 pub(crate) const SHADOW_STACK: &str = "Arm guarded control stack";
-/// How to switch them off.
+/// The way to switch them off.
 pub(crate) const SHADOW_STACK_REMEDY: &str = "start the program with \
     GLIBC_TUNABLES=glibc.cpu.aarch64_gcs=0, or link it \
     without -z gcs=always; thread mode works as it is";

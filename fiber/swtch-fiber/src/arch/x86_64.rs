@@ -84,7 +84,7 @@ pub(crate) const SYSTEM_CALL: [u8; 2] = [0x0f, 0x05];
 
 /// Name of the processor's shadow stacks.
 pub(crate) const SHADOW_STACK: &str = "x86 CET";
-/// How to switch them off.
+/// The way to switch them off.
 pub(crate) const SHADOW_STACK_REMEDY: &str = "start the program with \
     GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or link it \
     without -z shstk; thread mode works as it is";

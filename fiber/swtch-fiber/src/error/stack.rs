@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why no stack could be made.
+/// The reason why no stack could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StackError {
@@ -46,7 +46,7 @@ pub enum StackError {
     Guard {
         /// Number of stacks of this process.
         stacks: usize,
-        /// Whether guards split mappings, as they do before Linux 6.13.
+        /// True if guards split mappings, as they do before Linux 6.13.
         splits: bool,
         /// `vm.max_map_count`; `None` if it cannot be read.
         mapping_limit: Option<u64>,
@@ -61,7 +61,7 @@ pub enum StackError {
     ShadowStack {
         /// Name of the processor's feature, such as `x86 CET`.
         name: &'static str,
-        /// How to switch the feature off.
+        /// The way to switch the feature off.
         remedy: &'static str,
     },
 }
@@ -73,7 +73,7 @@ fn limit(mapping_limit: Option<u64>) -> String {
 }
 
 impl StackError {
-    /// What the user can do about it.
+    /// Says what the user can do about it.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::TooSmall { .. } => {

@@ -1,4 +1,4 @@
-//! How a file is opened.
+//! The options by which a file is opened.
 
 use std::ffi::CString;
 use std::io;
@@ -10,7 +10,7 @@ use super::File;
 use super::file::outside;
 use crate::io::{IoRequest, completes_here, run};
 
-/// How a file is opened; names and meanings are those of [`std::fs::OpenOptions`].
+/// The options by which a file is opened; names and meanings are those of [`std::fs::OpenOptions`].
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,

@@ -90,7 +90,7 @@ fn each_interruption_is_noticed_once() {
 }
 
 impl Marker {
-    /// Whether the marker uses `rseq`, so that each answer costs one load.
+    /// Returns true if the marker uses `rseq`, so that each answer costs one load.
     fn has_the_word(&self) -> bool {
         matches!(self.source, InterruptSource::Rseq { .. })
     }

@@ -1,4 +1,4 @@
-//! How deeply workers have used their stacks, measured by the monitor for the views.
+//! Measures how deeply workers have used their stacks, which the monitor does for the views.
 //!
 //! Each measurement is a system call of 0.3 µs, so none is made on a scheduler's thread, and at
 //! most a thousand a second are made. The values shown are some seconds old, with very many workers

@@ -59,7 +59,7 @@ impl StallWatch {
         self.cycles_from = Some(now + now.duration_since(began) * 200);
     }
 
-    /// Whether preemptive sections wait for a helper. Reports it, once, when that lasts for long.
+    /// Returns true if preemptive sections wait for a helper. Reports it, once, when that lasts for long.
     fn look_for_helpers(&mut self, group: &SchedulerGroup) -> bool {
         let queued = group.helpers.queued();
         let lasts = queued.filter(|queued| queued.lasted >= helper_pool::LONG);

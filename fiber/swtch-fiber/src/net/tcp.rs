@@ -136,7 +136,7 @@ impl TcpStream {
         self.socket.set_nodelay(nodelay)
     }
 
-    /// Whether small pieces are sent at once, see [`set_nodelay`](Self::set_nodelay).
+    /// Returns true if small pieces are sent at once, see [`set_nodelay`](Self::set_nodelay).
     ///
     /// # Errors
     /// The kernel's error.

@@ -72,23 +72,22 @@ impl Builder {
         self
     }
 
-    /// How workers run; [`Mode::Fiber`] by default.
+    /// Sets how workers run; [`Mode::Fiber`] by default.
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
     }
 
-    /// How long a worker may run before [`check_quantum`](crate::check_quantum) yields; 4 ms by
-    /// default.
+    /// Sets how long a worker may run before [`check_quantum`](crate::check_quantum) yields; 4 ms by default.
     #[must_use]
     pub fn quantum(mut self, quantum: Duration) -> Self {
         self.quantum = quantum;
         self
     }
 
-    /// Whether times are measured, which takes one reading of the clock per switch. Switches are
-    /// counted in any case; without times no events are recorded.
+    /// Sets whether times are measured, which takes one reading of the clock per switch. Switches are counted in any
+    /// case; without times no events are recorded.
     #[must_use]
     pub fn accounting(mut self, accounting: bool) -> Self {
         self.accounting = accounting;
@@ -119,7 +118,7 @@ impl Builder {
         self
     }
 
-    /// How sockets and files are driven; [`Io::Auto`] by default.
+    /// Sets how sockets and files are driven; [`Io::Auto`] by default.
     #[must_use]
     pub fn io(mut self, io: Io) -> Self {
         self.io = io;

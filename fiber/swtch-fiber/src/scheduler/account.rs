@@ -1,4 +1,4 @@
-//! What is counted when: every change of a worker's state goes through this file, in both modes.
+//! Decides what is counted when: every change of a worker's state goes through this file, in both modes.
 //!
 //! ```text
 //!             bound                entered                 left(Yield)
@@ -38,7 +38,7 @@ pub(super) const BOOSTS_IN_A_ROW: u32 = 1000;
 /// The counters and times of one scheduler.
 #[derive(Debug)]
 pub(crate) struct SchedulerAccounts {
-    /// Whether clocks are read and times measured.
+    /// True if clocks are read and times measured.
     timed: bool,
     slot: SchedulerSlot,
     ring: Option<RingWriter>,

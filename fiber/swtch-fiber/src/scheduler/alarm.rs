@@ -1,4 +1,4 @@
-//! How a sleeping scheduler is woken: an eventfd that it polls.
+//! Wakes a sleeping scheduler, by an eventfd that it polls.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

@@ -1,4 +1,4 @@
-//! Whether a scheduler sleeps, without losing a wakeup while it falls asleep.
+//! Tells whether a scheduler sleeps, without losing a wakeup while it falls asleep.
 //!
 //! ```text
 //! sleeper: asleep = true │ fence │ look once more at inbox and queue │ sleep
@@ -27,8 +27,7 @@ impl Asleep {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether the caller, which has put work in place, has to wake the sleeper. True for one
-    /// caller only.
+    /// Returns true if the caller, which has put work in place, has to wake the sleeper. True for one caller only.
     pub(crate) fn must_be_woken(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)

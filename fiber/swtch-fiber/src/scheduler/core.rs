@@ -52,7 +52,7 @@ pub(crate) struct Core {
     /// The control block of the host thread, which holds the scheduler while no worker does (thread
     /// mode).
     pub(crate) host: Option<&'static WorkerCell>,
-    /// When the baton was handed on (thread mode), 0 when it was not.
+    /// The moment at which the baton was handed on (thread mode), 0 when it was not.
     pub(crate) left_at: u64,
     /// All tasks have been cancelled, because the scheduler is closing.
     pub(crate) all_cancelled: bool,
@@ -218,7 +218,7 @@ impl Core {
         self.count_tasks(scheduler);
     }
 
-    /// Whether a task could get a worker at once.
+    /// Returns true if a task could get a worker at once.
     pub(crate) fn has_a_worker_to_spare(&self) -> bool {
         !self.idle_workers.is_empty() || self.workers.len() < self.workers_at_most
     }
@@ -304,7 +304,7 @@ impl Core {
         })
     }
 
-    /// Whether any task of the runtime is left, which could still spawn here.
+    /// Returns true if any task of the runtime is left, which could still spawn here.
     pub(crate) fn has_tasks(&self) -> bool {
         self.group.has_tasks()
     }

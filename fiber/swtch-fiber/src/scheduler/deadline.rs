@@ -1,4 +1,4 @@
-//! When waits end at the latest.
+//! The times at which waits end at the latest.
 
 use std::time::Duration;
 

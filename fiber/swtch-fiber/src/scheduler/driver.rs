@@ -21,11 +21,11 @@ use epoll::Epoll;
 pub(crate) use operation::{IoRequest, Operation};
 use uring::Uring;
 
-/// How long operations and readiness events may wait, while other workers run, for one system call
-/// that serves many. A call takes 0.2 to 0.5 µs when it finds nothing: at most 2 % of the time.
+/// The time for which operations and readiness events may wait, while other workers run, for one system call that
+/// serves many. A call takes 0.2 to 0.5 µs when it finds nothing: at most 2 % of the time.
 const PATIENCE: Duration = Duration::from_micros(20);
 
-/// How sockets and files are driven.
+/// The way in which sockets and files are driven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Io {
     /// In fiber mode by `io_uring` where the kernel allows it, else by epoll.
@@ -96,7 +96,7 @@ impl Driver {
         self.pending
     }
 
-    /// Whether a switch can skip the driver.
+    /// Returns true if a switch can skip the driver.
     #[inline(always)]
     pub(crate) fn nothing_to_do(&self) -> bool {
         self.pending == 0 || self.is_quiet()
@@ -188,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// Whether the alarm rang since the last call.
+    /// Returns true if the alarm rang since the last call.
     pub(super) fn take_rang(&mut self) -> bool {
         match &mut self.engine {
             Some(Engine::Uring(uring)) => uring.take_rang(),

@@ -45,7 +45,7 @@ impl RingWriter {
         }
     }
 
-    /// Whether a recorder is active at this moment.
+    /// Returns true if a recorder is active at this moment.
     #[inline(always)]
     pub(crate) fn is_recording(&self, now: u64) -> bool {
         self.page

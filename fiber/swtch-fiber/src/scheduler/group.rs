@@ -20,11 +20,11 @@ pub(crate) struct GroupSettings {
     pub(crate) mode: Mode,
     pub(crate) accounting: bool,
     pub(crate) quantum: Duration,
-    /// Where workers get their stacks (fiber mode).
+    /// The pool from which workers get their stacks (fiber mode).
     pub(crate) stacks: Option<&'static StackPool>,
     pub(crate) thread_stack_size: usize,
     pub(crate) workers_per_scheduler: usize,
-    /// How sockets and files are driven; never [`Io::Auto`].
+    /// The driver of sockets and files; never [`Io::Auto`].
     pub(crate) io: Io,
     /// The number by which the page reports `io`.
     pub(crate) io_driver: u32,
@@ -130,7 +130,7 @@ impl SchedulerGroup {
         Ok(())
     }
 
-    /// Whether a scheduler has nothing to do, and could take tasks of others.
+    /// Returns true if a scheduler has nothing to do, and could take tasks of others.
     #[inline(always)]
     pub(crate) fn has_idle_scheduler(&self) -> bool {
         self.idle_schedulers.load(Ordering::Relaxed) != 0
@@ -180,7 +180,7 @@ impl SchedulerGroup {
         None
     }
 
-    /// Whether any task has not ended.
+    /// Returns true if any task has not ended.
     pub(crate) fn has_tasks(&self) -> bool {
         self.entries()
             .iter()

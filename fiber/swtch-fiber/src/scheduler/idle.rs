@@ -1,4 +1,4 @@
-//! What a scheduler does when nothing is runnable: look for work, then sleep in the kernel.
+//! Lets a scheduler look for work when nothing is runnable, then sleep in the kernel.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;

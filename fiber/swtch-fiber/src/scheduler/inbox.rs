@@ -30,7 +30,6 @@ impl Inbox {
         }
     }
 
-    /// Whether no worker is in it.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.newest.load(Ordering::Relaxed).is_null()

@@ -1,6 +1,6 @@
-//! How workers run, and how they leave their scheduler.
+//! The ways in which workers run, and in which they leave their scheduler.
 
-/// How a runtime runs its workers.
+/// The way in which a runtime runs its workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// As coroutines on the scheduler's thread: a switch costs nanoseconds.
@@ -11,7 +11,7 @@ pub enum Mode {
     Thread,
 }
 
-/// How a worker leaves the scheduler.
+/// The way in which a worker leaves the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LeaveKind {
     /// It goes to the tail of the runnable queue.

@@ -51,7 +51,7 @@ impl MonitorSleep {
         futex::wake(&self.state);
     }
 
-    /// Whether the monitor was asked to end.
+    /// Returns true if the monitor was asked to end.
     pub(crate) fn is_ending(&self) -> bool {
         self.state.load(Ordering::SeqCst) == ENDING
     }
@@ -64,7 +64,7 @@ impl MonitorSleep {
             .is_ok()
     }
 
-    /// Whether nobody has woken the monitor since it announced a long sleep.
+    /// Returns true if nobody has woken the monitor since it announced a long sleep.
     pub(crate) fn is_asleep(&self) -> bool {
         self.state.load(Ordering::SeqCst) == ASLEEP
     }

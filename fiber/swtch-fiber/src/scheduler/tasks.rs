@@ -77,7 +77,7 @@ impl Scheduler {
         unsafe { self.core() }.near.push_back(task);
     }
 
-    /// Whether the calling thread is a worker of this scheduler, and so holds it.
+    /// Returns true if the calling thread is a worker of this scheduler, and so holds it.
     pub(crate) fn runs_the_caller(&self) -> bool {
         let caller = worker::current().and_then(WorkerCell::scheduler);
         caller.is_some_and(|scheduler| std::ptr::eq(scheduler, self))
@@ -91,7 +91,6 @@ impl Scheduler {
         })
     }
 
-    /// Whether the open queue has tasks.
     pub(crate) fn has_open_tasks(&self) -> bool {
         self.open.length() != 0
     }
@@ -117,7 +116,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether there is nothing but near tasks, so that a full switch can be skipped.
+    /// Returns true if there is nothing but near tasks, so that a full switch can be skipped.
     fn nothing_but_near_tasks(&self, core: &Core) -> bool {
         self.inbox.is_empty()
             && !self.closing.load(Ordering::Relaxed)

@@ -22,7 +22,7 @@ const LONGEST_SPAN: Duration = Duration::from_millis(10);
 /// The timers of one scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// When to read the clock next, in ticks; meaningless without timers.
+    /// The moment at which to read the clock next, in ticks; meaningless without timers.
     look_at_ticks: u64,
     heap: BinaryHeap<Reverse<Timer>>,
     /// Timers added so far. Of equal deadlines the one added first fires first.
@@ -90,7 +90,7 @@ impl Timers {
         }
     }
 
-    /// Whether it is time to read the clock, provided there are timers; `now` in ticks.
+    /// Returns true if it is time to read the clock, provided there are timers; `now` in ticks.
     #[inline(always)]
     pub(crate) fn may_be_overdue(&self, now: u64) -> bool {
         now >= self.look_at_ticks

@@ -28,12 +28,12 @@ impl Waiter {
         cell.wait.open_ticket().map(|ticket| Self { cell, ticket })
     }
 
-    /// Whether the wait is undecided.
+    /// Returns true if the wait is undecided.
     pub(crate) fn is_open(self) -> bool {
         self.cell.wait.is_open(self.ticket)
     }
 
-    /// Whether both are the same wait.
+    /// Returns true if both are the same wait.
     pub(crate) fn is(self, other: Self) -> bool {
         std::ptr::eq(self.cell, other.cell) && self.ticket == other.ticket
     }

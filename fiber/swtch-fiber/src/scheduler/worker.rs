@@ -34,7 +34,7 @@ pub(crate) struct WorkerCell {
     pub(crate) inbox_next: AtomicPtr<Self>,
     /// The scheduler it belongs to; null for a thread that is not a worker.
     scheduler: AtomicPtr<Scheduler>,
-    /// When the wait was decided, in ticks.
+    /// The moment at which the wait was decided, in ticks.
     pub(crate) signalled_ticks: AtomicU64,
     /// The task that decided the wait; 0 for none.
     pub(crate) signaller_task: AtomicU64,
@@ -68,11 +68,11 @@ pub(crate) struct SchedulerData {
     pub(crate) next_task: Option<BoundTask>,
     /// The value of the thread's word while it runs: `task << RUN_BITS | run`.
     pub(crate) word: u64,
-    /// When it was last switched in, ticks.
+    /// The moment at which it was last switched in, ticks.
     pub(crate) in_ticks: u64,
-    /// When it was last switched out, ticks; 0 before the first run of a task.
+    /// The moment at which it was last switched out, ticks; 0 before the first run of a task.
     pub(crate) out_ticks: u64,
-    /// When it entered its present state, ticks.
+    /// The moment at which it entered its present state, ticks.
     pub(crate) since_ticks: u64,
     /// Present or latest wait type.
     pub(crate) wait_type: WaitType,
@@ -110,7 +110,7 @@ pub(crate) fn current() -> Option<&'static WorkerCell> {
     unsafe { CURRENT.get().as_ref() }
 }
 
-/// What [`task_here`] returns on a thread that is not a worker.
+/// The answer of [`task_here`] on a thread that is not a worker.
 pub(crate) const OUTSIDE: u64 = u64::MAX;
 
 /// The id of the task that runs here; [`OUTSIDE`] on a thread that is not a worker.

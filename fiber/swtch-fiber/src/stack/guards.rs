@@ -8,7 +8,7 @@ use super::memory::{advise, map, page_size};
 /// `include/uapi/asm-generic/mman-common.h`, since Linux 6.13; `libc` does not have it.
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 
-/// How the ends of stacks are protected.
+/// The protection of the ends of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guards {

@@ -314,8 +314,7 @@ mod tests {
         }
     }
 
-    /// Whether a byte can be read, tested by the kernel: `write` to a pipe fails instead of
-    /// faulting.
+    /// Returns true if a byte can be read, tested by the kernel: `write` to a pipe fails instead of faulting.
     fn readable(address: usize) -> bool {
         use std::os::fd::AsRawFd;
         let (_reader, writer) = std::io::pipe().unwrap();

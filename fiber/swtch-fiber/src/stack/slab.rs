@@ -31,7 +31,7 @@ static STACKS: AtomicUsize = AtomicUsize::new(0);
 struct StackRecord {
     /// Lowest address of the guard.
     limit: usize,
-    /// Where the stack begins; it grows downwards.
+    /// The address at which the stack begins; it grows downwards.
     base: usize,
     /// Shared by all stacks of its slab.
     geometry: &'static Geometry,
@@ -196,7 +196,7 @@ impl Slot {
         self.0.limit + self.0.geometry.stride()
     }
 
-    /// Where the stack begins; it grows downwards.
+    /// Returns the address at which the stack begins; it grows downwards.
     pub fn base(self) -> usize {
         self.0.base
     }

@@ -24,8 +24,8 @@ use super::memory;
 use super::unwind::{self, Frames, StackCopy};
 use swtch_unwind::Registers;
 
-/// How long a running thread may take to answer. It answers at its next return to user mode, which
-/// an interrupt brings about at once; the monitor cannot wait longer.
+/// The time that a running thread may take to answer. It answers at its next return to user mode, which an interrupt
+/// brings about at once; the monitor cannot wait longer.
 const PATIENCE: Duration = Duration::from_millis(4);
 
 /// Most frames that are shown.
@@ -43,7 +43,7 @@ const CATCHES_PANICS: &str = "AssertUnwindSafe";
 pub struct Backtrace {
     /// Addresses in code, the innermost first; each lies inside of its call instruction.
     pub addresses: Vec<u64>,
-    /// Why frames are missing; `None` when the root of the stack was reached.
+    /// The reason why frames are missing; `None` when the root of the stack was reached.
     pub missing: Option<&'static str>,
 }
 

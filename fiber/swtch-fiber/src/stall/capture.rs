@@ -35,7 +35,7 @@ use swtch_unwind::{REGISTERS, Registers};
 /// Most bytes of stack that are copied, from the innermost frame on.
 pub const STACK_BYTES: usize = 64 * 1024;
 
-/// How often the monitor checks whether the thread has answered.
+/// The time between two checks by the monitor whether the thread has answered.
 const POLL: Duration = Duration::from_micros(100);
 
 /// The state of a thread when the signal interrupted it.
@@ -58,8 +58,8 @@ pub struct Usage {
     pub user_ns: u64,
     /// CPU time in the kernel, ns.
     pub kernel_ns: u64,
-    /// Whether the instruction before the interrupted one is a system call: the signal was
-    /// delivered on the way out of the kernel.
+    /// True if the instruction before the interrupted one is a system call: the signal was delivered on the way out of
+    /// the kernel.
     pub behind_call: bool,
 }
 
@@ -132,7 +132,7 @@ pub(super) fn signal() -> Option<i32> {
     SIGNAL.get().copied().flatten()
 }
 
-/// Whether the signal has its default action.
+/// Returns true if the signal has its default action.
 fn is_free(signal: i32) -> bool {
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -228,7 +228,7 @@ fn nanoseconds(time: libc::timeval) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_usec.unsigned_abs() * 1000
 }
 
-/// Whether the instruction before `pc` is a system call.
+/// Returns true if the instruction before `pc` is a system call.
 fn is_behind_call(pc: u64) -> bool {
     let mut before = SYSTEM_CALL.map(|byte| !byte);
     usize::try_from(pc)
@@ -238,9 +238,9 @@ fn is_behind_call(pc: u64) -> bool {
         && before == SYSTEM_CALL
 }
 
-/// Whether the kernel restarts a system call after a handler that was installed with `SA_RESTART`,
-/// so that the program does not notice. The list is that of signal(7), without the calls on
-/// sockets, which are not restarted when the socket has a timeout.
+/// Returns true if the kernel restarts a system call after a handler that was installed with `SA_RESTART`, so that the
+/// program does not notice. The list is that of signal(7), without the calls on sockets, which are not restarted when
+/// the socket has a timeout.
 pub fn restarts(number: i64) -> bool {
     const RESTARTED: &[i64] = &[
         libc::SYS_read,

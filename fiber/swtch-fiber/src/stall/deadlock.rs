@@ -34,11 +34,11 @@ pub struct Blocker {
     pub worker: u32,
     /// Name of its task, or `#` and the task's id.
     pub task: String,
-    /// What it has to do first.
+    /// The step that it has to take first.
     pub has_to: BlockedOn,
 }
 
-/// What a worker has to do before another one can continue.
+/// The step that a worker has to take before another one can continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BlockedOn {
@@ -50,7 +50,7 @@ pub enum BlockedOn {
     GoFirst,
 }
 
-/// Why workers will wait for ever.
+/// The reason why workers will wait for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deadlock {

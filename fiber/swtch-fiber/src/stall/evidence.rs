@@ -21,7 +21,7 @@ use super::capture::Usage;
 /// The state of a thread at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSample {
-    /// When it was taken: `CLOCK_MONOTONIC`, ns.
+    /// The moment at which it was taken: `CLOCK_MONOTONIC`, ns.
     pub at_ns: u64,
     /// CPU time of the thread so far, ns.
     pub cpu_ns: Option<u64>,
@@ -110,7 +110,7 @@ impl ThreadSample {
         }
     }
 
-    /// Whether the thread is off the CPU and waits for something other than a CPU.
+    /// Returns true if the thread is off the CPU and waits for something other than a CPU.
     pub fn is_blocked(&self) -> bool {
         match self.call {
             Call::Inside { .. } | Call::Fault { .. } => true,
@@ -120,7 +120,7 @@ impl ThreadSample {
     }
 }
 
-/// Whether a thread has a CPU or waits for one.
+/// Returns true if a thread has a CPU or waits for one.
 pub(super) fn is_runnable(tid: i32) -> bool {
     let stat = read(tid, "stat");
     stat.as_deref()
@@ -139,7 +139,7 @@ pub(super) fn switches_of(tid: i32) -> Option<u64> {
     Some(voluntary? + involuntary?)
 }
 
-/// Whether two threads last ran on the same CPU; also true when that is not known.
+/// Returns true if two threads last ran on the same CPU; also true when that is not known.
 fn share_a_cpu(one: i32, other: i32) -> bool {
     let cpu = |tid| read(tid, "stat").as_deref().and_then(parse_cpu);
     match (cpu(one), cpu(other)) {

@@ -1,4 +1,4 @@
-//! Whether any thread outside of a runtime could wake one of its workers.
+//! Finds out whether any thread outside of a runtime could wake one of its workers.
 //!
 //! A thread outside may hold one end of a channel, or the handle of an event, and this cannot be
 //! found out. But a thread that waits for another thread wakes no worker by itself. So when each
@@ -14,7 +14,7 @@ use super::capture;
 use super::evidence::{self, Call};
 use crate::page::WritablePage;
 
-/// Whether any thread could. `runtime` is the one that waits; its own threads do not count.
+/// Returns true if any thread could. `runtime` is the one that waits; its own threads do not count.
 ///
 /// All threads are read twice: a thread that was blocked both times and was not switched in between
 /// was blocked the whole time, so there was a moment at which all were.
@@ -27,7 +27,7 @@ pub(crate) fn could_wake(page: &WritablePage, runtime: u32) -> bool {
     first.is_none() || first != second
 }
 
-/// Whether the process has another runtime, whose workers may hold any of these.
+/// Returns true if the process has another runtime, whose workers may hold any of these.
 fn other_runtimes(page: &WritablePage, runtime: u32) -> bool {
     let used = page.header().schedulers.used.load(Ordering::Acquire);
     (0..used).map(|index| page.scheduler(index)).any(|record| {
@@ -69,7 +69,7 @@ fn blocked(own: &[i32]) -> Option<Vec<(i32, Option<u64>)>> {
     Some(others)
 }
 
-/// Whether only another thread of this process can end the call.
+/// Returns true if only another thread of this process can end the call.
 fn waits_for_a_thread(call: Call) -> bool {
     let Call::Inside {
         number: libc::SYS_futex,
@@ -98,9 +98,9 @@ const FAULTS: [i32; 7] = [
     libc::SIGSYS,
 ];
 
-/// Whether the program handles a signal whose handler could wake a worker. These do not count:
-/// signals for fatal errors, our own, and those that libc keeps for itself (from 32 to before
-/// `SIGRTMIN`; glibc handles 33 once a program has a second thread and changes its user).
+/// Returns true if the program handles a signal whose handler could wake a worker. These do not count: signals for
+/// fatal errors, our own, and those that libc keeps for itself (from 32 to before `SIGRTMIN`; glibc handles 33 once a
+/// program has a second thread and changes its user).
 fn a_handler_could_run() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
         return true;

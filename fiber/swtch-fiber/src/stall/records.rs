@@ -44,7 +44,7 @@ impl Records {
         self.record.progress()
     }
 
-    /// What the scheduler should be doing.
+    /// Returns what the scheduler should be doing.
     pub(crate) fn duty(self, scheduler: &Scheduler) -> SchedulerDuty {
         let came_in = !scheduler.is_closing() && !scheduler.nothing_came_in();
         if self.record.is_idle.load(Ordering::SeqCst) != 0 {
@@ -157,7 +157,7 @@ impl Records {
         Some(self.page.thread(index.checked_sub(1)?))
     }
 
-    /// Whether pending I/O or a preemptive section may wake a worker.
+    /// Returns true if pending I/O or a preemptive section may wake a worker.
     pub(crate) fn may_wake_by_itself(self) -> bool {
         self.record.pending_io_count.load(Ordering::Relaxed) != 0
             || self.workers(&[worker_state::PREEMPTIVE]).next().is_some()

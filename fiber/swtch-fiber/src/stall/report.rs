@@ -30,7 +30,7 @@ pub struct Stall {
     pub tid: i32,
     /// The worker that runs; `None` when none does.
     pub offender: Option<StalledWorker>,
-    /// How long there has been no progress, so far.
+    /// The time without progress, so far.
     pub lasted: Duration,
     /// The reason for the stall.
     pub verdict: StallVerdict,
@@ -154,7 +154,7 @@ pub type OnStall = Arc<dyn Fn(&Stall) + Send + Sync>;
 /// The callback of the program for deadlocks.
 pub type OnDeadlock = Arc<dyn Fn(&Deadlock) + Send + Sync>;
 
-/// What the monitor needs to report stalls and deadlocks.
+/// The settings by which the monitor reports stalls and deadlocks.
 #[derive(Clone, Debug)]
 pub struct Reporting {
     /// The time without progress after which a stall is reported.
@@ -253,8 +253,7 @@ struct ReportLimit {
 }
 
 impl ReportLimit {
-    /// Whether one more report may go out now: then returns how many were held back since the last
-    /// one.
+    /// Returns the number of reports held back since the last one, if one more may go out now.
     fn pass(&mut self, now: Instant) -> Option<u32> {
         while let Some(first) = self.reported.front()
             && now.saturating_duration_since(*first) >= PERIOD

@@ -38,7 +38,7 @@ impl StackCopy<'_> {
 pub struct Frames {
     /// Addresses in code, the innermost first. Each lies inside of the call that has not returned.
     pub addresses: Vec<u64>,
-    /// Whether the last one is the root of its stack.
+    /// True if the last one is the root of its stack.
     pub reaches_root: bool,
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::evidence::{Call, ThreadSample};
 
-/// What the scheduler should be doing.
+/// The work that the scheduler should be doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerDuty {
     /// Nothing: no worker runs and none is runnable.
@@ -88,7 +88,7 @@ pub struct Numbers {
     pub call: Call,
     /// The kernel function in which it waited, at the second sample.
     pub waits_in: Option<String>,
-    /// Whether the signal interrupted the thread just behind a system call, at each sample.
+    /// Says whether the signal interrupted the thread just behind a system call, at each sample.
     pub behind_call: [Option<bool>; 2],
 }
 
@@ -138,7 +138,7 @@ impl Numbers {
         self.elapsed.saturating_sub(self.cpu.unwrap_or_default())
     }
 
-    /// Whether the thread had a CPU for long enough to come to a yield point.
+    /// Returns true if the thread had a CPU for long enough to come to a yield point.
     ///
     /// Yield points have been asking for the CPU since the end of the quantum, before the first
     /// sample, and a worker that reaches one yields within microseconds. So on a busy machine, a
@@ -148,7 +148,7 @@ impl Numbers {
         self.cpu.is_some_and(|cpu| cpu * part >= self.elapsed)
     }
 
-    /// Whether the CPU time was mostly spent in the kernel.
+    /// Returns true if the CPU time was mostly spent in the kernel.
     ///
     /// The kernel itself only samples this split, at its ticks (4 ms at 250 Hz). If no tick fell
     /// into the time, the two places where the signals interrupted the thread decide.
@@ -163,7 +163,7 @@ impl Numbers {
         self.behind_call[1] == Some(true) && self.behind_call[0] != Some(false)
     }
 
-    /// Whether the thread, while it was off the CPU, mostly waited for one.
+    /// Returns true if the thread, while it was off the CPU, mostly waited for one.
     fn waited_for_cpu(&self, is_blocked: bool) -> bool {
         if is_blocked {
             // It is blocked now, but waits for a CPU before that may have been longer.

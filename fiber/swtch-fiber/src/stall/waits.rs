@@ -31,7 +31,7 @@ struct Suspended {
     task: u64,
     wait_type: u32,
     resource: u64,
-    /// When the wait began, ticks; 0 if no times are measured.
+    /// The moment at which the wait began, ticks; 0 if no times are measured.
     since: u64,
 }
 
@@ -237,7 +237,7 @@ impl Suspended {
         (ticket.is_none() || one.waits_still()).then_some(one)
     }
 
-    /// Whether it is still in the wait that was seen first.
+    /// Returns true if it is still in the wait that was seen first.
     fn waits_still(&self) -> bool {
         std::sync::atomic::fence(Ordering::Acquire);
         self.ticket.is_some()

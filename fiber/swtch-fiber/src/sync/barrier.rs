@@ -14,14 +14,14 @@ pub struct Barrier {
     line: Mutex<WaiterLine<()>>,
 }
 
-/// What [`Barrier::wait`] tells a worker.
+/// The answer of [`Barrier::wait`] to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierWait {
     is_leader: bool,
 }
 
 impl BarrierWait {
-    /// Whether the caller came last: true for exactly one of each group.
+    /// Returns true if the caller came last: true for exactly one of each group.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.is_leader

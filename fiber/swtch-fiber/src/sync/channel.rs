@@ -77,7 +77,7 @@ pub struct Receiver<Message> {
     shared: Arc<SharedChannel<Message>>,
 }
 
-/// Why a message was not sent in time. The error contains the message.
+/// The reason why a message was not sent in time. The error contains the message.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendTimeoutError<Message> {
     /// The channel stayed full for the whole time span.
@@ -144,7 +144,7 @@ impl<Message> Sender<Message> {
         self.shared.core.len()
     }
 
-    /// Whether the channel has no message at this moment.
+    /// Returns true if the channel has no message at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -194,7 +194,7 @@ impl<Message> Receiver<Message> {
         self.shared.core.len()
     }
 
-    /// Whether the channel has no message at this moment.
+    /// Returns true if the channel has no message at this moment.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

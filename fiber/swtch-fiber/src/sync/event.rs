@@ -68,7 +68,7 @@ impl Event {
         self.is_set.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the event is set at this moment.
+    /// Returns true if the event is set at this moment.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
@@ -103,7 +103,7 @@ impl Event {
         wait_in_line(waiter, deadline, leave) == WaitOutcome::Signalled
     }
 
-    /// Whether it is set; an automatic event is reset by this.
+    /// Returns true if it is set; an automatic event is reset by this.
     fn take(&self) -> bool {
         if self.automatic {
             let order = (Ordering::Acquire, Ordering::Relaxed);

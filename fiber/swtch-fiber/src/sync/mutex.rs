@@ -82,7 +82,7 @@ impl<Value: ?Sized> Mutex<Value> {
         locked.then(|| MutexGuard::new(self))
     }
 
-    /// Whether the mutex is locked at this moment.
+    /// Returns true if the mutex is locked at this moment.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.raw.is_locked()

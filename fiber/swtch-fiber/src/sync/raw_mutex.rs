@@ -15,7 +15,7 @@ const LOCKED: u32 = 1;
 /// There are waiters in the line, so an unlock has to check it.
 const WAITING: u32 = 2;
 
-/// What a waiter wants from an unlock.
+/// The service that a waiter wants from an unlock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnlockRequest {
     /// To be woken, and to try to lock.
@@ -180,7 +180,6 @@ impl RawMutex {
         self.state.store(0, Ordering::Release);
     }
 
-    /// Whether any task or thread holds the lock.
     pub(crate) fn is_locked(&self) -> bool {
         self.state.load(Ordering::Relaxed) & LOCKED != 0
     }

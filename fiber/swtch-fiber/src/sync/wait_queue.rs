@@ -22,7 +22,7 @@ pub(crate) struct WaitQueue {
     line: Mutex<WaiterLine<()>>,
 }
 
-/// Whether cancelling the task ends a wait.
+/// Says whether cancelling the task ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancelling {
     Ends,

@@ -18,7 +18,7 @@ const CASE: &str = "SWTCH_FIBER_CASE";
 /// Time limit for anything on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
-/// Whether this process is the child that was started for `name`.
+/// Returns true if this process is the child that was started for `name`.
 pub fn is_child(name: &str) -> bool {
     std::env::var(VARIABLE).is_ok_and(|child| child == name)
 }

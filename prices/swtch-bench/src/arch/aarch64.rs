@@ -7,7 +7,7 @@ use std::arch::asm;
 use super::{ExtendedRegisters, SaveArea};
 use crate::error::Error;
 
-/// Whether this register state can be measured here: only the plain one can.
+/// Returns true if this register state can be measured here: only the plain one can.
 pub fn is_supported(registers: ExtendedRegisters) -> bool {
     registers == ExtendedRegisters::Init
 }

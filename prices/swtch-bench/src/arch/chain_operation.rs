@@ -57,7 +57,7 @@ impl ChainOperation {
         Self::ALL.iter().copied().find(|one| one.as_str() == word)
     }
 
-    /// Whether this CPU and its operating system can do it.
+    /// Returns true if this CPU and its operating system can do it.
     pub fn is_supported(self) -> bool {
         match self {
             Self::Avx2 => is_supported(ExtendedRegisters::Avx2),

@@ -15,7 +15,7 @@ const VECTORS: u32 = 0xe6;
 /// XCR0 bits of the tile configuration and the tiles.
 const TILES: u64 = 3 << 17;
 
-/// Whether CPU and kernel have these registers, and user mode can reset them.
+/// Returns true if CPU and kernel have these registers, and user mode can reset them.
 pub fn is_supported(registers: ExtendedRegisters) -> bool {
     // Without XSAVE nothing can be reset, so even the plain state cannot be produced.
     let Some(enabled) = enabled_components() else {
@@ -91,13 +91,13 @@ pub fn save_area_bytes() -> Option<SaveArea> {
     })
 }
 
-/// Whether the CPU has PCID, with which the TLB keeps the entries of several address spaces apart.
-/// Without it every change of the address space flushes the TLB.
+/// Tells whether the CPU has PCID, with which the TLB keeps the entries of several address spaces apart. Without it
+/// every change of the address space flushes the TLB.
 pub fn has_address_space_ids() -> Option<bool> {
     Some(leaf(1, 0)?.ecx >> 17 & 1 == 1)
 }
 
-/// Whether CPUID reports a hypervisor (bit 31 of leaf 1, ECX).
+/// Tells whether CPUID reports a hypervisor (bit 31 of leaf 1, ECX).
 pub fn is_guest() -> Option<bool> {
     Some(leaf(1, 0)?.ecx >> 31 == 1)
 }

@@ -31,7 +31,7 @@ const STEADY_READINGS: usize = 3;
 /// Largest relative difference among [`STEADY_READINGS`] readings that count as steady.
 const STEADY: f64 = 0.02;
 
-/// What the driver tells the session.
+/// A report of the driver to the session.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum DriverReport {
@@ -41,7 +41,7 @@ pub(super) enum DriverReport {
     Missing(MissingArm),
     /// The first round follows.
     WarmedUp {
-        /// Whether the sentinel was steady.
+        /// True if the sentinel was steady.
         is_steady: bool,
     },
     /// A block is done.

@@ -12,7 +12,7 @@ use crate::process::ForkedChild;
 /// Stack of a thread, in bytes.
 const STACK: usize = 256 * 1024;
 
-/// How long a peer may take to end after it was asked to.
+/// The time that a peer may take to end after it was asked to.
 const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// A peer: a member that is not the leader.

@@ -19,8 +19,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// permission for a cgroup) ends then, and nothing is being timed that the checks could disturb.
 const CHECK_INTERVAL_AT_START: Duration = Duration::from_millis(5);
 
-/// What driver and leader share: the order is the index of a timed operation and how many
-/// repetitions make its block, the result is its timing.
+/// The block that driver and leader share: the order is the index of a timed operation and how many repetitions make
+/// its block, the result is its timing.
 type LeaderControl = ControlBlock<2, TIMING_WORDS>;
 
 /// The driver's handle of a leader. Dropping it asks the leader to end and waits for it.

@@ -1,5 +1,5 @@
-//! What the processes of a measurement write to the one that reads: one message a line, as JSON,
-//! into a pipe that all of them inherit.
+//! Messages of the processes of a measurement to the one that reads: one message a line, as JSON, into a pipe that all
+//! of them inherit.
 //!
 //! A line is written by a single call and is shorter than `PIPE_BUF`, so that lines of several
 //! processes do not mix. (A longer one comes from a process that nobody writes beside.)
@@ -23,7 +23,7 @@ pub(super) enum Message<T> {
     Failed { why: String },
     /// A leader has created a System V semaphore set, which outlives a leader that is killed.
     SemaphoreSet { id: i32 },
-    /// What is measured.
+    /// A report on what is measured.
     Report(T),
 }
 

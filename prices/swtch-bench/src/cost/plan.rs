@@ -1,4 +1,4 @@
-//! What a session times, and what it finds, as plain data.
+//! The plan of a session and what it finds, as plain data.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ pub struct Tree {
     pub sentinels: Vec<Sentinel>,
     /// Arms that could not be started.
     pub missing: Vec<MissingArm>,
-    /// Whether the sentinel was steady before the first round.
+    /// True if the sentinel was steady before the first round.
     pub was_steady: bool,
     /// The reason why the tree ended.
     pub ended: Ended,

@@ -1,4 +1,4 @@
-//! How the members of a ring hand the turn on: a relay for each primitive.
+//! The ways in which the members of a ring hand the turn on: a relay for each primitive.
 
 use std::sync::Arc;
 

@@ -54,7 +54,7 @@ pub(super) fn timed_operations(spec: &RingSpec) -> Result<Vec<Box<dyn TimedOpera
     Ok(operations)
 }
 
-/// What the leader creates before any peer starts, and shares with all of them.
+/// The resources that the leader creates before any peer starts, and shares with all of them.
 #[derive(Clone)]
 struct RingResources {
     relay: Arc<dyn Relay>,
@@ -111,9 +111,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// `sched_yield` does not switch.
 const COOL_LAPS: u64 = 4;
 
-/// What the leader and a peer share: the order is the laps of a block and the index of its work, the
-/// result what the peer counted over the timed laps, voluntary and involuntary switches and live
-/// registers.
+/// The block that the leader and a peer share: the order is the laps of a block and the index of its work, the result
+/// what the peer counted over the timed laps, voluntary and involuntary switches and live registers.
 type PeerControl = ControlBlock<2, 4>;
 
 /// A ring whose peers have started, as its leader holds it. Dropping it ends the peers and waits

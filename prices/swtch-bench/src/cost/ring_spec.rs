@@ -12,17 +12,17 @@ use super::work::WorkSpec;
 pub struct RingSpec {
     /// The object by which the turn is handed on.
     pub primitive: Primitive,
-    /// Whether the members are threads or processes.
+    /// Says whether the members are threads or processes.
     pub members: Members,
     /// Number of members: two or more.
     pub count: u32,
     /// The scheduling policy of all members.
     pub policy: Policy,
-    /// How the CPUs are related. It only labels the ring; [`Self::cpus`] decides where members run.
+    /// The relation of the CPUs. It only labels the ring; [`Self::cpus`] decides where members run.
     pub place: Place,
     /// CPU of the leader, and CPU of all others; `None` leaves all of them free.
     pub cpus: Option<(u32, u32)>,
-    /// What each member does while it has the turn.
+    /// The work of each member while it has the turn.
     pub work: WorkSpec,
     /// Another work that the same members do in blocks of their own (number 2 of the arm). So two
     /// similar works can be compared without the noise of memory placement.

@@ -171,13 +171,13 @@ pub fn tails(spec: &RingSpec, hops: u64, stop: &AtomicBool) -> Result<Tails, Err
     Ok(tails)
 }
 
-/// Whether one member passes the turn to another, so that there is a hop between them. Members that
-/// take the next lock of a ring, or that yield, do not.
+/// Returns true if one member passes the turn to another, so that there is a hop between them. Members that take the
+/// next lock of a ring, or that yield, do not.
 pub const fn passes_a_turn(primitive: Primitive) -> bool {
     !matches!(primitive, Primitive::MutexRing | Primitive::Yield)
 }
 
-/// What the caller, the leader and its peers share.
+/// The memory that the caller, the leader and its peers share.
 struct TailsMemory {
     /// The caller orders blocks of so many laps. The leader's result is the cost of one clock
     /// reading, in ns.

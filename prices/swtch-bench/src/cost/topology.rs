@@ -1,5 +1,5 @@
-//! How CPUs are related to one another, as the kernel reports it
-//! (`Documentation/admin-guide/cputopology.rst`, v6.18). A hypervisor may hide the real topology.
+//! Reads how CPUs are related to one another, as the kernel reports it (`Documentation/admin-guide/cputopology.rst`,
+//! v6.18). A hypervisor may hide the real topology.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::cpu;
 use crate::error::Error;
 use crate::process::ForkedChild;
 
-/// How another CPU is related to the home CPU.
+/// Another CPU, by its relation to the home CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// The relation to the home CPU.
@@ -76,7 +76,7 @@ pub fn check_cpu(number: u32) -> Result<(), Error> {
     )))
 }
 
-/// Whether a task of this process may run under `SCHED_FIFO`. A child process tries it.
+/// Returns true if a task of this process may run under `SCHED_FIFO`. A child process tries it.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ pub enum WorkSpec {
     Registers {
         /// The register state that is touched.
         registers: arch::ExtendedRegisters,
-        /// What the last instructions do: touch or clear.
+        /// Says what the last instructions do: touch or clear.
         ending: RegisterEnding,
     },
     /// Walks through memory once per turn.
@@ -59,7 +59,7 @@ pub enum WorkSpec {
         bytes: u64,
         /// The order in which lines are read.
         order: Order,
-        /// Whether members share the memory.
+        /// Says whether members share the memory.
         sharing: MemorySharing,
     },
     /// Reads one line every `stride` bytes, in an order that the CPU cannot predict.
@@ -80,7 +80,7 @@ pub enum WorkSpec {
     Branches {
         /// Number of branches per turn.
         count: u32,
-        /// Whether members share the data that the branches depend on.
+        /// Says whether members share the data that the branches depend on.
         patterns: PatternSharing,
     },
     /// Takes a known time and does nothing else, to check that the measurement finds it.

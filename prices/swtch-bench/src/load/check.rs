@@ -287,7 +287,7 @@ impl BodyChecker<'_> {
     }
 }
 
-/// Whether a step is in a body, or in a repeat inside it.
+/// Returns true if a step is in a body, or in a repeat inside it.
 fn any(body: &[Step], is_it: &dyn Fn(&Step) -> bool) -> bool {
     body.iter().any(|step| match step {
         Step::Repeat { body, .. } => any(body, is_it),

@@ -181,7 +181,7 @@ impl LoadControl {
         wake_all(&self.gates.go)
     }
 
-    /// Whether all members are done.
+    /// Returns true if all members are done.
     pub(super) fn is_over(&self) -> bool {
         self.gates.over.load(Ordering::Acquire) != 0
     }

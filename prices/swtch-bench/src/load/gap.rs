@@ -107,8 +107,8 @@ mod tests {
         assert_eq!(lengths, (79..=110).collect::<Vec<_>>());
     }
 
-    /// How often a thread loses the CPU is not predictable, so the test only requires that the
-    /// watch takes its time, and that no gap is longer than the watch.
+    /// It is not predictable how often a thread loses the CPU, so the test only requires that the watch takes its time,
+    /// and that no gap is longer than the watch.
     #[test]
     fn a_watch_is_as_long_as_it_was_told() {
         let before = clock::now();

@@ -1,4 +1,4 @@
-//! What a member does, from its start to its end.
+//! The life of a member, from its start to its end.
 //!
 //! ```text
 //! name ─▶ files, memory, locks of rings ─▶ CPU, class ─▶ barrier ─▶ clock │ body │ clock

@@ -24,7 +24,7 @@ impl Cpus {
 }
 
 impl Class {
-    /// Whether it is a real-time policy, which precedes all ordinary tasks.
+    /// Returns true if it is a real-time policy, which precedes all ordinary tasks.
     pub const fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo { .. } | Self::RoundRobin { .. })
     }
@@ -46,8 +46,7 @@ impl Class {
         }
     }
 
-    /// What is left of the class without permission: nice 0, and `SCHED_OTHER` in place of a
-    /// real-time policy.
+    /// Returns what is left of the class without permission: nice 0, and `SCHED_OTHER` in place of a real-time policy.
     const fn without_right(self) -> Self {
         match self {
             Self::Batch { .. } => Self::Batch { nice: 0 },

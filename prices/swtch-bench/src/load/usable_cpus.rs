@@ -59,7 +59,7 @@ impl UsableCpus {
     }
 }
 
-/// Whether a list such as `0-3,8` contains `cpu`.
+/// Returns true if a list such as `0-3,8` contains `cpu`.
 fn is_in(list: &str, cpu: u32) -> bool {
     list.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

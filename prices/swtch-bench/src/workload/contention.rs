@@ -90,8 +90,8 @@ fn file_lock(rounds: u64) -> Result<WorkloadOutcome, Error> {
     ))
 }
 
-/// What one that contends for the lock counts: blocks in the lock call, sleeps in which it blocked,
-/// and blocks in its sleeps. Numbers only, as a process hands them to its parent.
+/// The counts of one that contends for the lock: blocks in the lock call, sleeps in which it blocked, and blocks in its
+/// sleeps. Numbers only, as a process hands them to its parent.
 type Contended = [u64; 3];
 
 /// Acquires and releases the lock `rounds` times.

@@ -76,14 +76,14 @@ fn round_robin(ms: u64) -> Result<WorkloadOutcome, Error> {
     })
 }
 
-/// What one hog measured: its CPU time, and the round-robin interval (for real-time tasks).
+/// The measurements of one hog: its CPU time, and the round-robin interval (for real-time tasks).
 #[derive(Clone, Copy, Debug)]
 struct HogTimes {
     cpu_time: Duration,
     turn: Duration,
 }
 
-/// What a hog does while it spins.
+/// The side work of a hog while it spins.
 #[derive(Clone, Copy, Debug)]
 enum OnTheSide {
     Nothing,

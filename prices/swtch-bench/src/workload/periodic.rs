@@ -85,7 +85,7 @@ pub(super) const FIFO: Workload = Workload {
 struct Periods {
     /// Number of periods at whose end it took the CPU from the hog.
     displaced: u64,
-    /// How its sleeps went.
+    /// The counts of its sleeps.
     slept: SleepCounts,
 }
 

@@ -26,8 +26,8 @@ use crate::scratch::{AlignedBlock, Scratch, offset_of_block};
 use crate::token::{EpolledPipe, EventFd, Pipe, Token, UnixSocket};
 use crate::workers::{RunningWorker, WorkerProcess, fork_locks, start, start_process};
 
-/// How long a thread rests after each repetition of what it does. By default, that leaves a few
-/// hundred repetitions.
+/// The time for which a thread rests after each repetition of what it does. By default, that leaves a few hundred
+/// repetitions.
 const REST: Duration = Duration::from_millis(5);
 
 /// Blocks of the files that are read and mapped.

@@ -58,7 +58,7 @@ fn title(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Line<'sta
     Line::styled(cut(&escaped(&words), wide), look.strong())
 }
 
-/// What it waits for at the end of the frame.
+/// Says what it waits for at the end of the frame.
 fn open_wait(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Option<Line<'static>> {
     let wait = shown.made.frame.open_wait(task)?;
     let lock = match wait.futex {
@@ -110,7 +110,7 @@ fn history(row: &LiveRow, shown: &Shown<'_>, look: Look, wide: usize) -> Line<'s
     line
 }
 
-/// Why it left its CPU, most often first.
+/// Lists why it left its CPU, most often first.
 fn reasons(row: &LiveRow, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
     let (frame, sums) = (&shown.made.frame, &row.sums);
     let mut found: Vec<(Reason, u64, Nanos)> = Reason::ALL
@@ -147,7 +147,7 @@ fn reasons(row: &LiveRow, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Lin
     table::lines(&columns, wide, (look.strong(), look.sorted()), None)
 }
 
-/// Who took its CPU, most often first.
+/// Lists who took its CPU, most often first.
 fn takers(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
     let frame = &shown.made.frame;
     let rows = frame.rows(LiveView::Pair).iter();
@@ -199,7 +199,7 @@ fn places_of<'a>(task: TaskKey, shown: &Shown<'a>) -> Option<&'a ThreadPlaces> {
     places.filter(|places| places.task == task)
 }
 
-/// Where it left its CPU since the page was opened, the places with the most blocked time first.
+/// Shows the places where it left its CPU since the page was opened, those with the most blocked time first.
 fn places(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
     let Some(places) = places_of(task, shown).filter(|places| !places.rates.is_empty()) else {
         return Vec::new();
@@ -285,7 +285,7 @@ fn functions(place: &ThreadPlace) -> String {
     }
 }
 
-/// Whether each stack of a switch has such a frame, so that it says nothing of this one.
+/// Returns true if each stack of a switch has such a frame, so that it says nothing of this one.
 fn is_of_scheduler(frame: &str) -> bool {
     let starts = ["__traceiter_", "__schedule", "schedule", "preempt_schedule"];
     starts.iter().any(|start| frame.starts_with(start))

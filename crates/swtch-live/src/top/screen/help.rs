@@ -31,7 +31,7 @@ const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-/// What holds for all columns.
+/// Notes that hold for all columns.
 const NOTES: [&str; 5] = [
     "All numbers are of the last frame, per second or as a share of it. A wait and the run before it count \
      when the thread leaves its CPU the next time. Threads that only wait have a row where they are few: \

@@ -1,10 +1,10 @@
-//! What was chosen with keys. Pure: a key and the rows that are shown give the next state.
+//! Keeps what was chosen with keys. Pure: a key and the rows that are shown give the next state.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use swtch_core::{CgroupId, Pid, Reason, TaskKey};
 use swtch_report::report::live::{LiveColumn, LiveTask, LiveView, RowKey};
 
-/// What follows from a key.
+/// The reaction to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// Nothing is different.
@@ -39,18 +39,18 @@ pub enum Within {
 pub struct SortOrder {
     /// Its place among the columns of the view.
     pub column: usize,
-    /// Whether the least comes first.
+    /// True if the least comes first.
     pub is_ascending: bool,
 }
 
-/// What the screen shows.
+/// The state of the screen.
 #[derive(Clone, Debug)]
 pub struct ScreenState {
     pub view: LiveView,
     orders: [SortOrder; LiveView::ALL.len()],
     /// Only rows whose names hold this text.
     pub filter: String,
-    /// Whether keys go into `filter`.
+    /// True if keys go into `filter`.
     pub is_typing: bool,
     /// The view that was entered from, and what was entered.
     pub within: Option<(LiveView, Within)>,
@@ -60,9 +60,9 @@ pub struct ScreenState {
     pub scrolled: usize,
     /// The first line of help that is shown; `None` while help is not open.
     pub help: Option<usize>,
-    /// Whether the numbers stand still.
+    /// True if the numbers stand still.
     pub is_frozen: bool,
-    /// Whether processes stand below their parents.
+    /// True if processes stand below their parents.
     pub is_tree: bool,
     /// The row that is chosen; `None` for the first.
     pub selected: Option<RowKey>,
@@ -225,18 +225,18 @@ impl ScreenState {
         Reaction::Redraw
     }
 
-    /// Whether a thread, or the threads of a row, are opened.
+    /// Returns true if a thread, or the threads of a row, are opened.
     pub const fn has_opened(&self) -> bool {
         self.within.is_some() || self.detail.is_some()
     }
 
-    /// Whether what is shown needs locks to be told apart.
+    /// Returns true if what is shown needs locks to be told apart.
     pub const fn looks_at_locks(&self) -> bool {
         let within_lock = matches!(self.within, Some((_, Within::Lock(..))));
         matches!(self.view, LiveView::Lock) || within_lock || self.detail.is_some()
     }
 
-    /// Whether this thread is shown also if it only waits.
+    /// Returns true if this thread is shown also if it only waits.
     pub fn looks_at(&self, key: TaskKey, task: Option<&LiveTask>) -> bool {
         let pid = task.map(|task| task.pid);
         let is_within = match self.within {

@@ -11,9 +11,9 @@ use swtch_report::report::Cell;
 pub struct ShownColumn {
     pub head: String,
     pub cells: Vec<ShownCell>,
-    /// Whether rows are sorted by it.
+    /// True if rows are sorted by it.
     pub is_sorted: bool,
-    /// Whether it is left out only where there is no room for anything else.
+    /// True if it is left out only where there is no room for anything else.
     pub is_needed: bool,
 }
 
@@ -60,7 +60,7 @@ impl ShownColumn {
         known.next().is_some_and(|cell| cell.is_number)
     }
 
-    /// Whether it says nothing of any row.
+    /// Returns true if it says nothing of any row.
     fn is_empty(&self) -> bool {
         !self.is_sorted && !self.cells.is_empty() && self.cells.iter().all(ShownCell::is_missing)
     }

@@ -26,7 +26,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::{DefaultTerminal, Terminal};
 use signal_hook::consts::{SIGCONT, SIGTSTP};
 
-/// How things are told apart: with colours, or without.
+/// The way in which things are told apart: with colours, or without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Colours of the terminal's own palette.
@@ -44,7 +44,7 @@ impl Look {
         }
     }
 
-    /// What is chosen: a view, a row.
+    /// Returns the style of what is chosen: a view, a row.
     pub fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
@@ -60,12 +60,12 @@ impl Look {
         Style::new().add_modifier(Modifier::BOLD)
     }
 
-    /// What is less important.
+    /// Returns the style of what is less important.
     pub fn faint(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// What should be looked at: losses, throttling.
+    /// Returns the style of what should be looked at: losses, throttling.
     pub fn alarm(self) -> Style {
         self.coloured(Style::new().add_modifier(Modifier::BOLD), Color::Red)
     }
@@ -83,7 +83,7 @@ impl Look {
     }
 }
 
-/// What the terminal has for us.
+/// The state of the terminal's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminalInput {
     /// Keys, a new size, a signal, or nothing.
@@ -146,23 +146,23 @@ impl TerminalScreen {
         })
     }
 
-    /// What is drawn on.
+    /// Returns the terminal to draw on.
     pub const fn terminal(&mut self) -> &mut DefaultTerminal {
         &mut self.terminal
     }
 
-    /// How things are told apart on it.
+    /// Returns the way in which things are told apart on it.
     pub const fn look(&self) -> Look {
         self.look
     }
 
-    /// Whether SIGTSTP came since the last time.
+    /// Returns true if SIGTSTP came since the last time.
     pub fn take_stop_request(&self) -> bool {
         self.stop_asked.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the process was stopped from outside (SIGSTOP) and goes on: the shell has used the
-    /// terminal meanwhile, so it is taken anew.
+    /// Returns true if the process was stopped from outside (SIGSTOP) and goes on: the shell has used the terminal
+    /// meanwhile, so it is taken anew.
     pub fn take_resumption(&mut self) -> bool {
         let was_stopped = self.resumed.swap(false, Ordering::Relaxed);
         if was_stopped {

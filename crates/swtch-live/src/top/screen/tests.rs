@@ -160,7 +160,7 @@ impl BusyMachine {
         }
     }
 
-    /// What a terminal of this size shows.
+    /// Draws what a terminal of this size shows.
     fn drawn(&self, state: &ScreenState, look: Look, wide: u16, high: u16) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(wide, high)).unwrap();
         let drawn = terminal.draw(|frame| {
@@ -501,7 +501,7 @@ fn the_page_of_a_thread_says_where_it_left_its_cpu() {
     assert!(!machine.text(&state, 120, 60).contains("take_lock"));
 }
 
-/// What does not fit can be reached, and the page cannot be scrolled away.
+/// All that does not fit can be reached, and the page cannot be scrolled away.
 #[test]
 fn the_page_of_a_thread_scrolls() {
     let mut machine = BusyMachine::new(3, 2);

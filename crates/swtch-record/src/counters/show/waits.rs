@@ -142,7 +142,7 @@ pub(super) fn waits_text(waits: &WaitsSeen) -> String {
     text
 }
 
-/// Why there is nothing to show.
+/// Says why there is nothing to show.
 fn nothing_seen(waits: &WaitsSeen) -> String {
     match waits.refused {
         0 => format!(
@@ -177,7 +177,7 @@ fn cells(group: &WaitGroup, all_ns: u64) -> Vec<String> {
     ]
 }
 
-/// What they waited on and from where they called, as far as it is known.
+/// Says what they waited on and from where they called, as far as it is known.
 fn details(group: &WaitGroup) -> String {
     let on = group
         .on

@@ -56,12 +56,12 @@ struct MappedCode {
 /// Code of a file with tables, at its place in a process.
 struct CodeModule {
     range: Range<u64>,
-    /// What is to be added to an address that the file states.
+    /// The number to add to an address that the file states.
     moved_by: u64,
     file: Rc<MappedFile>,
 }
 
-/// What of a file is needed to find callers. Addresses are as the file states them.
+/// The parts of a file that are needed to find callers. Addresses are as the file states them.
 struct MappedFile {
     /// Of each segment of code: offset in the file, length, and its address.
     segments: Vec<(u64, u64, u64)>,

@@ -1,4 +1,4 @@
-//! What stands behind the numbers that a blocked call is given: files, and whose calls they are.
+//! Finds what stands behind the numbers that a blocked call is given: files, and whose calls they are.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! What asks a flight recorder for a dump.
+//! Requests that ask a flight recorder for a dump.
 //!
 //! ```text
 //! kill -USR2 PID                   a person, a script, the application itself
@@ -30,7 +30,7 @@ use socket::DumpSocket;
 
 pub use socket::{DumpAnswer, DumpAsk, MOST_ASK_BYTES, SOCKET};
 
-/// How often the socket is looked at.
+/// The time between two looks at the socket.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Waits for requests, and has dumps made.
@@ -128,7 +128,7 @@ impl DumpRequests {
     }
 }
 
-/// What holds each of these parts; `None` if there is none.
+/// Returns the part that holds each of these; `None` if there is none.
 fn widest(parts: impl Iterator<Item = DumpPart>) -> Option<DumpPart> {
     parts.reduce(|widest, part| match (widest, part) {
         (DumpPart::Last(one), DumpPart::Last(other)) => DumpPart::Last(one.max(other)),
@@ -157,7 +157,7 @@ fn dump(
     Ok(dumped)
 }
 
-/// Who asks may know the trace by another path.
+/// Returns the path inside of the trace: whoever asks may know the trace by another path.
 fn path_in_trace(path: &Path, trace: &Directory) -> String {
     let inside = path.strip_prefix(trace.path()).unwrap_or(path);
     inside.to_string_lossy().into_owned()

@@ -37,7 +37,7 @@ struct WatchedThread {
     pid: Pid,
     tid: Tid,
     comm: String,
-    /// When it was told of.
+    /// The moment at which it was told of.
     at: Timestamp,
 }
 
@@ -54,13 +54,13 @@ impl WatchedThread {
 /// A condition that held.
 #[derive(Clone, Debug)]
 pub struct Firing {
-    /// When it held.
+    /// The moment at which it held.
     pub at: Timestamp,
     /// Which condition, and of what, in words.
     pub what: String,
     /// Of which switch.
     pub switch: FiredSwitch,
-    /// How often one held besides.
+    /// The number of times that one held besides.
     pub more: u64,
 }
 

@@ -39,7 +39,7 @@ pub use search::find_schedulers;
 /// The hidden command that runs the finder.
 const VERB: &str = "find-schedulers";
 
-/// What the finder reported about a process.
+/// A report of the finder about a process.
 #[derive(Debug)]
 pub enum FinderReport {
     /// The page of a process that has a scheduler.

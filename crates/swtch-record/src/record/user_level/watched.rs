@@ -213,8 +213,8 @@ impl WatchedProcess {
         drained
     }
 
-    /// What an event of the page says, with the ids and the clock of the trace; `None` if its
-    /// thread is not known.
+    /// Returns what an event of the page says, with the ids and the clock of the trace; `None` if its thread is not
+    /// known.
     fn evidence_of(
         &mut self,
         event: &UserSwitch,

@@ -50,7 +50,7 @@ fn frame(title: &str) -> (&str, u64) {
     (name, digits.parse().unwrap())
 }
 
-/// What speedscope reads from an export: a list of profiles.
+/// Returns what speedscope reads from an export: a list of profiles.
 fn ask_speedscope(bundle: &OsString, export: &Path) -> Value {
     let output = Command::new("node")
         .arg(script("speedscope.js"))

@@ -42,7 +42,7 @@ const RUNS: &str =
 const STATES: &str = "SELECT tid, state, sum(dur) AS ns FROM thread_state JOIN thread USING (utid)
     WHERE tid BETWEEN 1 AND 4194303 AND dur >= 0 GROUP BY tid, state";
 
-/// What the trace processor reads from an export, by thread.
+/// Returns what the trace processor reads from an export, by thread.
 fn perfettos(reader: &OsString, export: &Path, trace_dir: &Path) -> ByThread {
     let answers = ask_perfetto(reader, export, &[ERRORS, RUNS, STATES]);
     let errors = answers[0].as_array().unwrap().iter();

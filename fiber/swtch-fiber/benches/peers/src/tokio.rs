@@ -89,7 +89,7 @@ fn inside(
     finished(runtime.block_on(runtime.spawn(work)))
 }
 
-/// What came of a task of this file: none panics, none is cancelled.
+/// Returns what came of a task of this file: none panics, none is cancelled.
 fn finished<T>(result: Result<T, JoinError>) -> T {
     result.unwrap_or_else(|error| unreachable!("{error}"))
 }

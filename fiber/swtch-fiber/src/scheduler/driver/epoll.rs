@@ -58,7 +58,7 @@ impl Epoll {
         })
     }
 
-    /// Whether no waiter is to be woken and it is too early to ask the kernel again.
+    /// Returns true if no waiter is to be woken and it is too early to ask the kernel again.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.completed.is_empty() && !self.rang && clock::ticks() < self.next_look

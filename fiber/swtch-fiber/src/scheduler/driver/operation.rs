@@ -1,4 +1,4 @@
-//! What the kernel is asked to do for a worker, and the state of that while it lasts.
+//! Requests to the kernel for a worker, and their state while they last.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -47,7 +47,7 @@ pub(crate) enum IoRequest<'caller> {
 }
 
 impl IoRequest<'_> {
-    /// What its worker waits for.
+    /// Returns the type of its worker's wait.
     pub(crate) fn wait_type(&self) -> WaitType {
         match self {
             Self::Ready { .. } | Self::Receive { .. } => WaitType::ASYNC_NETWORK_IO,

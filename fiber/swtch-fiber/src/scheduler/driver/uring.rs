@@ -43,9 +43,9 @@ pub(super) struct Uring {
     backlog: VecDeque<squeue::Entry>,
     /// Operations that are not submitted yet.
     unsent: u32,
-    /// When the first unsubmitted operation was started, ticks.
+    /// The moment at which the first unsubmitted operation was started, ticks.
     unsent_since: u64,
-    /// When `turn` last found no unread completions, ticks.
+    /// The moment at which `turn` last found no unread completions, ticks.
     looked: u64,
     patience: u64,
     alarm: RawFd,
@@ -113,7 +113,7 @@ impl Uring {
         })
     }
 
-    /// Whether the kernel knows all operations and has no completions for us.
+    /// Returns true if the kernel knows all operations and has no completions for us.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
         self.completions.is_empty() && self.unsent == 0 && !self.kernel_wants_a_call()
@@ -255,7 +255,7 @@ impl Uring {
     }
 }
 
-/// Whether the call did its work or was cut short. False when the kernel could not do it now.
+/// Returns true if the call did its work or was cut short. False when the kernel could not do it now.
 fn entered(result: io::Result<usize>) -> bool {
     let Err(error) = result else {
         return true;

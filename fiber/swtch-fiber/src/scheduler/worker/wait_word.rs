@@ -62,7 +62,7 @@ impl WaitWord {
         }
     }
 
-    /// Whether cancelling the task leaves the present wait alone. Read it after the ticket.
+    /// Returns true if cancelling the task leaves the present wait alone. Read it after the ticket.
     pub(crate) fn is_uncancellable(&self) -> bool {
         self.uncancellable.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl WaitWord {
         Phase::of(self.word.load(Ordering::Acquire))
     }
 
-    /// Whether the wait with this ticket is undecided.
+    /// Returns true if the wait with this ticket is undecided.
     pub(crate) fn is_open(&self, ticket: u64) -> bool {
         self.open_ticket() == Some(ticket)
     }

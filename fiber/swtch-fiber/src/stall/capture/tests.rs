@@ -5,7 +5,7 @@ use super::*;
 use crate::stall::backtrace::{self, Backtrace};
 use crate::stall::evidence::{Call, ThreadSample};
 
-/// What has not come by then does not come.
+/// The time after which nothing more will come.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A thread that works until it is told to stop.

@@ -30,13 +30,11 @@ struct ChannelContents<Message> {
     receivers_gone: bool,
 }
 
-/// Why a message was not sent.
 pub(super) enum NotSent {
     Full,
     Disconnected,
 }
 
-/// Why no message was received.
 pub(super) enum NotReceived {
     Empty,
     Disconnected,

@@ -68,8 +68,8 @@ pub(super) struct AssemblyCoroutine<R> {
     _registers: PhantomData<R>,
 }
 
-/// What a coroutine and the code that resumes it share: the stack pointers of both (that of the one
-/// that runs is stale), and what the coroutine does.
+/// The state that a coroutine and the code that resumes it share: the stack pointers of both (that of the one that runs
+/// is stale), and what the coroutine does.
 struct CoroutineState {
     coroutine_sp: Cell<*mut u8>,
     resumer_sp: Cell<*mut u8>,

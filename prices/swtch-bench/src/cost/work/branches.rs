@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::Work;
 use super::random::SplitMix64;
 
-/// Whether members have the same branch pattern.
+/// Says whether members have the same branch pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PatternSharing {

@@ -18,7 +18,7 @@ use super::Work;
 use crate::arch::{self, ExtendedRegisters};
 use crate::error::Error;
 
-/// What the last instructions before the hand-over do.
+/// Says what the last instructions before the hand-over do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RegisterEnding {

@@ -23,7 +23,7 @@ pub enum Order {
     Sequential,
 }
 
-/// Whether members share the memory.
+/// Says whether members share the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySharing {

@@ -28,7 +28,7 @@ const MOST_WAITING: usize = 64;
 /// (`net.core.somaxconn`), unless it was told otherwise.
 const MOST_AT_ONCE: usize = 4096;
 
-/// How long a request may take to come.
+/// The time that a request may take to come.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A request for a dump.
@@ -37,12 +37,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct DumpAsk {
     /// Only what was recorded in so many milliseconds; all that is kept if it is not given.
     pub last_ms: Option<u64>,
-    /// Why it is asked for, which the dump tells.
+    /// The reason for which it is asked for, which the dump tells.
     pub because: Option<String>,
 }
 
 impl DumpAsk {
-    /// What is asked for.
+    /// Returns the part that is asked for.
     pub fn part(&self) -> DumpPart {
         match self.last_ms {
             Some(ms) => DumpPart::Last(Duration::from_millis(ms)),
@@ -57,7 +57,7 @@ impl DumpAsk {
 pub enum DumpAnswer {
     /// The dump, by its path in the trace.
     Dump(String),
-    /// Why there is none.
+    /// The reason why there is none.
     Error(String),
 }
 
@@ -206,7 +206,7 @@ mod tests {
         (client, ask)
     }
 
-    /// Who asks is heard at the next look, however many others are connected.
+    /// A request is heard at the next look, however many others are connected.
     #[test]
     fn idle_connections_do_not_keep_a_request_waiting() {
         let dir = tempfile::tempdir().unwrap();

@@ -26,12 +26,12 @@ pub(super) struct OpenWaits {
 struct LastSwitch {
     since: Timestamp,
     record: Box<[u8]>,
-    /// Whether a condition has held for this wait.
+    /// True if a condition has held for this wait.
     is_told: bool,
 }
 
-/// Whether the thread is asleep still in the wait that began with this switch-out; false where the kernel
-/// does not tell.
+/// Returns true if the thread is still asleep in the wait that began with this switch-out; false where the kernel does
+/// not tell.
 pub(super) fn lasts(left: &SwitchEvent, pid: Pid, tid: Tid) -> bool {
     // The state before the count: had it moved on since, the count would have grown.
     let state = read_state(pid, tid).ok().flatten();

@@ -39,7 +39,6 @@ pub(super) enum FinderReply {
     Refused(String),
 }
 
-/// Whether a call waits until it can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blocking {
     Wait,
