@@ -57,6 +57,17 @@ pub struct Axis {
     pub scale: Scale,
 }
 
+impl Axis {
+    /// An axis of this name.
+    pub fn new(name: &str, measure: Measure, scale: Scale) -> Self {
+        Self {
+            name: name.to_owned(),
+            measure,
+            scale,
+        }
+    }
+}
+
 /// The kind of an axis's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -92,6 +103,22 @@ pub struct Line {
     pub colour: Option<RGBColor>,
     /// Its points, from left to right.
     pub points: Vec<Dot>,
+}
+
+impl Line {
+    /// A line in the next colour of the palette.
+    pub fn new(
+        label: impl Into<String>,
+        style: Style,
+        points: impl IntoIterator<Item = Dot>,
+    ) -> Self {
+        Self {
+            label: label.into(),
+            style,
+            colour: None,
+            points: points.into_iter().collect(),
+        }
+    }
 }
 
 /// The way in which a line is drawn.

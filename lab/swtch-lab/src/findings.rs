@@ -30,3 +30,13 @@ pub struct FindingsTable {
     /// Its rows. The sheet's name is the key in JSON and part of the file's name.
     pub sheet: Sheet,
 }
+
+impl FindingsTable {
+    /// A table with its heading.
+    pub fn new(title: impl Into<String>, sheet: Sheet) -> Self {
+        Self {
+            title: title.into(),
+            sheet,
+        }
+    }
+}

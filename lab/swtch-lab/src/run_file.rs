@@ -73,15 +73,11 @@ fn play(
             .notes
             .extend(notes.map(|note| format!("{of_variant}{note}")));
     }
-    findings.tables.push(FindingsTable {
-        title: "what each member did".to_owned(),
-        sheet: members.sheet(),
-    });
+    let table = FindingsTable::new("what each member did", members.sheet());
+    findings.tables.push(table);
     if loads.len() > 1 {
-        findings.tables.push(FindingsTable {
-            title: "all members of a variant together".to_owned(),
-            sheet: sums.sheet(),
-        });
+        let table = FindingsTable::new("all members of a variant together", sums.sheet());
+        findings.tables.push(table);
     }
     Ok(findings)
 }

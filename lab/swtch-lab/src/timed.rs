@@ -24,7 +24,7 @@ use swtch_core::cost::{
     self, Contrast, Estimate, LEAST_TREES, NamedContrast, Price, Reason, differs,
 };
 use swtch_output::text;
-use swtch_plot::content::Dot;
+use swtch_plot::content::{Dot, NamedDot};
 use swtch_report::report::Cell;
 
 use super::claim::Verdict;
@@ -326,6 +326,16 @@ pub fn dot(x: f64, estimate: &Estimate) -> Dot {
     Dot {
         x,
         y: estimate.point,
+        interval: Some((estimate.low, estimate.high)),
+    }
+}
+
+/// A point with a name, with its interval.
+pub fn named_dot(label: impl Into<String>, series: Option<&str>, estimate: &Estimate) -> NamedDot {
+    NamedDot {
+        label: label.into(),
+        series: series.map(str::to_owned),
+        value: estimate.point,
         interval: Some((estimate.low, estimate.high)),
     }
 }

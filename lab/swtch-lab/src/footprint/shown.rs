@@ -2,15 +2,13 @@
 
 use swtch_core::cost::{Estimate, NamedContrast};
 use swtch_plot::Picture;
-use swtch_plot::content::{
-    Axis, Chart, Content, Dot, Dots, Line, Mark, Measure, NamedDot, Scale, Style,
-};
+use swtch_plot::content::{Axis, Chart, Content, Dots, Line, Mark, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
 use super::{IndirectCost, LINE, PlaceCost, WorkingSetCosts};
 use crate::findings::FindingsTable;
 use crate::parameters::ParameterValue;
-use crate::timed::{self, WHISKERS, cell, cells, dot, scaled, subtitle};
+use crate::timed::{self, WHISKERS, cell, cells, dot, named_dot, scaled, subtitle};
 
 pub fn sets_table(sets: &WorkingSetCosts) -> FindingsTable {
     let mut sheet = Sheet::new(
@@ -57,13 +55,9 @@ pub fn sets_table(sets: &WorkingSetCosts) -> FindingsTable {
         all
     };
     sheet.rows = sets.random.iter().zip(controls).map(row).collect();
-    FindingsTable {
-        title:
-            "What a switch costs afterwards, by memory that each process walks over: at random, by \
-                address, and over memory that both share"
-                .to_owned(),
-        sheet,
-    }
+    let title = "What a switch costs afterwards, by memory that each process walks over: at random, by \
+                 address, and over memory that both share";
+    FindingsTable::new(title, sheet)
 }
 
 impl IndirectCost {
@@ -81,7 +75,7 @@ fn size_cell(bytes: u64) -> Cell {
 pub fn sets_picture(sets: &WorkingSetCosts) -> Picture {
     let spot = |cost: &IndirectCost| Some(dot(cost.size as f64, cost.indirect.as_ref()?));
     let line = |label: &str, costs: &[IndirectCost]| {
-        measured_line(label, costs.iter().filter_map(spot).collect())
+        Line::new(label, Style::Measured, costs.iter().filter_map(spot))
     };
     let mut lines = vec![
         line("private, at random", &sets.random),
@@ -90,13 +84,8 @@ pub fn sets_picture(sets: &WorkingSetCosts) -> Picture {
     ];
     lines.extend(sets.direct.map(|direct| {
         let sizes = sets.random.iter();
-        Line {
-            style: Style::Ideal,
-            ..measured_line(
-                "the switch itself",
-                sizes.map(|cost| dot(cost.size as f64, &direct)).collect(),
-            )
-        }
+        let points = sizes.map(|cost| dot(cost.size as f64, &direct));
+        Line::new("the switch itself", Style::Ideal, points)
     }));
     Picture {
         name: "footprint".to_owned(),
@@ -116,19 +105,11 @@ pub fn sets_picture(sets: &WorkingSetCosts) -> Picture {
 }
 
 fn sizes_axis(name: &str) -> Axis {
-    Axis {
-        name: name.to_owned(),
-        measure: Measure::Size,
-        scale: Scale::Logarithmic,
-    }
+    Axis::new(name, Measure::Size, Scale::Logarithmic)
 }
 
 fn time_axis(name: &str) -> Axis {
-    Axis {
-        name: name.to_owned(),
-        measure: Measure::Time,
-        scale: Scale::Logarithmic,
-    }
+    Axis::new(name, Measure::Time, Scale::Logarithmic)
 }
 
 /// The sizes of the caches, where the kernel shows them.
@@ -145,15 +126,6 @@ fn cache_marks() -> Vec<Mark> {
         })
     };
     caches.into_iter().filter_map(mark).collect()
-}
-
-fn measured_line(label: &str, points: Vec<Dot>) -> Line {
-    Line {
-        label: label.to_owned(),
-        style: Style::Measured,
-        colour: None,
-        points,
-    }
 }
 
 pub fn strides_table(strides: &[IndirectCost], reach: u64) -> FindingsTable {
@@ -185,13 +157,13 @@ pub fn strides_table(strides: &[IndirectCost], reach: u64) -> FindingsTable {
         all
     };
     sheet.rows = strides.iter().map(row).collect();
-    FindingsTable {
-        title: format!(
+    FindingsTable::new(
+        format!(
             "What a switch costs afterwards, by the distance of the lines over {}",
             ParameterValue::Size(reach)
         ),
         sheet,
-    }
+    )
 }
 
 pub fn strides_picture(strides: &[IndirectCost], reach: u64) -> Picture {
@@ -211,9 +183,10 @@ pub fn strides_picture(strides: &[IndirectCost], reach: u64) -> Picture {
         content: Content::Chart(Chart {
             x: sizes_axis("from line to line"),
             y: time_axis("time per line and switch"),
-            lines: vec![measured_line(
+            lines: vec![Line::new(
                 "private, at random",
-                strides.iter().filter_map(point).collect(),
+                Style::Measured,
+                strides.iter().filter_map(point),
             )],
             marks: Vec::new(),
         }),
@@ -243,22 +216,14 @@ pub fn registers_table(contrasts: &[NamedContrast]) -> FindingsTable {
         all
     };
     sheet.rows = contrasts.iter().map(row).collect();
-    FindingsTable {
-        title: "What register state adds to a switch: in use instead of cleared".to_owned(),
+    FindingsTable::new(
+        "What register state adds to a switch: in use instead of cleared",
         sheet,
-    }
+    )
 }
 
 pub fn registers_picture(contrasts: &[NamedContrast]) -> Picture {
-    let row = |contrast: &NamedContrast| {
-        let adds = contrast.difference_ns;
-        NamedDot {
-            label: contrast.name.clone(),
-            series: None,
-            value: adds.point,
-            interval: Some((adds.low, adds.high)),
-        }
-    };
+    let row = |contrast: &NamedContrast| named_dot(&contrast.name, None, &contrast.difference_ns);
     Picture {
         name: "footprint-registers".to_owned(),
         title: "What register state adds to a switch".to_owned(),
@@ -267,10 +232,7 @@ pub fn registers_picture(contrasts: &[NamedContrast]) -> Picture {
              trees, 95 % for all of them together.".to_owned(),
         notes: Vec::new(),
         content: Content::Dots(Dots {
-            axis: Axis {
-                scale: Scale::Linear,
-                ..time_axis("time added to a switch")
-            },
+            axis: Axis::new("time added to a switch", Measure::Time, Scale::Linear),
             rows: contrasts.iter().map(row).collect(),
         }),
     }
@@ -304,10 +266,7 @@ pub fn places_table(places: &[PlaceCost]) -> FindingsTable {
         all
     };
     sheet.rows = places.iter().map(row).collect();
-    FindingsTable {
-        title:
-            "Two processes, each walking over half the second-level cache, on one CPU and elsewhere"
-                .to_owned(),
-        sheet,
-    }
+    let title =
+        "Two processes, each walking over half the second-level cache, on one CPU and elsewhere";
+    FindingsTable::new(title, sheet)
 }

@@ -97,10 +97,9 @@ impl PreemptionCounts {
         }
         let sum = |column: usize| Cell::Count(self.0.values().map(|counts| counts[column]).sum());
         sheet.total = Some(vec![Cell::text("total"), sum(0), sum(1), sum(2)]);
-        FindingsTable {
-            title: "preemptions of the equal threads beside a real-time thread, one play"
-                .to_owned(),
+        FindingsTable::new(
+            "preemptions of the equal threads beside a real-time thread, one play",
             sheet,
-        }
+        )
     }
 }

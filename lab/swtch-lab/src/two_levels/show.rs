@@ -117,10 +117,7 @@ impl TwoLevelsResults {
                 }
             }
         }
-        FindingsTable {
-            title: "Both levels, per second".to_owned(),
-            sheet,
-        }
+        FindingsTable::new("Both levels, per second", sheet)
     }
 
     fn level_row(
@@ -173,10 +170,7 @@ impl TwoLevelsResults {
             ]
         };
         sheet.rows = self.counted.iter().map(row).collect();
-        FindingsTable {
-            title: "Known numbers of events, and who counted them".to_owned(),
-            sheet,
-        }
+        FindingsTable::new("Known numbers of events, and who counted them", sheet)
     }
 
     pub fn picture(&self) -> Picture {
@@ -197,11 +191,8 @@ impl TwoLevelsResults {
                 LevelCounts::os,
             ),
         ];
-        let lines = lines.map(|(label, who, count)| Line {
-            label: label.to_owned(),
-            style: Style::Measured,
-            colour: None,
-            points: series(self.scans(who), count),
+        let lines = lines.map(|(label, who, count)| {
+            Line::new(label, Style::Measured, series(self.scans(who), count))
         });
         let lines: Vec<Line> = lines
             .into_iter()
@@ -215,16 +206,8 @@ impl TwoLevelsResults {
                 .to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
-                x: Axis {
-                    name: "time".to_owned(),
-                    measure: Measure::Time,
-                    scale: Scale::Linear,
-                },
-                y: Axis {
-                    name: "switches per second".to_owned(),
-                    measure: Measure::Count,
-                    scale: Scale::Linear,
-                },
+                x: Axis::new("time", Measure::Time, Scale::Linear),
+                y: Axis::new("switches per second", Measure::Count, Scale::Linear),
                 lines,
                 marks: self.hog_marks(),
             }),
