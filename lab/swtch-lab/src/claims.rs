@@ -21,7 +21,7 @@ use super::outcome::{Outcome, OutcomeFileFormat};
 use super::outcome_of;
 use super::parameters::Parameters;
 
-mod list;
+pub mod list;
 mod page;
 mod review;
 mod table;
@@ -39,7 +39,7 @@ pub fn run(words: &ClaimsWords) -> Result<u8> {
     let mut context = ExperimentContext::open(words.quick, words.recording())?;
     let begun = Instant::now();
     let review = Review {
-        articles: list::articles(),
+        articles: list::ARTICLES.clone(),
         is_whole: words.only.is_empty(),
         origin: swtch_host::origin(),
         attempts: run_all(&experiments, &mut context),

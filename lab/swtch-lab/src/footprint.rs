@@ -21,6 +21,7 @@ use swtch_core::cost::{Estimate, Members, Place, Policy};
 use super::context::ExperimentContext;
 use super::findings::Findings;
 use super::parameters::{ParameterValue, Parameters};
+use super::quantities::Quantities;
 use super::timed::{self, GroupPrices, Timed};
 use swtch_cost::menu::{Arm, ArmGroup, Menu, Role, STRIDES, Section, WalkPattern};
 use swtch_cost::series::{ArmOperation, Blocks};
@@ -66,6 +67,7 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
     let budget = Duration::from_secs(if context.is_quick { 18 } else { 55 });
     let timed = Timed::side_by_side(groups, budget, context)?;
     let mut findings = timed.findings();
+    let mut quantities = Quantities::of_arms();
     let places = timed
         .group(PLACES)
         .map(|measured| place_costs(&Blocks::of(measured)));
@@ -74,8 +76,7 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
         findings.tables.push(shown::sets_table(&sets));
         findings.pictures.push(shown::sets_picture(&sets));
         findings.sentences.extend(answers::control(&sets));
-        let answer = answers::afterwards(&sets, places.as_deref());
-        findings.answers.extend(answer);
+        answers::add_afterwards(&mut quantities, &sets, places.as_deref());
     }
     if let Some(measured) = timed.group(BY_STRIDE) {
         let strides = costs_of(&Blocks::of(measured), STRIDES);
@@ -90,11 +91,12 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
         let contrasts = prices.contrasts();
         findings.tables.push(shown::registers_table(&contrasts));
         findings.pictures.push(shown::registers_picture(&contrasts));
-        findings.answers.push(answers::registers_add(&contrasts));
+        answers::add_registers(&mut quantities, &contrasts);
     }
     if let Some(places) = &places {
         findings.tables.push(shown::places_table(places));
     }
+    findings.answers = quantities.answers("footprint");
     Ok(findings)
 }
 

@@ -10,15 +10,16 @@ use anyhow::Result;
 use swtch_bench::cost::{LaunchEnd, Launcher, RingSpec, Yardstick, home};
 use swtch_core::cost::{Members, Policy, Price, Primitive};
 use swtch_plot::Picture;
-use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
+use swtch_plot::content::{Axis, Content, Dots, Measure, Scale};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::{Answer, Verdict, all_of};
+use super::claim::{Verdict, all_of};
 use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
+use super::quantities::Quantities;
 use super::timed::{
-    self, GroupPrices, Timed, WHISKERS, cell, cells, is_larger, is_within, net_cost, ratio,
+    self, GroupPrices, Timed, WHISKERS, cell, cells, is_larger, is_within, named_dot, net_cost,
     subtitle, time, unpaired_difference,
 };
 use swtch_cost::menu::{Arm, ArmGroup, Role, Section};
@@ -45,7 +46,8 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
         findings.tables.push(table(&prices));
         findings.pictures.push(picture(&prices));
         findings.sentences.extend(sentence(&prices));
-        findings.answers.extend(answer(&prices));
+        let quantities = quantities(&prices);
+        findings.answers = quantities.map_or_else(Vec::new, |all| all.answers(GROUP));
     }
     Ok(findings)
 }
@@ -105,10 +107,7 @@ fn table(prices: &GroupPrices<'_>) -> FindingsTable {
          hand-over for one."
             .to_owned(),
     );
-    FindingsTable {
-        title: "From the call until the end has been told".to_owned(),
-        sheet,
-    }
+    FindingsTable::new("From the call until the end has been told", sheet)
 }
 
 fn sentence(prices: &GroupPrices<'_>) -> Option<String> {
@@ -125,51 +124,37 @@ fn sentence(prices: &GroupPrices<'_>) -> Option<String> {
 /// B2: switch < copy of 64 KiB < launch of a thread < launch of a process. The article's switch is
 /// a whole hand-over by pipes. If the switch net of the pipe gives another verdict, the claim is
 /// undecided.
-fn answer(prices: &GroupPrices<'_>) -> Option<Answer> {
+fn quantities(prices: &GroupPrices<'_>) -> Option<Quantities> {
+    let mut all = Quantities::of_arms();
     let twins = timed::twins(&prices.blocks);
-    let order = [
-        ("switch", SWITCH),
-        ("copy", COPY),
-        ("thread", THREAD),
-        ("process", PROCESS),
+    let mut in_order = Verdict::Holds;
+    let steps = [
+        ("copy", SWITCH, COPY),
+        ("thread", COPY, THREAD),
+        ("process", THREAD, PROCESS),
     ];
-    let mut verdict = Verdict::Holds;
-    let mut words = Vec::new();
-    for pair in order.windows(2) {
-        let [(small, one), (large, other)] = pair else {
-            continue;
-        };
-        let contrast = prices.contrast(one, other)?;
-        words.push(format!("{large} / {small} {}", ratio(&contrast.ratio)));
-        verdict = all_of([verdict, is_larger(&contrast, twins.as_ref())]);
+    for (name, small, large) in steps {
+        let contrast = prices.contrast(small, large)?;
+        all.number(name, Some(contrast.ratio));
+        in_order = all_of([in_order, is_larger(&contrast, twins.as_ref())]);
     }
     let (net, copy) = (net_cost(prices.find(SWITCH)?), net_cost(prices.find(COPY)?));
-    words.push(format!(
-        "the switch net of its pipe {}, the copy {}",
-        time(net),
-        time(copy)
-    ));
-    Some(Answer {
-        claim: "B2",
-        ours: words.join(", "),
-        verdict: match (verdict, is_within(&unpaired_difference(copy, net), 0.0..f64::INFINITY)) {
-            (Verdict::DoesNotHold, Verdict::DoesNotHold) => Verdict::DoesNotHold,
-            (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
-            (open @ Verdict::Undecided(_), _) => open,
-            _ => Verdict::Undecided(
-                "a switch and a copy change places, or nearly, when the pipe's own calls are taken off".to_owned(),
-            ),
-        },
-    })
+    all.number("net", Some(*net));
+    all.number("copy-alone", Some(*copy));
+    let net_in_order = is_within(&unpaired_difference(copy, net), 0.0..f64::INFINITY);
+    all.judge("B2", match (in_order, net_in_order) {
+        (Verdict::DoesNotHold, Verdict::DoesNotHold) => Verdict::DoesNotHold,
+        (Verdict::Holds, Verdict::Holds) => Verdict::Holds,
+        (open @ Verdict::Undecided(_), _) => open,
+        _ => Verdict::Undecided(
+            "a switch and a copy change places, or nearly, when the pipe's own calls are taken off".to_owned(),
+        ),
+    });
+    Some(all)
 }
 
 fn picture(prices: &GroupPrices<'_>) -> Picture {
-    let dot = |price: &Price| NamedDot {
-        label: price.kind.clone(),
-        series: None,
-        value: net_cost(price).point,
-        interval: Some((net_cost(price).low, net_cost(price).high)),
-    };
+    let dot = |price: &Price| named_dot(&price.kind, None, net_cost(price));
     Picture {
         name: GROUP.to_owned(),
         title: "What starting a task costs, beside a switch and a copy".to_owned(),
@@ -179,11 +164,7 @@ fn picture(prices: &GroupPrices<'_>) -> Picture {
         ),
         notes: Vec::new(),
         content: Content::Dots(Dots {
-            axis: Axis {
-                name: "time of one".to_owned(),
-                measure: Measure::Time,
-                scale: Scale::Logarithmic,
-            },
+            axis: Axis::new("time of one", Measure::Time, Scale::Logarithmic),
             rows: prices.rows.iter().map(dot).collect(),
         }),
     }

@@ -39,6 +39,7 @@ mod oversubscribe;
 mod parameters;
 mod pipe_token;
 mod primitives;
+mod quantities;
 mod quantum;
 mod run_file;
 mod smt;

@@ -10,18 +10,15 @@
 //! Verdicts come from intervals alone. Counts of rare events have the intervals of counts
 //! ([`swtch_core::stats::counts`]), because the number of events says more about them than a few rounds do.
 
+use swtch_core::cost::Estimate;
 use swtch_core::stats::{ConfidenceInterval, EventRate, MeasuredCount, median, sign_interval};
 use swtch_output::sheet::Cell;
-use swtch_output::text::counted;
+use swtch_output::text::{counted, nanos};
 
 use super::claim::Verdict;
 
 /// Probability with which an interval covers the true value.
 pub const CONFIDENCE: f64 = 0.95;
-
-/// Tolerance within which two numbers count as the same. What textbooks call "the same time" and
-/// "twice" spreads as much in their own figures (6.99 s to 7.63 s for one thread a CPU).
-pub const SAME: f64 = 0.10;
 
 /// A number with its interval: the median of one value per round, or what comes from counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +26,8 @@ pub struct LabNumber {
     pub point: f64,
     /// Interval of the true value; `None` with too few rounds (five or fewer).
     pub interval: Option<ConfidenceInterval>,
-    /// Number of values; `None` where the number comes from counts, which always have an interval.
+    /// Number of values; `None` where it comes from counts, which always have an interval, or from
+    /// process trees.
     pub rounds: Option<usize>,
 }
 
@@ -52,6 +50,23 @@ impl LabNumber {
         })
     }
 
+    /// The number times `factor`, and `more`.
+    pub fn scaled(self, factor: f64, more: f64) -> Self {
+        let scaled = |number: f64| number * factor + more;
+        let interval = self.interval.map(|interval| {
+            let [one, other] = [interval.low, interval.high].map(scaled);
+            ConfidenceInterval {
+                low: one.min(other),
+                high: one.max(other),
+            }
+        });
+        Self {
+            point: scaled(self.point),
+            interval,
+            ..self
+        }
+    }
+
     /// The cell of how many rounds it is the median of.
     pub fn rounds_cell(&self) -> Cell {
         self.rounds
@@ -65,22 +80,39 @@ impl LabNumber {
 
     /// Whether it is in the band from `low` to `high`.
     pub fn is_within(&self, low: f64, high: f64) -> Verdict {
-        within(self.interval, low, high, self.rounds)
+        let Some(interval) = self.interval else {
+            return Verdict::Undecided(self.no_interval());
+        };
+        if low <= interval.low && interval.high <= high {
+            Verdict::Holds
+        } else if interval.high < low || high < interval.low {
+            Verdict::DoesNotHold
+        } else {
+            let (band, way) = match (low.is_finite(), high.is_finite()) {
+                (true, true) => (format!("within {} … {}", brief(low), brief(high)), "beyond"),
+                (true, false) => (format!("above {}", brief(low)), "below"),
+                _ => (format!("below {}", brief(high)), "above"),
+            };
+            Verdict::Undecided(format!(
+                "the claim holds {band}, and the interval reaches {way}"
+            ))
+        }
     }
 
-    /// With two digits after the point: `1.98 (1.95 … 2.01)`.
-    pub fn ratio(&self) -> String {
-        self.words(|number| format!("{number:.2}"))
-    }
-
-    /// Percent with two digits: `0.31 % (0.20 % … 0.44 %)`. The numbers are shares of 1.
-    pub fn percent(&self) -> String {
-        self.words(|share| format!("{:.2} %", share * 100.0))
-    }
-
-    /// As a rate per second, with its interval.
-    pub fn rate(&self) -> String {
-        self.words(|number| format!("{}/s", brief(number)))
+    /// With its interval, as `1.98 (1.95 … 2.01)`. The unit is one of claims.toml: `%` of a share of
+    /// 1, `/s`, `ns` for a length of time, `n` for a count without an interval, or none.
+    pub fn in_unit(&self, unit: &str) -> String {
+        match unit {
+            "n" => format!("{:.0}", self.point),
+            "%" => self.words(|share| format!("{:.2} %", share * 100.0)),
+            "/s" => self.words(|number| format!("{}/s", brief(number))),
+            "ns" => self.words(nanos),
+            _ => self.words(|number| match number.abs() {
+                99.5.. => format!("{number:.0}"),
+                9.95.. => format!("{number:.1}"),
+                _ => format!("{number:.2}"),
+            }),
+        }
     }
 
     fn words(&self, word: impl Fn(f64) -> String) -> String {
@@ -89,7 +121,25 @@ impl LabNumber {
             Some(ConfidenceInterval { low, high }) => {
                 format!("{point} ({} … {})", word(low), word(high))
             }
-            None => format!("{point} ({})", too_few(self.rounds)),
+            None => format!("{point} ({})", self.no_interval()),
+        }
+    }
+
+    /// Why there is no interval.
+    fn no_interval(&self) -> String {
+        self.rounds.map_or_else(
+            || "no interval: too few process trees".to_owned(),
+            |rounds| format!("no interval: {}", counted(rounds as u64, "round")),
+        )
+    }
+}
+
+impl From<Estimate> for LabNumber {
+    fn from(estimate: Estimate) -> Self {
+        Self {
+            point: estimate.point,
+            interval: estimate.covers_trees().then(|| estimate.interval()),
+            rounds: None,
         }
     }
 }
@@ -107,37 +157,6 @@ pub fn cannot_be_tested(why: impl Into<String>) -> Verdict {
 
 /// The reason given for a claim whose load was not run.
 pub const STOPPED: &str = "it was stopped before that was run";
-
-/// Why there is no interval.
-fn too_few(rounds: Option<usize>) -> String {
-    let rounds = rounds.unwrap_or(0) as u64;
-    format!("no interval: {}", counted(rounds, "round"))
-}
-
-fn within(
-    interval: Option<ConfidenceInterval>,
-    low: f64,
-    high: f64,
-    rounds: Option<usize>,
-) -> Verdict {
-    let Some(interval) = interval else {
-        return Verdict::Undecided(too_few(rounds));
-    };
-    if low <= interval.low && interval.high <= high {
-        Verdict::Holds
-    } else if interval.high < low || high < interval.low {
-        Verdict::DoesNotHold
-    } else {
-        let (band, way) = match (low.is_finite(), high.is_finite()) {
-            (true, true) => (format!("within {} … {}", brief(low), brief(high)), "beyond"),
-            (true, false) => (format!("above {}", brief(low)), "below"),
-            _ => (format!("below {}", brief(high)), "above"),
-        };
-        Verdict::Undecided(format!(
-            "the claim holds {band}, and the interval reaches {way}"
-        ))
-    }
-}
 
 /// Three digits, or all of a large number.
 fn brief(number: f64) -> String {
@@ -177,9 +196,9 @@ mod tests {
         let five = LabNumber::of(&[2.0; 5]).unwrap();
         let why = "no interval: 5 rounds".to_owned();
         assert_eq!(five.is_within(1.8, 2.2), Verdict::Undecided(why));
-        assert_eq!(five.ratio(), "2.00 (no interval: 5 rounds)");
+        assert_eq!(five.in_unit(""), "2.00 (no interval: 5 rounds)");
         let one = LabNumber::of(&[2.0]).unwrap();
-        assert_eq!(one.ratio(), "2.00 (no interval: 1 round)");
+        assert_eq!(one.in_unit(""), "2.00 (no interval: 1 round)");
         assert_eq!(
             LabNumber::of(&[2.0; 6]).unwrap().is_within(1.8, 2.2),
             Verdict::Holds

@@ -19,12 +19,12 @@ use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::{Answer, Verdict, all_of};
 use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::LoadExperiment;
-use super::measured::{LabNumber, STOPPED, cannot_be_tested, rate_in_words};
+use super::measured::{LabNumber, rate_in_words};
 use super::parameters::{ParameterValue, Parameters};
+use super::quantities::Quantities;
 use preemptors::PreemptionsByName;
 use swtch_core::stats::{EventRate, events_per};
 use tally::PlayTally;
@@ -37,10 +37,6 @@ pub const FILE: &str = include_str!("../experiments/mutex.toml");
 
 /// Most threads by default: as many as in the article.
 const MAX_THREADS: usize = 4;
-
-/// Rates are alike when neither is more than this many times the other. In the article they lie
-/// between 0.8 and 1.3 preemptions a second.
-const ALIKE: f64 = 2.0;
 
 /// A variant of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,8 +63,9 @@ const VARIANTS: [(MutexVariant, &str); 8] = [
     (MutexVariant::FourLoops, "four-loops"),
 ];
 
-/// The other variants without a lock, beside the first.
-const WITHOUT_LOCK: [MutexVariant; 4] = [
+/// The variants without a lock.
+const VARIANTS_WITHOUT_LOCK: [MutexVariant; 5] = [
+    MutexVariant::NoLock,
     MutexVariant::Heavier,
     MutexVariant::Lighter,
     MutexVariant::OneLoop,
@@ -137,15 +134,7 @@ impl Tallies {
     fn findings(&self, subtitle: &str) -> Findings {
         let mut findings = Findings {
             tables: vec![self.table()],
-            answers: vec![
-                self.c1(),
-                self.c2(),
-                self.c3(),
-                self.c4(),
-                self.c5(),
-                self.c6(),
-                self.c7(),
-            ],
+            answers: self.quantities().answers("mutex"),
             ..Findings::default()
         };
         if self.why_unrecorded.is_none() {
@@ -171,81 +160,87 @@ impl Tallies {
         all.reduce(PreemptionsByName::plus).unwrap_or_default()
     }
 
-    fn preemptions(&self, variant: MutexVariant, per: RateBase) -> Option<EventRate> {
-        Some(self.by_variant.get(&variant)?.preemptions(per))
+    /// One rate over another.
+    fn over(
+        &self,
+        one: MutexVariant,
+        other: MutexVariant,
+        rate: fn(&PlayTally) -> EventRate,
+    ) -> Option<LabNumber> {
+        let of = |variant| self.by_variant.get(&variant).map(rate);
+        LabNumber::of_counts(of(one)?.over(&of(other)?))
     }
 
-    fn waits(&self, variant: MutexVariant) -> Option<EventRate> {
-        Some(self.by_variant.get(&variant)?.waits())
+    /// The rates of these variants, in words.
+    fn rates(&self, variants: &[MutexVariant], rate: fn(&PlayTally) -> EventRate) -> String {
+        let tallies = variants.iter().filter_map(|variant| {
+            let rate = rate(self.by_variant.get(variant)?);
+            Some(format!("{variant} {}", rate_in_words(&rate)))
+        });
+        tallies.collect::<Vec<_>>().join(", ")
     }
 
-    /// One rate of preemptions over another.
-    fn over(&self, variant: MutexVariant, other: MutexVariant, per: RateBase) -> Option<LabNumber> {
-        let (one, other) = (
-            self.preemptions(variant, per)?,
-            self.preemptions(other, per)?,
+    fn quantities(&self) -> Quantities {
+        use MutexVariant::{Counter, Everything, FirstLoop, Heavier, Lighter, NoLock};
+        let per_life = |tally: &PlayTally| tally.preemptions(RateBase::LifeSecond);
+        let per_cpu = |tally: &PlayTally| tally.preemptions(RateBase::CpuSecond);
+        let mut all = Quantities::of_loads();
+        all.words("cpu-rates", self.rates(&VARIANTS_WITHOUT_LOCK, per_cpu));
+        let others = VARIANTS_WITHOUT_LOCK[1..].iter();
+        let others = others.map(|one| (String::new(), self.over(*one, NoLock, per_cpu)));
+        all.list("without-lock", others);
+        let per_thread = PlayTally::preemptions_per_thread;
+        all.number("heavier", self.over(Heavier, Lighter, per_thread));
+        all.number("heavier-rate", self.over(Heavier, Lighter, per_cpu));
+        let of = |variant| self.by_variant.get(&variant);
+        let cpu = |variant| of(variant).map_or(0.0, PlayTally::cpu_per_thread);
+        all.words("longer", format!("{:.2}", cpu(Heavier) / cpu(Lighter)));
+        let everything = self.rates(&[Everything, NoLock], per_life);
+        all.words("everything-rates", everything);
+        all.words("counter-rates", self.rates(&[Counter, NoLock], per_life));
+        all.number("everything", self.over(Everything, NoLock, per_life));
+        all.number("counter", self.over(Counter, NoLock, per_life));
+        all.words(
+            "waits",
+            self.rates(&[NoLock, Counter, FirstLoop, Everything], PlayTally::waits),
         );
-        LabNumber::of_counts(one.over(&other))
-    }
-
-    fn c1(&self) -> Answer {
-        let rates = [MutexVariant::NoLock]
-            .into_iter()
-            .chain(WITHOUT_LOCK)
-            .filter_map(|variant| {
-                let rate = self.preemptions(variant, RateBase::CpuSecond)?;
-                Some(format!("{variant} {}", rate_in_words(&rate)))
-            });
-        let rates: Vec<String> = rates.collect();
-        let ratios = WITHOUT_LOCK
-            .into_iter()
-            .filter_map(|variant| self.over(variant, MutexVariant::NoLock, RateBase::CpuSecond));
-        let ratios: Vec<LabNumber> = ratios.collect();
-        let words: Vec<String> = ratios.iter().map(LabNumber::ratio).collect();
-        let verdicts = ratios
-            .iter()
-            .map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
-        self.answer(
-            "C1",
-            format!(
-                "preemptions per second of CPU time: {}; the others over no-lock: {}",
-                rates.join(", "),
-                words.join(", ")
-            ),
-            verdicts.collect(),
-        )
-    }
-
-    /// C2: how often, and why, the CPU is taken from a thread before it begins its work.
-    fn c2(&self) -> Answer {
-        if let Some(answer) = self.answer_without_recording("C2") {
-            return answer;
+        let steps = [(Counter, FirstLoop), (FirstLoop, Everything)];
+        let steps =
+            steps.map(|(few, more)| (String::new(), self.over(more, few, PlayTally::waits)));
+        all.list("growth", steps);
+        self.add_starts(&mut all);
+        self.preemptors().add_to(&mut all);
+        if let Some(why) = &self.why_unrecorded {
+            for claim in ["C2", "C7"] {
+                let ours = "the kernel's counters name nobody";
+                all.cannot(claim, ours, format!("nothing was recorded: {why}"));
+            }
         }
-        let tallies = || self.by_variant.values();
-        let threads: u64 = tallies().map(|tally| tally.starts.len() as u64).sum();
+        all
+    }
+
+    /// How often, and why, the CPU is taken from a thread before it begins its work.
+    fn add_starts(&self, all: &mut Quantities) {
+        let threads: usize = self
+            .by_variant
+            .values()
+            .map(|tally| tally.starts.len())
+            .sum();
         let reasons = self.start_reasons();
-        let Some(measured) = LabNumber::of_counts(events_per(reasons.values().sum(), threads))
-        else {
-            return self.answer("C2", String::new(), Vec::new());
-        };
-        let words: Vec<String> = reasons
+        let taken = events_per(reasons.values().sum(), threads as u64);
+        all.number("starts", LabNumber::of_counts(taken));
+        all.words("threads", threads);
+        let words = reasons
             .iter()
-            .map(|(reason, count)| format!("{reason} {count}"))
-            .collect();
-        self.answer(
-            "C2",
-            format!(
-                "before it begins its work the CPU is taken from a thread {} times on average ({threads} \
-                 threads): {}; migrate is the move to the CPU that it is pinned to, which who starts there \
-                 is spared",
-                measured.ratio(),
-                match words.is_empty() {
-                    true => "never".to_owned(),
-                    false => words.join(", "),
-                }
-            ),
-            vec![measured.is_within(0.5, 1.5)],
-        )
+            .map(|(reason, count)| format!("{reason} {count}"));
+        let words: Vec<String> = words.collect();
+        all.words(
+            "start-reasons",
+            match words.is_empty() {
+                true => "never".to_owned(),
+                false => words.join(", "),
+            },
+        );
     }
 
     fn start_reasons(&self) -> BTreeMap<&'static str, u64> {
@@ -258,150 +253,6 @@ impl Tallies {
             *reasons.entry(reason.as_str()).or_default() += count;
         }
         reasons
-    }
-
-    fn c3(&self) -> Answer {
-        let per_thread = |variant| Some(self.by_variant.get(&variant)?.preemptions_per_thread());
-        let more = per_thread(MutexVariant::Heavier)
-            .zip(per_thread(MutexVariant::Lighter))
-            .and_then(|(heavier, lighter)| LabNumber::of_counts(heavier.over(&lighter)));
-        let rates = self.over(
-            MutexVariant::Heavier,
-            MutexVariant::Lighter,
-            RateBase::CpuSecond,
-        );
-        let longer = self
-            .by_variant
-            .get(&MutexVariant::Heavier)
-            .zip(self.by_variant.get(&MutexVariant::Lighter));
-        let (Some(more), Some(rates), Some((heavier, lighter))) = (more, rates, longer) else {
-            return self.answer("C3", String::new(), Vec::new());
-        };
-        self.answer(
-            "C3",
-            format!(
-                "heavier over lighter: {:.2} times the CPU time, {} times the preemptions of a thread, {} \
-                 times as many per second",
-                heavier.cpu_per_thread() / lighter.cpu_per_thread(),
-                more.ratio(),
-                rates.ratio()
-            ),
-            vec![
-                more.is_within(1.0, f64::INFINITY),
-                rates.is_within(1.0 / ALIKE, ALIKE),
-            ],
-        )
-    }
-
-    fn c4(&self) -> Answer {
-        let ratio = self.over(
-            MutexVariant::Everything,
-            MutexVariant::NoLock,
-            RateBase::LifeSecond,
-        );
-        let words = self.side_by_side(MutexVariant::Everything, MutexVariant::NoLock, ratio);
-        let verdicts = ratio.map(|ratio| ratio.is_within(0.0, 1.0));
-        self.answer("C4", words, verdicts.into_iter().collect())
-    }
-
-    fn c5(&self) -> Answer {
-        let ratio = self.over(
-            MutexVariant::Counter,
-            MutexVariant::NoLock,
-            RateBase::LifeSecond,
-        );
-        let words = self.side_by_side(MutexVariant::Counter, MutexVariant::NoLock, ratio);
-        let verdicts = ratio.map(|ratio| ratio.is_within(1.0 / ALIKE, ALIKE));
-        self.answer("C5", words, verdicts.into_iter().collect())
-    }
-
-    /// Two variants side by side, preemptions per second of a thread's life.
-    fn side_by_side(
-        &self,
-        one: MutexVariant,
-        other: MutexVariant,
-        ratio: Option<LabNumber>,
-    ) -> String {
-        let rate = |variant| {
-            self.preemptions(variant, RateBase::LifeSecond)
-                .map_or_else(|| "-".to_owned(), |rate| rate_in_words(&rate))
-        };
-        format!(
-            "preemptions per second of a thread's life: {one} {}, {other} {}: {} times",
-            rate(one),
-            rate(other),
-            ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.ratio())
-        )
-    }
-
-    /// C6: waits grow with the part of the body under the lock, and preemptions do not.
-    fn c6(&self) -> Answer {
-        let rising = [
-            MutexVariant::Counter,
-            MutexVariant::FirstLoop,
-            MutexVariant::Everything,
-        ];
-        let rates: Vec<(MutexVariant, EventRate)> = [MutexVariant::NoLock]
-            .into_iter()
-            .chain(rising)
-            .filter_map(|variant| Some((variant, self.waits(variant)?)))
-            .collect();
-        let words: Vec<String> = rates
-            .iter()
-            .map(|(variant, rate)| format!("{variant} {}", rate_in_words(rate)))
-            .collect();
-        let grows = rising.windows(2).filter_map(|pair| {
-            let ratio = self.waits(pair[1])?.over(&self.waits(pair[0])?);
-            Some(LabNumber::of_counts(ratio)?.is_within(1.0, f64::INFINITY))
-        });
-        let preemptions = self.over(
-            MutexVariant::Everything,
-            MutexVariant::NoLock,
-            RateBase::LifeSecond,
-        );
-        let stay = preemptions.map(|ratio| ratio.is_within(0.0, ALIKE));
-        self.answer(
-            "C6",
-            format!(
-                "waits for the lock per second of a thread's life: {}; preemptions of the last over the \
-                 first: {}",
-                words.join(", "),
-                preemptions.map_or_else(|| "-".to_owned(), |ratio| ratio.ratio())
-            ),
-            grows.chain(stay).collect(),
-        )
-    }
-
-    fn c7(&self) -> Answer {
-        self.answer_without_recording("C7").unwrap_or_else(|| {
-            let (ours, verdict) = self.preemptors().answer();
-            self.answer("C7", ours, verdict.into_iter().collect())
-        })
-    }
-
-    fn answer_without_recording(&self, claim: &'static str) -> Option<Answer> {
-        let why = self.why_unrecorded.as_ref()?;
-        Some(Answer {
-            claim,
-            ours: "the kernel's counters name nobody".to_owned(),
-            verdict: cannot_be_tested(format!("nothing was recorded: {why}")),
-        })
-    }
-
-    /// An answer that holds when all verdicts do; without any, nothing was played.
-    fn answer(&self, claim: &'static str, ours: String, verdicts: Vec<Verdict>) -> Answer {
-        let was_played = !verdicts.is_empty();
-        Answer {
-            claim,
-            ours: match was_played {
-                true => ours,
-                false => "nothing".to_owned(),
-            },
-            verdict: match was_played {
-                true => all_of(verdicts),
-                false => cannot_be_tested(STOPPED),
-            },
-        }
     }
 
     fn table(&self) -> FindingsTable {
@@ -421,10 +272,10 @@ impl Tallies {
                 Cell::Count(tally.threads),
             ]);
         }
-        FindingsTable {
-            title: "preemptions and waits for the lock, by variant, all rounds together".to_owned(),
+        FindingsTable::new(
+            "preemptions and waits for the lock, by variant, all rounds together",
             sheet,
-        }
+        )
     }
 
     fn table_of_starts(&self) -> FindingsTable {
@@ -441,10 +292,7 @@ impl Tallies {
                 Cell::Ratio(count as f64 / threads as f64),
             ]);
         }
-        FindingsTable {
-            title: "preemptions of a thread before it begins its work".to_owned(),
-            sheet,
-        }
+        FindingsTable::new("preemptions of a thread before it begins its work", sheet)
     }
 
     fn picture(&self, subtitle: &str) -> Picture {
@@ -472,11 +320,11 @@ impl Tallies {
                     .to_owned(),
             notes: Vec::new(),
             content: Content::Dots(Dots {
-                axis: Axis {
-                    name: "switches per second of a thread's life".to_owned(),
-                    measure: Measure::Plain,
-                    scale: Scale::Logarithmic,
-                },
+                axis: Axis::new(
+                    "switches per second of a thread's life",
+                    Measure::Plain,
+                    Scale::Logarithmic,
+                ),
                 rows: rows.collect(),
             }),
         }
@@ -499,6 +347,7 @@ const COLUMNS: [&str; 10] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::Verdict;
 
     /// A tally with these preemptions, waits, seconds of life and seconds of CPU time.
     fn tally(preemptions: u64, waits: u64, life_s: f64, cpu_s: f64) -> PlayTally {
@@ -527,7 +376,7 @@ mod tests {
             (MutexVariant::FirstLoop, tally(800, 5_000, 100.0, 80.0)),
             (MutexVariant::Everything, tally(500, 90_000, 100.0, 50.0)),
         ]);
-        for answer in [all.c4(), all.c5(), all.c6()] {
+        for answer in ["C4", "C5", "C6"].map(|claim| all.quantities().answer(claim)) {
             assert_eq!(answer.verdict, Verdict::Holds, "{answer:?}");
         }
     }
@@ -538,13 +387,16 @@ mod tests {
             (MutexVariant::NoLock, tally(4, 0, 1.0, 1.0)),
             (MutexVariant::Everything, tally(2, 9_000, 1.0, 0.5)),
         ]);
-        assert!(matches!(all.c4().verdict, Verdict::Undecided(_)));
+        assert!(matches!(
+            all.quantities().answer("C4").verdict,
+            Verdict::Undecided(_)
+        ));
     }
 
     #[test]
     fn what_was_stopped_before_is_not_judged() {
         let none = tallies(&[]);
-        for answer in [none.c1(), none.c3(), none.c4(), none.c6()] {
+        for answer in ["C1", "C3", "C4", "C6"].map(|claim| none.quantities().answer(claim)) {
             assert!(
                 matches!(answer.verdict, Verdict::CannotBeTested(_)),
                 "{answer:?}"

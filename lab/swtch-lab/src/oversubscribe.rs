@@ -18,13 +18,14 @@ use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Chart, Content, Dot, Lanes, Line, Mark, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::{Answer, Verdict, all_of};
+use super::claims::list;
 use super::context::{ExperimentContext, RecordingChoice};
 use super::evidence::LoadRuns;
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::{LoadExperiment, PlayResult, Rounds};
-use super::measured::{LabNumber, SAME, STOPPED, cannot_be_tested};
+use super::measured::LabNumber;
 use super::parameters::{ParameterValue, Parameters};
+use super::quantities::Quantities;
 use turns::Turns;
 
 mod priority;
@@ -35,13 +36,6 @@ pub const FILE: &str = include_str!("../experiments/oversubscribe.toml");
 
 /// Most settings that are played: large machines leave some numbers of threads out.
 const MAX_SETTINGS: usize = 9;
-
-/// An upper bound on what a switch costs, in ns: the price lists of this program say 0.3 µs to 1 µs
-/// for a switch without a working set, and these threads have none.
-const MAX_SWITCH_NS: f64 = 2_000.0;
-
-/// A cost below this share of a run is negligible.
-const NEGLIGIBLE: f64 = 0.01;
 
 /// A setting of the experiment: how many equal threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,13 +209,9 @@ impl EqualThreadsRuns {
         let mut findings = Findings {
             tables: vec![self.table()],
             pictures: vec![self.picture(experiment)],
-            answers: vec![
-                self.a1(),
-                self.a2(),
-                self.a3(),
-                self.a4(experiment),
-                self.a5(),
-            ],
+            answers: self
+                .quantities(experiment.why_unrecorded())
+                .answers("oversubscribe"),
             ..Findings::default()
         };
         if let Some(turns) = self.turns() {
@@ -238,178 +228,89 @@ impl EqualThreadsRuns {
         turns.cloned().reduce(Turns::plus)
     }
 
-    fn a1(&self) -> Answer {
+    fn quantities(&self, why_unrecorded: Option<&str>) -> Quantities {
+        let mut all = Quantities::of_loads();
+        all.words("cpus", self.cpus);
+        all.words("crowded", self.cpus + 1);
+        all.words("twice", 2 * self.cpus);
         let slowest = |run: &EqualThreadsRun| run.times().reduce(f64::max);
         let upto = self.settings.iter().filter(|n| (2..=self.cpus).contains(n));
-        let ratios: Vec<_> = upto
-            .filter_map(|n| Some((n, self.over_one(*n, slowest)?)))
-            .collect();
-        let words: Vec<String> = ratios
-            .iter()
-            .map(|(n, ratio)| format!("{n} threads: {}", ratio.ratio()))
-            .collect();
-        let verdicts = ratios
-            .iter()
-            .map(|(_, ratio)| ratio.is_within(1.0 - SAME, 1.0 + SAME));
-        Answer {
-            claim: "A1",
-            ours: format!(
-                "the slowest thread over a single one, {}",
-                or_nothing(&words.join("; "))
-            ),
-            verdict: match (self.cpus, ratios.is_empty()) {
-                (1, _) => cannot_be_tested("one CPU only may be used"),
-                (_, true) => cannot_be_tested(STOPPED),
-                _ => all_of(verdicts),
-            },
+        let upto = upto.map(|n| (format!("{n} threads"), self.over_one(*n, slowest)));
+        all.list("slowest", upto);
+        if self.cpus == 1 {
+            all.cannot("A1", "nothing", "one CPU only may be used");
         }
+        let mean_of = |kind| self.over_one(self.cpus + 1, |run| run.mean_of(kind));
+        all.number("shared", mean_of(CpuShare::Shared));
+        all.optional("own", mean_of(CpuShare::Own));
+        self.add_growth(&mut all);
+        self.add_turns(&mut all, why_unrecorded);
+        self.add_own_switches(&mut all);
+        all
     }
 
-    fn a2(&self) -> Answer {
-        let more = self.cpus + 1;
-        let shared = self.over_one(more, |run| run.mean_of(CpuShare::Shared));
-        let own = self.over_one(more, |run| run.mean_of(CpuShare::Own));
-        let mut verdicts: Vec<Verdict> = Vec::new();
-        let mut words = Vec::new();
-        if let Some(shared) = shared {
-            words.push(format!("those that share take {} times", shared.ratio()));
-            verdicts.push(shared.is_within(2.0 * (1.0 - SAME), 2.0 * (1.0 + SAME)));
-        }
-        if let Some(own) = own {
-            words.push(format!("the others {} times", own.ratio()));
-            verdicts.push(own.is_within(1.0 - SAME, 1.0 + SAME));
-        }
-        Answer {
-            claim: "A2",
-            ours: format!(
-                "{more} threads: {} the time of a single one",
-                or_nothing(&words.join(", "))
-            ),
-            verdict: if shared.is_none() {
-                cannot_be_tested(STOPPED)
-            } else {
-                all_of(verdicts)
-            },
-        }
-    }
-
-    fn a3(&self) -> Answer {
+    /// What A3 asks: how the mean grows up to twice as many threads as CPUs.
+    fn add_growth(&self, all: &mut Quantities) {
         let twice = 2 * self.cpus;
-        let mean = |run: &EqualThreadsRun| Some(run.mean());
-        // A thread counts as taking twice the time from nine tenths of that on.
-        let late = |run: &EqualThreadsRun, one: &EqualThreadsRun| {
-            let late = 2.0 * (1.0 - SAME) * one.mean();
-            run.times().filter(|time| *time >= late).count() as f64 / run.threads.len() as f64
-        };
-        let last = self.over_one(twice, mean);
-        let shares = self
-            .setting_index(twice)
-            .zip(self.setting_index(1))
-            .and_then(|(at, one)| {
-                let pairs = self.rounds.pairs(at, one);
-                LabNumber::of(&pairs.map(|(run, one)| late(run, one)).collect::<Vec<_>>())
-            });
-        let (Some(last), Some(shares)) = (last, shares) else {
-            return Answer {
-                claim: "A3",
-                ours: "nothing".to_owned(),
-                verdict: cannot_be_tested(
-                    "it was stopped before, or --most is below twice the CPUs",
-                ),
-            };
-        };
-        let beyond: Vec<usize> = self
-            .settings
-            .iter()
-            .copied()
-            .filter(|n| (self.cpus..=twice).contains(n))
-            .collect();
-        let grows = beyond.windows(2).filter_map(|pair| {
+        if self.setting_index(twice).is_none() {
+            let why = "it was stopped before, or --most is below twice the CPUs";
+            all.cannot("A3", "nothing", why);
+        }
+        let beyond = self.settings.iter().copied();
+        let beyond: Vec<usize> = beyond.filter(|n| (self.cpus..=twice).contains(n)).collect();
+        let ratios = |pair: &[usize]| {
             let (before, after) = (self.setting_index(pair[0])?, self.setting_index(pair[1])?);
             LabNumber::of(&self.rounds.ratios(after, before, EqualThreadsRun::mean))
-        });
-        let grows: Vec<LabNumber> = grows.collect();
-        let steps: Vec<String> = grows.iter().map(LabNumber::ratio).collect();
-        let verdicts = grows
-            .iter()
-            .map(|step| step.is_within(1.0, f64::INFINITY))
-            .chain([
-                last.is_within(2.0 * (1.0 - SAME), 2.0 * (1.0 + SAME)),
-                shares.is_within(0.9, 1.0),
-            ]);
-        Answer {
-            claim: "A3",
-            ours: format!(
-                "from {} to {twice} threads the mean grows from step to step by {}; at {twice} it is {} \
-                 times that of a single thread, and {} of the threads take twice as long",
-                self.cpus,
-                or_nothing(&steps.join(", ")),
-                last.ratio(),
-                shares.percent(),
-            ),
-            verdict: all_of(verdicts),
-        }
-    }
-
-    fn a4(&self, experiment: &LoadExperiment<'_>) -> Answer {
-        let turns = self.turns();
-        let shares: Vec<f64> = self
-            .setting_index(self.cpus + 1)
-            .into_iter()
-            .flat_map(|place| self.rounds.of(place))
-            .filter_map(|run| run.turns.as_ref()?.share_of_first())
-            .collect();
-        let (ours, verdict) = match (turns, LabNumber::of(&shares), experiment.why_unrecorded()) {
-            (_, _, Some(why)) => (
-                "without a recording nobody can say why they left".to_owned(),
-                cannot_be_tested(format!("nothing was recorded: {why}")),
-            ),
-            (Some(turns), Some(share), None) => turns.answer(&share),
-            _ => ("nothing".to_owned(), cannot_be_tested(STOPPED)),
         };
-        Answer {
-            claim: "A4",
-            ours,
-            verdict,
+        all.list(
+            "steps",
+            beyond.windows(2).map(|pair| (String::new(), ratios(pair))),
+        );
+        all.number("mean", self.over_one(twice, |run| Some(run.mean())));
+        let nearly_twice = list::claim("A3").given("nearly-twice");
+        let late = |(run, one): (&EqualThreadsRun, &EqualThreadsRun)| {
+            let late = run
+                .times()
+                .filter(|time| *time >= nearly_twice * one.mean());
+            late.count() as f64 / run.threads.len() as f64
+        };
+        if let (Some(at), Some(one)) = (self.setting_index(twice), self.setting_index(1)) {
+            let late = self.rounds.pairs(at, one).map(late);
+            all.number("late", LabNumber::of(&late.collect::<Vec<_>>()));
         }
     }
 
-    fn a5(&self) -> Answer {
-        let own: Vec<&ThreadTimes> = self
-            .settings
-            .iter()
-            .enumerate()
-            .flat_map(|(place, _)| self.rounds.of(place))
+    /// What A4 asks.
+    fn add_turns(&self, all: &mut Quantities, why_unrecorded: Option<&str>) {
+        if let Some(why) = why_unrecorded {
+            let ours = "without a recording nobody can say why they left";
+            all.cannot("A4", ours, format!("nothing was recorded: {why}"));
+        }
+        let place = self.setting_index(self.cpus + 1).into_iter();
+        let runs = place.flat_map(|place| self.rounds.of(place));
+        let shares = runs.filter_map(|run| run.turns.as_ref()?.share_of_first());
+        all.number("first", LabNumber::of(&shares.collect::<Vec<_>>()));
+        if let Some(turns) = self.turns() {
+            turns.add_to(all);
+        }
+    }
+
+    /// What A5 asks of the threads with a CPU of their own.
+    fn add_own_switches(&self, all: &mut Quantities) {
+        let runs = (0..self.settings.len()).flat_map(|place| self.rounds.of(place));
+        let own: Vec<&ThreadTimes> = runs
             .flat_map(|run| run.threads_with(CpuShare::Own))
             .collect();
         let of = |value: &dyn Fn(&ThreadTimes) -> f64| {
-            let values: Vec<f64> = own.iter().map(|thread| value(thread)).collect();
-            LabNumber::of(&values)
+            LabNumber::of(&own.iter().map(|thread| value(thread)).collect::<Vec<_>>())
         };
-        let rate = of(&|thread| thread.switches / thread.body_ns * 1e9);
-        let cost = of(&|thread| thread.switches * MAX_SWITCH_NS / thread.body_ns);
+        let switch_ns = list::claim("A5").given("switch-us") * 1e3;
+        let per_ns = of(&|thread| thread.switches / thread.body_ns);
+        all.number("switched", per_ns.map(|one| one.scaled(1e9, 0.0)));
+        all.number("cost", per_ns.map(|one| one.scaled(switch_ns, 0.0)));
         let off = of(&|thread| (1.0 - thread.cpu_ns / thread.body_ns).max(0.0));
-        let (Some(rate), Some(cost), Some(off)) = (rate, cost, off) else {
-            return Answer {
-                claim: "A5",
-                ours: "nothing".to_owned(),
-                verdict: cannot_be_tested(STOPPED),
-            };
-        };
-        let some = rate.is_within(f64::MIN_POSITIVE, f64::INFINITY);
-        Answer {
-            claim: "A5",
-            ours: format!(
-                "a thread with a CPU of its own is switched {}; at {} each that is {} of its run; off the \
-                 CPU, with all that others did then, it is {} of the time ({} runs)",
-                rate.rate(),
-                Nanos::from_rounded(MAX_SWITCH_NS),
-                cost.percent(),
-                off.percent(),
-                rate.rounds.unwrap_or(0),
-            ),
-            verdict: all_of([some, cost.is_within(0.0, NEGLIGIBLE)]),
-        }
+        all.number("off", off);
+        all.words("runs", own.len());
     }
 
     fn table(&self) -> FindingsTable {
@@ -447,10 +348,7 @@ impl EqualThreadsRuns {
             "{}; medians of rounds, with the interval of the mean",
             swtch_output::text::counted(self.cpus as u64, "CPU")
         ));
-        FindingsTable {
-            title: "how long the threads took".to_owned(),
-            sheet,
-        }
+        FindingsTable::new("how long the threads took", sheet)
     }
 
     fn picture(&self, experiment: &LoadExperiment<'_>) -> Picture {
@@ -483,16 +381,10 @@ impl EqualThreadsRuns {
         });
         let ideals = settings()
             .filter_map(|(_, threads)| Some(dot(threads, one? * ideal(threads, self.cpus), None)));
-        let line = |label: &str, style, points| Line {
-            label: label.to_owned(),
-            style,
-            colour: None,
-            points,
-        };
         let lines = vec![
-            line("ideal mean", Style::Ideal, ideals.collect()),
-            line("each thread", Style::Scattered, singles.collect()),
-            line("mean of all", Style::Measured, means.collect()),
+            Line::new("ideal mean", Style::Ideal, ideals),
+            Line::new("each thread", Style::Scattered, singles),
+            Line::new("mean of all", Style::Measured, means),
         ];
         Picture {
             name: "oversubscribe".to_owned(),
@@ -502,16 +394,12 @@ impl EqualThreadsRuns {
                 .to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
-                x: Axis {
-                    name: "threads".to_owned(),
-                    measure: Measure::Count,
-                    scale: Scale::Linear,
-                },
-                y: Axis {
-                    name: "from the start to the end of a thread".to_owned(),
-                    measure: Measure::Time,
-                    scale: Scale::Linear,
-                },
+                x: Axis::new("threads", Measure::Count, Scale::Linear),
+                y: Axis::new(
+                    "from the start to the end of a thread",
+                    Measure::Time,
+                    Scale::Linear,
+                ),
                 lines,
                 marks: vec![Mark {
                     at: self.cpus as f64,
@@ -567,13 +455,10 @@ fn ideal(threads: usize, cpus: usize) -> f64 {
     sum as f64 / threads as f64
 }
 
-fn or_nothing(words: &str) -> &str {
-    if words.is_empty() { "nothing" } else { words }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::{Answer, Verdict};
 
     #[test]
     fn the_ideal_is_one_up_to_the_cpus_and_two_at_twice_as_many() {
@@ -617,11 +502,16 @@ mod tests {
         }
     }
 
+    fn answer(runs: &EqualThreadsRuns, claim: &str) -> Answer {
+        runs.quantities(None).answer(claim)
+    }
+
     #[test]
     fn those_that_share_take_twice_and_the_others_do_not() {
-        assert_eq!(runs(101.0).a2().verdict, Verdict::Holds);
-        assert_eq!(runs(150.0).a2().verdict, Verdict::DoesNotHold);
-        let ours = runs(101.0).a2().ours;
+        let of_third = |third| answer(&runs(third), "A2");
+        assert_eq!(of_third(101.0).verdict, Verdict::Holds);
+        assert_eq!(of_third(150.0).verdict, Verdict::DoesNotHold);
+        let ours = of_third(101.0).ours;
         assert!(
             ours.contains("those that share take 2.01 (2.01 … 2.01) times"),
             "{ours}"
@@ -630,13 +520,9 @@ mod tests {
 
     #[test]
     fn what_was_not_played_is_not_judged() {
-        assert!(matches!(
-            runs(101.0).a1().verdict,
-            Verdict::CannotBeTested(_)
-        ));
-        assert!(matches!(
-            runs(101.0).a3().verdict,
-            Verdict::CannotBeTested(_)
-        ));
+        for claim in ["A1", "A3"] {
+            let verdict = answer(&runs(101.0), claim).verdict;
+            assert!(matches!(verdict, Verdict::CannotBeTested(_)), "{claim}");
+        }
     }
 }

@@ -23,15 +23,17 @@ use swtch_bench::cost::{
 };
 use swtch_core::cost::{Estimate, Members, Place, Policy, Primitive};
 use swtch_plot::Picture;
-use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
+use swtch_plot::content::{Axis, Content, Dots, Measure, Scale};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::{Answer, Verdict, all_of};
+use super::claim::Verdict;
 use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
+use super::measured::cannot_be_tested;
 use super::parameters::Parameters;
+use super::quantities::Quantities;
 use super::timed::{
-    self, Timed, WHISKERS, cells, is_larger, is_within, percent, ratio, scaled, subtitle, time,
+    self, Timed, WHISKERS, cells, is_larger, is_within, named_dot, scaled, subtitle, time,
     unpaired_difference,
 };
 use swtch_cost::menu::{Arm, ArmGroup, Role, Section, steady_policy};
@@ -58,27 +60,21 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
             .err()
             .map(|why| format!("nothing is passed between two CPUs: {why}")),
     );
+    let mut quantities = Quantities::of_arms();
     if let Some(measured) = timed.group(TOKENS) {
         let tokens = Tokens(Blocks::of(measured));
         findings.tables.push(tokens.table());
         findings.pictures.push(tokens.picture());
         findings.sentences.extend(tokens.sentences());
-        findings.answers.extend(
-            [
-                tokens.together_is_half_of_free(),
-                tokens.own_price_matters(),
-                tokens.instructions_in_a_switch(),
-                tokens.coroutines_are_cheaper(),
-            ]
-            .into_iter()
-            .flatten(),
-        );
+        tokens.add_together_and_free(&mut quantities);
+        tokens.add_own_price(&mut quantities);
+        tokens.add_instructions(&mut quantities);
+        tokens.add_coroutines(&mut quantities);
     }
     if let Some(measured) = timed.group(SPACES) {
-        findings
-            .answers
-            .extend(identifiers_spare_flushes(&Blocks::of(measured)));
+        add_flushes(&Blocks::of(measured), &mut quantities);
     }
+    findings.answers = quantities.answers("pipe-token");
     Ok(findings)
 }
 
@@ -235,11 +231,10 @@ impl Tokens<'_> {
             .map(|(arm, ring)| self.row(arm, ring))
             .collect();
         sheet.rows.extend(self.coroutine_row());
-        FindingsTable {
-            title: "A token handed on: all of it, the calls without a peer, and the rest"
-                .to_owned(),
+        FindingsTable::new(
+            "A token handed on: all of it, the calls without a peer, and the rest",
             sheet,
-        }
+        )
     }
 
     fn row(&self, arm: usize, ring: &RingSpec) -> Vec<Cell> {
@@ -303,150 +298,100 @@ impl Tokens<'_> {
             .collect()
     }
 
+    /// The whole time of one operation over that of another.
+    fn ratio(&self, one: ArmOperation, over: ArmOperation) -> Option<Estimate> {
+        Some(self.0.contrast(over, one)?.ratio)
+    }
+
     /// B1: by pipe or condition variable, two threads on one CPU take about half the time of free
     /// ones.
-    fn together_is_half_of_free(&self) -> Option<Answer> {
-        /// Ratios that count as "about half".
-        const HALF: std::ops::Range<f64> = 0.4..0.6;
+    fn add_together_and_free(&self, all: &mut Quantities) -> Option<()> {
         /// Ratios that count as the same time.
         const ALIKE: std::ops::Range<f64> = 0.8..1.25;
-        let mut verdict = Verdict::Holds;
-        let mut words = Vec::new();
+        if timed::cpus() == 1 {
+            all.cannot("B1", "nothing", "this process may use one CPU only");
+        }
         let mut are_alike = true;
-        for primitive in [Primitive::Pipe, Primitive::Condvar] {
-            let find = |is_there| self.find(primitive, Members::Threads, Policy::Default, is_there);
-            let (free, together) = (find(is_free)?, find(is_together)?);
-            let ratio_of = self
-                .0
-                .contrast(ArmOperation::of(free), ArmOperation::of(together))?
-                .ratio;
-            let apart = find(is_apart).and_then(|arm| self.0.estimate(ArmOperation::of(arm)));
-            let apart =
-                apart.map_or_else(String::new, |apart| format!(" ({} apart)", time(&apart)));
-            words.push(format!(
-                "{primitive}: {} together, {} free{apart}: {} of it",
-                time(&self.0.estimate(ArmOperation::of(together))?),
-                time(&self.0.estimate(ArmOperation::of(free))?),
-                ratio(&ratio_of)
-            ));
-            are_alike &= is_within(&ratio_of, ALIKE) == Verdict::Holds;
-            verdict = all_of([verdict, is_within(&ratio_of, HALF)]);
-        }
-        if are_alike {
-            words.push(
-                "free threads take as long as those together: the kernel has put them on one CPU by itself, \
-                 while apart each hand-over has to wake an idle CPU"
-                    .to_owned(),
+        for (primitive, name) in [(Primitive::Pipe, "pipe"), (Primitive::Condvar, "condvar")] {
+            let find = |is_there| {
+                let arm = self.find(primitive, Members::Threads, Policy::Default, is_there);
+                arm.map(ArmOperation::of)
+            };
+            let (together, free) = (find(is_together)?, find(is_free)?);
+            let in_words = |operation| Some(time(&self.0.estimate(operation)?));
+            let apart = find(is_apart).and_then(in_words);
+            let apart = apart.map_or_else(String::new, |apart| format!(" ({apart} apart)"));
+            let (of_together, of_free) = (in_words(together)?, in_words(free)?);
+            all.words(
+                name,
+                format!("{of_together} together, {of_free} free{apart}"),
             );
+            let half = self.ratio(together, free)?;
+            are_alike &= is_within(&half, ALIKE) == Verdict::Holds;
+            all.list("half", [(name.to_owned(), Some(half))]);
         }
-        Some(Answer {
-            claim: "B1",
-            ours: words.join("; "),
-            verdict: match timed::cpus() {
-                1 => Verdict::CannotBeTested("this process may use one CPU only".to_owned()),
-                _ => verdict,
-            },
-        })
+        all.words("alike", match are_alike {
+            true => "; free threads take as long as those together: the kernel has put them on one CPU by \
+                     itself, while apart each hand-over has to wake an idle CPU",
+            false => "",
+        });
+        Some(())
     }
 
     /// E1: the token's own price is not negligible, and pipes overstate the switch.
-    fn own_price_matters(&self) -> Option<Answer> {
-        /// Smallest share of a hand-over that is not negligible.
-        const COUNTS: f64 = 0.01;
+    fn add_own_price(&self, all: &mut Quantities) -> Option<()> {
         let [pipe, futex] = [
             self.switch(Primitive::Pipe)?,
             self.switch(Primitive::FutexShared)?,
         ];
-        let share = |arm| {
-            self.0
-                .contrast(ArmOperation::of(arm), ArmOperation::baseline(arm))
-                .map(|one| one.ratio)
-        };
-        let (of_pipe, of_futex) = (share(pipe)?, share(futex)?);
+        let own = |arm| self.ratio(ArmOperation::baseline(arm), ArmOperation::of(arm));
+        all.number("own", own(pipe));
+        all.number("own-of-futex", own(futex));
+        all.number("net", self.net(pipe));
+        all.number("futex-net", self.net(futex));
         let dearer = self
             .0
             .contrast(ArmOperation::of(futex), ArmOperation::of(pipe))?;
-        let twins = timed::twins(&self.0);
-        Some(Answer {
-            claim: "E1",
-            ours: format!(
-                "the token's own price is {} of a hand-over by pipe and {} of one by futex; the pipe takes {} \
-                 of the time of the futex, and net of both {} instead of {}",
-                percent(&of_pipe),
-                percent(&of_futex),
-                ratio(&dearer.ratio),
-                time(&self.net(pipe)?),
-                time(&self.net(futex)?)
-            ),
-            verdict: all_of([
-                is_within(&of_pipe, COUNTS..1.0),
-                is_larger(&dearer, twins.as_ref()),
-            ]),
-        })
+        all.number("pipe-over-futex", Some(dearer.ratio));
+        all.judge("E1", is_larger(&dearer, timed::twins(&self.0).as_ref()));
+        Some(())
     }
 
     /// B5: tens of thousands of instructions fit into one switch.
-    fn instructions_in_a_switch(&self) -> Option<Answer> {
-        /// The least that may be called "tens of thousands".
-        const TENS_OF_THOUSANDS: f64 = 10_000.0;
-        let switch = self.net(self.switch(Primitive::Pipe)?)?;
-        Some(match best_rate() {
-            Err(why) => Answer {
-                claim: "B5",
-                ours: format!("a switch takes {}", time(&switch)),
-                verdict: Verdict::CannotBeTested(format!("no instructions are counted: {why}")),
-            },
-            Ok(rate) => {
-                let [most, least] =
-                    [rate.independent, rate.chained].map(|rate| scaled(&switch, rate));
-                Answer {
-                    claim: "B5",
-                    ours: format!(
-                        "{} instructions that wait for nothing ({:.2} a ns), {} that wait for one another, in a \
-                         switch of {}",
-                        ratio(&most),
-                        rate.independent,
-                        ratio(&least),
-                        time(&switch)
-                    ),
-                    verdict: is_within(&most, TENS_OF_THOUSANDS..f64::INFINITY),
-                }
+    fn add_instructions(&self, all: &mut Quantities) -> Option<()> {
+        let net = self.net(self.switch(Primitive::Pipe)?)?;
+        match best_rate() {
+            Err(why) => {
+                let ours = format!("a switch takes {}", time(&net));
+                all.cannot("B5", ours, format!("no instructions are counted: {why}"));
             }
-        })
+            Ok(rate) => {
+                let independent = scaled(&net, rate.independent);
+                all.number("instructions", Some(independent));
+                all.number("thousands", Some(scaled(&independent, 1e-3)));
+                all.number("chained", Some(scaled(&net, rate.chained)));
+                all.words("rate", format!("{:.2}", rate.independent));
+            }
+        }
+        Some(())
     }
 
     /// B6: a coroutine is switched far more cheaply than a thread.
-    fn coroutines_are_cheaper(&self) -> Option<Answer> {
-        /// "Far": by an order of magnitude.
-        const FAR: f64 = 10.0;
-        let arm = self.coroutine()?;
+    fn add_coroutines(&self, all: &mut Quantities) -> Option<()> {
         let in_situ = ArmOperation {
-            arm,
+            arm: self.coroutine()?,
             timed_operation: 1,
         };
         let thread = ArmOperation::of(self.switch(Primitive::FutexShared)?);
-        let times = self.0.contrast(in_situ, thread)?.ratio;
-        Some(Answer {
-            claim: "B6",
-            ours: format!(
-                "a switch of threads by futex takes {} times as long as one of coroutines, which takes {} \
-                 with the work of one among 64",
-                ratio(&times),
-                time(&self.0.estimate(in_situ)?)
-            ),
-            verdict: is_within(&times, FAR..f64::INFINITY),
-        })
+        all.number("coroutines", self.ratio(thread, in_situ));
+        all.number("coroutine", self.0.estimate(in_situ));
+        Some(())
     }
 
     fn picture(&self) -> Picture {
         let dot = |(arm, ring): (usize, &RingSpec)| {
-            let net = self.net(arm)?;
-            Some(NamedDot {
-                label: format!("{}, {}, {}", ring.primitive, ring.members, ring.policy),
-                series: Some(ring.place.as_str().to_owned()),
-                value: net.point,
-                interval: Some((net.low, net.high)),
-            })
+            let label = format!("{}, {}, {}", ring.primitive, ring.members, ring.policy);
+            Some(named_dot(label, Some(ring.place.as_str()), &self.net(arm)?))
         };
         Picture {
             name: "pipe-token".to_owned(),
@@ -457,11 +402,7 @@ impl Tokens<'_> {
             ),
             notes: Vec::new(),
             content: Content::Dots(Dots {
-                axis: Axis {
-                    name: "net time of a hand-over".to_owned(),
-                    measure: Measure::Time,
-                    scale: Scale::Logarithmic,
-                },
+                axis: Axis::new("net time of a hand-over", Measure::Time, Scale::Logarithmic),
                 rows: self.rings().filter_map(dot).collect(),
             }),
         }
@@ -495,27 +436,20 @@ fn is_free(place: Place) -> bool {
 /// B7: where address spaces have identifiers (PCID), their switches come close to those of threads;
 /// without them, every switch empties the TLB. Identifiers cannot be switched off while the kernel
 /// runs, but a large ring runs out of them.
-fn identifiers_spare_flushes(blocks: &Blocks<'_>) -> Option<Answer> {
+fn add_flushes(blocks: &Blocks<'_>, all: &mut Quantities) -> Option<()> {
     let [few_threads, few, many_threads, many] = [0, 1, 2, 3].map(ArmOperation::of);
     let kept = blocks.difference(few_threads, few)?;
     let lost = blocks.difference(many_threads, many)?;
-    let closer = blocks.contrast(few_threads, few)?.ratio;
+    all.number("kept", Some(kept));
+    all.number("lost", Some(lost));
+    all.number("closer", Some(blocks.contrast(few_threads, few)?.ratio));
+    all.words("pages", PAGES);
     let has_identifiers = timed::fact_value("pcid").is_some_and(|value| value == "yes");
-    let verdict = match has_identifiers {
-        true => is_within(&unpaired_difference(&lost, &kept), 0.0..f64::INFINITY),
-        false => Verdict::CannotBeTested(
-            "this CPU shows no identifiers of address spaces (pcid)".to_owned(),
-        ),
-    };
-    Some(Answer {
-        claim: "B7",
-        ours: format!(
-            "two processes that look up {PAGES} pages each take {} more a switch than two threads ({} of the \
-             time); twelve, which run out of identifiers, {} more than twelve threads",
-            time(&kept),
-            ratio(&closer),
-            time(&lost)
-        ),
-        verdict,
-    })
+    let flushes = unpaired_difference(&lost, &kept);
+    all.optional("flushes", has_identifiers.then_some(flushes));
+    if !has_identifiers {
+        let why = "this CPU shows no identifiers of address spaces (pcid)";
+        all.judge("B7", cannot_be_tested(why));
+    }
+    Some(())
 }

@@ -9,15 +9,15 @@ use anyhow::Result;
 use swtch_bench::cost::Uncontended;
 use swtch_core::cost::Price;
 use swtch_plot::Picture;
-use swtch_plot::content::{Axis, Content, Dots, Measure, NamedDot, Scale};
+use swtch_plot::content::{Axis, Content, Dots, Measure, Scale};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::Answer;
 use super::context::ExperimentContext;
 use super::findings::{Findings, FindingsTable};
 use super::parameters::Parameters;
+use super::quantities::Quantities;
 use super::timed::{
-    self, GroupPrices, Timed, WHISKERS, cells, is_within, net_cost, ratio, subtitle, time,
+    self, GroupPrices, Timed, WHISKERS, cells, named_dot, net_cost, subtitle, time,
 };
 use swtch_cost::menu::{ArmGroup, uncontended, uncontended_name};
 
@@ -43,7 +43,8 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
         findings.tables.push(table(&rows));
         findings.pictures.push(picture(&rows));
         findings.sentences.extend(sentence(&rows));
-        findings.answers.extend(answer(&prices));
+        let quantities = quantities(&prices);
+        findings.answers = quantities.map_or_else(Vec::new, |all| all.answers(GROUP));
     }
     Ok(findings)
 }
@@ -138,10 +139,7 @@ fn table(rows: &[PrimitiveRow<'_>]) -> FindingsTable {
         all
     };
     sheet.rows = rows.iter().map(cells_of).collect();
-    FindingsTable {
-        title: "One use, when nobody else is there".to_owned(),
-        sheet,
-    }
+    FindingsTable::new("One use, when nobody else is there", sheet)
 }
 
 fn sentence(rows: &[PrimitiveRow<'_>]) -> Option<String> {
@@ -159,9 +157,6 @@ fn sentence(rows: &[PrimitiveRow<'_>]) -> Option<String> {
     ))
 }
 
-/// The least ratio that counts as an order of magnitude.
-const TENFOLD: f64 = 10.0;
-
 /// The primitives that E2 compares: those that can block a task that takes them, the article's own
 /// and newer ones. Spin locks, signals that wake nobody and bare system calls are left out.
 const BLOCKING: [Uncontended; 9] = [
@@ -177,41 +172,31 @@ const BLOCKING: [Uncontended; 9] = [
 ];
 
 /// E2: uncontended primitives differ by an order of magnitude.
-fn answer(prices: &GroupPrices<'_>) -> Option<Answer> {
-    let mut blocking: Vec<&Price> = BLOCKING
-        .iter()
+fn quantities(prices: &GroupPrices<'_>) -> Option<Quantities> {
+    let mut all = Quantities::of_arms();
+    let blocking = BLOCKING.iter();
+    let mut blocking: Vec<&Price> = blocking
         .filter_map(|what| prices.find(uncontended_name(*what)))
         .collect();
     blocking.sort_by(|one, other| net_cost(one).point.total_cmp(&net_cost(other).point));
     let (fastest, slowest) = (&blocking.first()?.kind, &blocking.last()?.kind);
-    let all = prices.contrast(fastest, slowest)?.ratio;
+    let ratio = |one, other| Some(prices.contrast(one, other)?.ratio);
+    all.number("dearest", ratio(fastest, slowest));
+    all.words("fastest", fastest);
+    all.words("slowest", slowest);
     let [mutex, semaphore] =
         [Uncontended::PthreadMutex, Uncontended::SysvSemaphore].map(uncontended_name);
-    let of_article = prices.contrast(mutex, semaphore)?.ratio;
-    Some(Answer {
-        claim: "E2",
-        ours: format!(
-            "the slowest ({slowest}) takes {} times as long as the fastest ({fastest}); a System V semaphore {} \
-             times as long as a mutex",
-            ratio(&all),
-            ratio(&of_article)
-        ),
-        verdict: is_within(&all, TENFOLD..f64::INFINITY),
-    })
+    all.number("semaphore", ratio(mutex, semaphore));
+    Some(all)
 }
 
 fn picture(rows: &[PrimitiveRow<'_>]) -> Picture {
-    let dot = |row: &PrimitiveRow<'_>| NamedDot {
-        label: row.name.to_owned(),
-        series: Some(
-            match row.system_calls {
-                0 => "stays in user mode",
-                _ => "enters the kernel",
-            }
-            .to_owned(),
-        ),
-        value: net_cost(row.price).point,
-        interval: Some((net_cost(row.price).low, net_cost(row.price).high)),
+    let dot = |row: &PrimitiveRow<'_>| {
+        let series = match row.system_calls {
+            0 => "stays in user mode",
+            _ => "enters the kernel",
+        };
+        named_dot(row.name, Some(series), net_cost(row.price))
     };
     Picture {
         name: GROUP.to_owned(),
@@ -220,11 +205,7 @@ fn picture(rows: &[PrimitiveRow<'_>]) -> Picture {
         explanation: format!("One use of each, by a thread that is alone. {WHISKERS}"),
         notes: Vec::new(),
         content: Content::Dots(Dots {
-            axis: Axis {
-                name: "time of one use".to_owned(),
-                measure: Measure::Time,
-                scale: Scale::Logarithmic,
-            },
+            axis: Axis::new("time of one use", Measure::Time, Scale::Logarithmic),
             rows: rows.iter().map(dot).collect(),
         }),
     }

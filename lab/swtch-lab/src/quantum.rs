@@ -18,12 +18,12 @@ use swtch_plot::Picture;
 use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Mark, Measure, Scale, Style};
 use swtch_report::report::{Cell, Sheet};
 
-use super::claim::{Answer, all_of};
 use super::context::{ExperimentContext, RecordingChoice};
 use super::findings::{Findings, FindingsTable};
 use super::load_experiment::LoadExperiment;
-use super::measured::{LabNumber, STOPPED, cannot_be_tested};
+use super::measured::LabNumber;
 use super::parameters::{ParameterValue, Parameters};
+use super::quantities::Quantities;
 use stated::KernelQuanta;
 use turns::{Hog, HogTurns};
 
@@ -125,7 +125,7 @@ impl QuantumResults {
         let subtitle = experiment.subtitle();
         let mut findings = Findings {
             tables: vec![self.table()],
-            answers: vec![self.a6()],
+            answers: self.quantities().answers("quantum"),
             sentences: self.sentences(),
             ..Findings::default()
         };
@@ -163,35 +163,22 @@ impl QuantumResults {
         slices
     }
 
-    /// A6: a longer quantum brings fewer switches. A slice ends at a tick, so slices that end at
-    /// the same tick are one quantum.
-    fn a6(&self) -> Answer {
+    /// A slice ends at a tick, so slices that end at the same tick are one quantum.
+    fn quantities(&self) -> Quantities {
+        let mut all = Quantities::of_loads();
         let mut quanta: Vec<(Duration, &HogTurns)> = self.slices();
+        let rate =
+            |(slice, turns): &(Duration, &HogTurns)| (format!("{slice:?}"), turns.switch_rate());
+        all.list("slices", quanta.iter().map(rate));
         quanta.dedup_by_key(|(slice, _)| self.stated.ticks(*slice));
-        let rates: Vec<String> = self
-            .slices()
-            .iter()
-            .filter_map(|(slice, turns)| Some(format!("{slice:?} {}", turns.switch_rate()?.rate())))
-            .collect();
-        let steps = quanta.windows(2).filter_map(|pair| {
-            LabNumber::of_counts(pair[1].1.switches().over(&pair[0].1.switches()))
-        });
-        let steps: Vec<LabNumber> = steps.collect();
-        let words: Vec<String> = steps.iter().map(LabNumber::ratio).collect();
-        let verdicts = steps.iter().map(|step| step.is_within(0.0, 1.0));
-        Answer {
-            claim: "A6",
-            ours: format!(
-                "switches between the two per second of their CPU time, by the slice asked for: {}; from quantum to \
-                 longer quantum {} times",
-                rates.join(", "),
-                words.join(", ")
-            ),
-            verdict: match steps.is_empty() {
-                true => cannot_be_tested(STOPPED),
-                false => all_of(verdicts),
-            },
-        }
+        let steps = quanta
+            .windows(2)
+            .map(|pair| pair[1].1.switches().over(&pair[0].1.switches()));
+        all.list(
+            "quanta",
+            steps.map(|step| (String::new(), LabNumber::of_counts(step))),
+        );
+        all
     }
 
     fn sentences(&self) -> Vec<String> {
@@ -219,10 +206,10 @@ impl QuantumResults {
                 ));
             }
         }
-        FindingsTable {
-            title: "turns of two tasks that share a CPU, while both want it".to_owned(),
+        FindingsTable::new(
+            "turns of two tasks that share a CPU, while both want it",
             sheet,
-        }
+        )
     }
 
     fn distributions(&self, subtitle: &str, which: Distributions) -> Picture {
@@ -233,14 +220,12 @@ impl QuantumResults {
         let lines = chosen.flat_map(|played| {
             let hogs = played.turns.distinct();
             let is_one = hogs.len() == 1;
-            hogs.into_iter().map(move |hog| Line {
-                label: match is_one {
+            hogs.into_iter().map(move |hog| {
+                let label = match is_one {
                     true => played.sharing.to_string(),
                     false => format!("{} of {}", hog.name, played.sharing),
-                },
-                style: Style::Steps,
-                colour: None,
-                points: cumulative(&hog.runs_ns),
+                };
+                Line::new(label, Style::Steps, cumulative(&hog.runs_ns))
             })
         });
         let lines: Vec<Line> = lines.filter(|line| !line.points.is_empty()).collect();
@@ -251,8 +236,8 @@ impl QuantumResults {
             explanation: "how many of the turns are no longer than that".to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
-                x: axis("length of a turn", Measure::Time, Scale::Logarithmic),
-                y: axis("of all turns", Measure::Percent, Scale::Linear),
+                x: Axis::new("length of a turn", Measure::Time, Scale::Logarithmic),
+                y: Axis::new("of all turns", Measure::Percent, Scale::Linear),
                 lines,
                 marks: self.tick_mark(),
             }),
@@ -274,15 +259,9 @@ impl QuantumResults {
             y: ns(*slice),
             interval: None,
         });
-        let line = |label: &str, style, points| Line {
-            label: label.to_owned(),
-            style,
-            colour: None,
-            points,
-        };
         let lines = vec![
-            line("as asked for", Style::Ideal, ideal.collect()),
-            line("median turn", Style::Measured, measured.collect()),
+            Line::new("as asked for", Style::Ideal, ideal),
+            Line::new("median turn", Style::Measured, measured),
         ];
         Picture {
             name: "quantum".to_owned(),
@@ -292,8 +271,8 @@ impl QuantumResults {
                 .to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
-                x: axis("slice asked for", Measure::Time, Scale::Logarithmic),
-                y: axis("length of a turn", Measure::Time, Scale::Logarithmic),
+                x: Axis::new("slice asked for", Measure::Time, Scale::Logarithmic),
+                y: Axis::new("length of a turn", Measure::Time, Scale::Logarithmic),
                 lines,
                 marks: self.tick_mark(),
             }),
@@ -368,14 +347,6 @@ fn row(sharing: &CpuSharing, hog: &Hog, stated: Option<Duration>, turns: &HogTur
     ]
 }
 
-fn axis(name: &str, measure: Measure, scale: Scale) -> Axis {
-    Axis {
-        name: name.to_owned(),
-        measure,
-        scale,
-    }
-}
-
 fn ns(time: Duration) -> f64 {
     time.as_secs_f64() * 1e9
 }
@@ -413,21 +384,23 @@ mod tests {
         }
     }
 
+    fn verdict(played: &[(u64, u64)]) -> Verdict {
+        slices(played).quantities().answer("A6").verdict
+    }
+
     #[test]
     fn slices_that_end_at_the_same_tick_are_one_quantum() {
-        let same = slices(&[(1, 250), (3, 251), (10, 83), (30, 31)]);
-        assert_eq!(same.a6().verdict, Verdict::Holds);
+        let same = [(1, 250), (3, 251), (10, 83), (30, 31)];
+        assert_eq!(verdict(&same), Verdict::Holds);
     }
 
     #[test]
     fn more_switches_with_a_longer_quantum_refute_it() {
-        let more = slices(&[(3, 100), (10, 250)]);
-        assert_eq!(more.a6().verdict, Verdict::DoesNotHold);
-        let few = slices(&[(3, 12), (10, 9)]);
-        assert!(matches!(few.a6().verdict, Verdict::Undecided(_)));
+        assert_eq!(verdict(&[(3, 100), (10, 250)]), Verdict::DoesNotHold);
         assert!(matches!(
-            slices(&[]).a6().verdict,
-            Verdict::CannotBeTested(_)
+            verdict(&[(3, 12), (10, 9)]),
+            Verdict::Undecided(_)
         ));
+        assert!(matches!(verdict(&[]), Verdict::CannotBeTested(_)));
     }
 }

@@ -5,14 +5,9 @@
 //! groups ─▶ measure: trees of blocks ─▶ Timed ─▶ Blocks of a group ─▶ estimates, contrasts
 //!                                         │    └▶ GroupPrices: its rows of a price list
 //!                                         └▶ notes: what disturbed it, what is not here
-//!
-//!  band of a claim        ├───────────┤
-//!  interval inside          ├──┤            holds
-//!  interval outside                   ├──┤  does not hold
-//!  interval over an end            ├───┤    undecided
 //! ```
 //!
-//! Verdicts come from intervals alone. What it does *not* do: choose arms, or interpret the
+//! What it does *not* do: choose arms, or interpret the
 //! results.
 
 use std::ops::Range;
@@ -30,6 +25,7 @@ use swtch_report::report::Cell;
 use super::claim::Verdict;
 use super::context::ExperimentContext;
 use super::findings::Findings;
+use super::measured::LabNumber;
 use super::parameters::Parameters;
 use swtch_cost::list;
 use swtch_cost::measure::{MeasuredGroup, Measurements, measure};
@@ -214,20 +210,13 @@ pub fn add_twin(group: &mut ArmGroup) {
 
 /// Whether `estimate` lies in the band of a claim.
 pub fn is_within(estimate: &Estimate, band: Range<f64>) -> Verdict {
-    let Estimate { low, high, .. } = *estimate;
     if !estimate.covers_trees() {
         return Verdict::Undecided(format!(
             "{} measured, too few for an interval",
             text::counted(estimate.trees as u64, "process tree")
         ));
     }
-    if band.start <= low && high <= band.end {
-        Verdict::Holds
-    } else if high < band.start || band.end < low {
-        Verdict::DoesNotHold
-    } else {
-        Verdict::Undecided("the interval reaches over the border".to_owned())
-    }
+    LabNumber::from(*estimate).is_within(band.start, band.end)
 }
 
 /// Whether b costs more than a, beyond what two arms that do the same differ by.
@@ -290,11 +279,6 @@ pub fn ratio(estimate: &Estimate) -> String {
         10.0..100.0 => format!("{number:.1}"),
         _ => format!("{number:.2}"),
     })
-}
-
-/// As a percentage; the estimate is a share of 1.
-pub fn percent(estimate: &Estimate) -> String {
-    words(estimate, |share| format!("{:.1} %", share * 100.0))
 }
 
 fn words(estimate: &Estimate, word: impl Fn(f64) -> String) -> String {
@@ -369,7 +353,7 @@ mod tests {
         Estimate::of_trees(&medians).unwrap()
     }
 
-    /// The cases that the head of this file draws.
+    /// The cases that the head of `measured` draws.
     #[test]
     fn an_interval_decides_only_on_one_side_of_the_border() {
         let band = 0.4..0.6;

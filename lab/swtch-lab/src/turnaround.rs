@@ -20,6 +20,7 @@ use super::cpu_choice::CpuChoice;
 use super::findings::Findings;
 use super::load_experiment::LoadExperiment;
 use super::parameters::{ParameterValue, Parameters};
+use super::quantities::Quantities;
 use super::smt::SmtOff;
 use curve::Curves;
 use jobs_result::JobsResult;
@@ -76,8 +77,11 @@ pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<F
     )?;
     let curves = Curves::new(cpus, settings, rounds);
     let mut findings = curves.findings(&experiment.subtitle());
-    crowd::add(&mut experiment, parameters, &mut findings)?;
-    gaps::add(&mut experiment, &mut findings)?;
+    let mut quantities = Quantities::of_loads();
+    curves.add_to(&mut quantities);
+    crowd::add(&mut experiment, parameters, &mut quantities, &mut findings)?;
+    gaps::add(&mut experiment, &mut quantities, &mut findings)?;
+    findings.answers = quantities.answers("turnaround");
     experiment.close(&mut findings);
     findings
         .notes

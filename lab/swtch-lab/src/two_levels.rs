@@ -160,7 +160,7 @@ impl TwoLevelsResults {
             tables: vec![self.levels(), self.counters()],
             pictures: vec![self.picture()],
             sentences: self.sentences(),
-            answers: vec![self.a7(), self.a8(), self.a9()],
+            answers: self.quantities().answers("two-levels"),
             notes: self.notes(),
             ..Findings::default()
         }

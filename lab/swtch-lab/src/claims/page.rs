@@ -108,7 +108,7 @@ fn claim(row: &ClaimRow<'_>) -> Markup {
             td {
                 (row.claim.says)
                 @if let Some(doubt) = &row.claim.doubt { span.aside { "Doubtful: " (doubt) } }
-                @if let Some(border) = &row.claim.holds_when { span.aside { "Holds if " (border) } }
+                @if let Some(border) = row.claim.holds_when() { span.aside { "Holds if " (border) } }
             }
             td { (row.claim.figures.as_deref().unwrap_or("–")) }
             td {

@@ -17,7 +17,7 @@ use swtch_output::format::Format;
 use swtch_output::message;
 use swtch_output::text::page_width;
 
-use super::super::claim::{Answer, Verdict};
+use super::super::claim::{Answer, Verdict, all_of};
 use super::super::command::ClaimsWords;
 use super::super::outcome::{OPEN, Outcome, OutcomeFileFormat, write_file};
 use super::list::{Article, Claim};
@@ -80,16 +80,9 @@ impl ClaimState {
     /// The worst verdict of all answers: "does not hold" before "undecided", before "cannot be
     /// tested". `None` without an answer.
     pub fn verdict(&self) -> Option<Verdict> {
-        let rank = |verdict: &Verdict| match verdict {
-            Verdict::Holds => 0,
-            Verdict::CannotBeTested(_) => 1,
-            Verdict::Undecided(_) => 2,
-            Verdict::DoesNotHold => 3,
-        };
         match self {
             Self::Answered(answers) => {
-                let verdicts = answers.iter().map(|answer| &answer.verdict);
-                verdicts.max_by_key(|verdict| rank(verdict)).cloned()
+                Some(all_of(answers.iter().map(|answer| answer.verdict.clone())))
             }
             Self::Untestable(why) => Some(Verdict::CannotBeTested(why.clone())),
             Self::NotAnswered(_) => None,
@@ -365,7 +358,6 @@ impl ClaimRow<'_> {
             says,
             figures,
             doubt,
-            holds_when,
             experiment,
             ..
         } = self.claim;
@@ -376,7 +368,7 @@ impl ClaimRow<'_> {
             "says": says,
             "theirs": figures,
             "doubt": doubt,
-            "holds_when": holds_when,
+            "holds_when": self.claim.holds_when(),
             "experiment": experiment,
             "verdict": self.state.word(),
             "why": self.state.why(),
@@ -395,7 +387,7 @@ impl ClaimRow<'_> {
             claim.says.clone(),
             known(&claim.figures),
             known(&claim.doubt),
-            known(&claim.holds_when),
+            known(&claim.holds_when()),
             known(&claim.experiment),
             ours.join("; "),
             self.state.word().to_owned(),
@@ -407,7 +399,7 @@ impl ClaimRow<'_> {
 #[cfg(test)]
 pub mod tests {
     use super::super::super::made_up::{origin, outcome};
-    use super::super::list::articles;
+    use super::super::list::ARTICLES;
     use super::*;
 
     /// `oversubscribe` was made, `mutex` failed, `turnaround` was not begun, `launch` says nothing.
@@ -416,7 +408,7 @@ pub mod tests {
         let mut silent = outcome("launch");
         silent.findings.answers.clear();
         Review {
-            articles: articles(),
+            articles: ARTICLES.clone(),
             is_whole: true,
             origin: origin(),
             attempts: vec![

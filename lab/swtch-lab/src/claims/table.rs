@@ -68,8 +68,8 @@ fn push_row(row: &ClaimRow<'_>, width: usize, lines: &mut Vec<String>) {
     if let Some(doubt) = &row.claim.doubt {
         lines.extend(hung("    doubt    ", doubt, width));
     }
-    if let Some(border) = &row.claim.holds_when {
-        lines.extend(hung("    holds if ", border, width));
+    if let Some(border) = row.claim.holds_when() {
+        lines.extend(hung("    holds if ", &border, width));
     }
     let answers = row.state.answers();
     for answer in answers {

@@ -3,8 +3,9 @@
 use swtch_core::cost::{Estimate, NamedContrast, Place};
 
 use super::{PlaceCost, WorkingSetCosts, second_level_cache};
-use crate::claim::{Answer, Verdict, all_of};
+use crate::claim::Verdict;
 use crate::parameters::ParameterValue;
+use crate::quantities::Quantities;
 use crate::timed::{self, adds, is_within, time, unpaired_difference};
 
 /// A sentence that sets the control beside the walk that it controls.
@@ -26,85 +27,67 @@ pub fn control(sets: &WorkingSetCosts) -> Option<String> {
 
 /// B4: the indirect cost can exceed the switch itself, and processes that have a CPU each lose
 /// less. `places` is `None` if places were not measured.
-pub fn afterwards(sets: &WorkingSetCosts, places: Option<&[PlaceCost]>) -> Option<Answer> {
-    let direct = sets.direct?;
-    let spots = sets.random.iter();
-    let known: Vec<(u64, Estimate)> = spots
-        .filter_map(|spot| Some((spot.size, spot.indirect?)))
-        .collect();
-    let (_, largest) = known.last()?;
-    let exceeds =
-        |lost: &Estimate| is_within(&unpaired_difference(lost, &direct), 0.0..f64::INFINITY);
-    let first = known
-        .iter()
-        .find(|(_, lost)| exceeds(lost) == Verdict::Holds);
-    let (where_lost, lost) = match first {
+pub fn add_afterwards(all: &mut Quantities, sets: &WorkingSetCosts, places: Option<&[PlaceCost]>) {
+    let known = sets.random.iter();
+    let known = known.filter_map(|spot| Some((spot.size, spot.indirect?)));
+    let known: Vec<(u64, Estimate)> = known.collect();
+    let (Some(direct), Some((_, largest))) = (sets.direct, known.last()) else {
+        return;
+    };
+    let excess = |lost: &Estimate| unpaired_difference(lost, &direct);
+    let mut sizes = known.iter();
+    let first =
+        sizes.find(|(_, lost)| is_within(&excess(lost), 0.0..f64::INFINITY) == Verdict::Holds);
+    let (place, lost) = match first {
         Some((bytes, lost)) => (format!("at {}:", ParameterValue::Size(*bytes)), lost),
         None => ("at most".to_owned(), largest),
     };
-    let (by_place, verdict_on_places) = match places {
-        Some(places) => on_a_cpu_each(places),
-        None => (
-            "places were not compared".to_owned(),
-            Verdict::Undecided("it was ended before places were compared".to_owned()),
-        ),
-    };
-    Some(Answer {
-        claim: "B4",
-        ours: format!(
-            "{where_lost} {} afterwards, {} the switch itself; {by_place}",
-            time(lost),
-            time(&direct)
-        ),
-        verdict: all_of([exceeds(lost), verdict_on_places]),
-    })
+    all.words("where", place);
+    all.number("lost", Some(*lost));
+    all.number("direct", Some(direct));
+    all.number("excess", Some(excess(lost)));
+    add_places(all, places.unwrap_or_default());
 }
 
-/// What two processes lose on one CPU, on a CPU each, and where the kernel places them, and whether
-/// they lose less on a CPU each.
-fn on_a_cpu_each(places: &[PlaceCost]) -> (String, Verdict) {
+/// What two processes lose on one CPU, on a CPU each, and where the kernel places them.
+fn add_places(all: &mut Quantities, places: &[PlaceCost]) {
     let lost = |is_there: fn(Place) -> bool| {
         let cost = places.iter().find(|cost| is_there(cost.place))?;
         cost.indirect
     };
     let together = lost(|place| place == Place::SameCpu);
     let apart = lost(|place| place != Place::SameCpu && place != Place::Free);
-    let free = lost(|place| place == Place::Free);
-    let (Some(together), Some(apart)) = (together, apart) else {
-        return (
-            "a CPU of one's own could not be tried".to_owned(),
+    all.optional("together", together);
+    all.optional("apart", apart);
+    all.optional("free", lost(|place| place == Place::Free));
+    let both = together.zip(apart);
+    let spared = both.map(|(together, apart)| unpaired_difference(&together, &apart));
+    all.optional("spared", spared);
+    if spared.is_none() {
+        all.judge(
+            "B4",
             match timed::cpus() {
                 1 => Verdict::CannotBeTested("this process may use one CPU only".to_owned()),
-                _ => Verdict::Undecided("too few blocks counted".to_owned()),
+                _ => Verdict::Undecided(
+                    "places were not compared, or too few blocks counted".to_owned(),
+                ),
             },
         );
-    };
-    let free = free.map_or_else(String::new, |free| format!(", {} free", time(&free)));
-    (
-        format!(
-            "half the second-level cache each: {} afterwards on one CPU, {} on a CPU each{free}",
-            time(&together),
-            time(&apart)
-        ),
-        is_within(&unpaired_difference(&together, &apart), 0.0..f64::INFINITY),
-    )
+    }
 }
 
 /// B3: vector registers in use add to the switch. The widest that this machine has decide.
-pub fn registers_add(contrasts: &[NamedContrast]) -> Answer {
+pub fn add_registers(all: &mut Quantities, contrasts: &[NamedContrast]) {
     let vectors = || contrasts.iter().filter(|one| one.name.starts_with("avx"));
-    let words: Vec<String> = vectors()
-        .map(|one| format!("{} adds {}", one.name, time(&one.difference_ns)))
-        .collect();
-    Answer {
-        claim: "B3",
-        ours: words.join(", "),
-        verdict: match vectors().next_back() {
-            None => Verdict::CannotBeTested(
-                "this CPU has no vector registers that can be cleared".to_owned(),
-            ),
-            Some(widest) => adds(widest),
-        },
+    let words = vectors().map(|one| format!("{} adds {}", one.name, time(&one.difference_ns)));
+    all.words("registers", words.collect::<Vec<_>>().join(", "));
+    match vectors().next_back() {
+        Some(widest) => all.judge("B3", adds(widest)),
+        None => all.cannot(
+            "B3",
+            "nothing",
+            "this CPU has no vector registers that can be cleared",
+        ),
     }
 }
 
@@ -112,6 +95,7 @@ pub fn registers_add(contrasts: &[NamedContrast]) -> Answer {
 mod tests {
     use super::super::IndirectCost;
     use super::*;
+    use crate::claim::Answer;
 
     /// An estimate without any spread.
     fn exact(ns: f64) -> Estimate {
@@ -147,13 +131,19 @@ mod tests {
         both.into_iter().map(cost).collect()
     }
 
+    fn answer(sets: &WorkingSetCosts, places: Option<&[PlaceCost]>) -> Answer {
+        let mut all = Quantities::of_arms();
+        add_afterwards(&mut all, sets, places);
+        all.answer("B4")
+    }
+
     #[test]
     fn the_smallest_set_that_costs_more_than_the_switch_is_named() {
         let apart = places(900.0, 100.0);
-        let larger = afterwards(&sets(100.0, 9_000.0), Some(&apart)).unwrap();
+        let larger = answer(&sets(100.0, 9_000.0), Some(&apart));
         assert_eq!(larger.verdict, Verdict::Holds);
         assert!(larger.ours.starts_with("at 1MiB: 9000 ns"), "{larger:?}");
-        let smaller = afterwards(&sets(100.0, 600.0), Some(&apart)).unwrap();
+        let smaller = answer(&sets(100.0, 600.0), Some(&apart));
         assert_eq!(smaller.verdict, Verdict::DoesNotHold);
         assert!(smaller.ours.starts_with("at most 600 ns"), "{smaller:?}");
     }
@@ -161,9 +151,9 @@ mod tests {
     #[test]
     fn the_claim_needs_both_parts() {
         let sets = sets(100.0, 9_000.0);
-        let no_better_apart = afterwards(&sets, Some(&places(100.0, 900.0))).unwrap();
+        let no_better_apart = answer(&sets, Some(&places(100.0, 900.0)));
         assert_eq!(no_better_apart.verdict, Verdict::DoesNotHold);
-        let not_compared = afterwards(&sets, None).unwrap();
+        let not_compared = answer(&sets, None);
         assert!(matches!(not_compared.verdict, Verdict::Undecided(_)));
     }
 }

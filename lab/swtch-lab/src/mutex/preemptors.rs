@@ -6,16 +6,13 @@ use swtch_core::Nanos;
 use swtch_core::stats::{EventRate, quantile, share};
 use swtch_report::report::{Cell, Sheet};
 
-use crate::claim::Verdict;
 use crate::evidence::{MemberRuns, NextTask};
 use crate::findings::FindingsTable;
 use crate::measured::{LabNumber, rate_in_words};
+use crate::quantities::Quantities;
 
 /// Preemptors that an answer names.
 const NAMED: usize = 3;
-
-/// The claim holds when at least this share of the preemptions has a name.
-const NEARLY_ALL: f64 = 0.95;
 
 /// Rows of the table; the others are one row.
 const ROWS: usize = 12;
@@ -83,33 +80,19 @@ impl PreemptionsByName {
         ranked
     }
 
-    /// The answer to C7; no verdict without preemptions.
-    pub fn answer(&self) -> (String, Option<Verdict>) {
+    /// Adds what C7 asks: how many have a name, and who is the most frequent.
+    pub fn add_to(&self, quantities: &mut Quantities) {
         let all = self.total();
         let named = all - self.by_name.get(UNNAMED).map_or(0, |taken| taken.count);
-        let Some(part) = LabNumber::of_counts(share(named, all)) else {
-            return (String::new(), None);
-        };
-        let first: Vec<String> = self
-            .ranked()
-            .into_iter()
-            .take(NAMED)
-            .map(|(name, taken)| {
-                let rate = self.rate(taken);
-                let share = 100.0 * taken.count as f64 / all as f64;
-                format!(
-                    "{name} {share:.0} % ({}{})",
-                    rate_in_words(&rate),
-                    taken.period()
-                )
-            })
-            .collect();
-        let ours = format!(
-            "named are {named} of {all} preemptions, {}: {}",
-            part.percent(),
-            first.join(", ")
-        );
-        (ours, Some(part.is_within(NEARLY_ALL, 1.0)))
+        quantities.number("named", LabNumber::of_counts(share(named, all)));
+        quantities.words("named-count", named);
+        quantities.words("preemptions", all);
+        let first = self.ranked().into_iter().take(NAMED).map(|(name, taken)| {
+            let share = 100.0 * taken.count as f64 / all as f64;
+            let rate = rate_in_words(&self.rate(taken));
+            format!("{name} {share:.0} % ({rate}{})", taken.period())
+        });
+        quantities.words("preemptors", first.collect::<Vec<_>>().join(", "));
     }
 
     /// A sentence on the most frequent preemptor.
@@ -175,10 +158,10 @@ impl PreemptionsByName {
                 Cell::Missing,
             ]);
         }
-        FindingsTable {
-            title: "who took the CPU, all variants together, the recorder left out".to_owned(),
+        FindingsTable::new(
+            "who took the CPU, all variants together, the recorder left out",
             sheet,
-        }
+        )
     }
 }
 
@@ -204,7 +187,9 @@ fn name_of(next_task: &NextTask) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::Verdict;
     use crate::evidence::Run;
+    use crate::measured::{STOPPED, cannot_be_tested};
     use swtch_core::Reason;
 
     fn preempted(by: &[(u64, &str)]) -> PreemptionsByName {
@@ -245,11 +230,13 @@ mod tests {
     #[test]
     fn those_without_a_name_do_not_count_as_named() {
         let many = |name| -> Vec<(u64, &str)> { (1..=200).map(|ns| (ns, name)).collect() };
-        assert_eq!(preempted(&many("kworker")).answer().1, Some(Verdict::Holds));
-        assert_eq!(
-            preempted(&many(UNNAMED)).answer().1,
-            Some(Verdict::DoesNotHold)
-        );
-        assert_eq!(preempted(&[]).answer().1, None);
+        let verdict = |by: &[(u64, &str)]| {
+            let mut all = Quantities::of_loads();
+            preempted(by).add_to(&mut all);
+            all.answer("C7").verdict
+        };
+        assert_eq!(verdict(&many("kworker")), Verdict::Holds);
+        assert_eq!(verdict(&many(UNNAMED)), Verdict::DoesNotHold);
+        assert_eq!(verdict(&[]), cannot_be_tested(STOPPED));
     }
 }

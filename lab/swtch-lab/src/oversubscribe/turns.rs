@@ -7,17 +7,12 @@ use swtch_bench::load::PlayedMember;
 use swtch_core::Reason;
 use swtch_report::report::{Cell, Sheet};
 
-use crate::claim::{Verdict, all_of};
+use crate::claim::Verdict;
 use crate::evidence::{LoadRuns, NextTask};
 use crate::findings::FindingsTable;
 use crate::measured::LabNumber;
+use crate::quantities::Quantities;
 use swtch_core::stats::share;
-
-/// Share of the switches from one to the other that must be for a used-up slice.
-const NEARLY_ALL: f64 = 0.99;
-
-/// Shares of the CPU that count as a half.
-const HALF: (f64, f64) = (0.45, 0.55);
 
 /// The turns of threads that share a CPU.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -94,27 +89,21 @@ impl Turns {
         (both > 0).then(|| first as f64 / both as f64)
     }
 
-    /// The answer to A4, with the share of the first of two over the rounds.
-    pub fn answer(&self, share_of_first: &LabNumber) -> (String, Verdict) {
+    /// Adds what A4 asks of the switches from one to the other.
+    pub fn add_to(&self, quantities: &mut Quantities) {
         let all: u64 = self.mutual.values().sum();
-        let slice = self.mutual.get(&Reason::Slice).copied().unwrap_or(0);
-        let Some(slices) = LabNumber::of_counts(share(slice, all)) else {
-            let why = "no switch from one to the other was seen".to_owned();
-            return (why.clone(), Verdict::Undecided(why));
-        };
-        let class = self.mutual.get(&Reason::Class).copied().unwrap_or(0);
-        let ours = format!(
-            "{slice} of {all} switches from one to the other are for a used-up slice, {}; for priority \
-             {class}; the first of the two has {} of the CPU",
-            slices.percent(),
-            share_of_first.percent(),
+        let of = |reason| self.mutual.get(&reason).copied().unwrap_or(0);
+        quantities.number(
+            "slices",
+            LabNumber::of_counts(share(of(Reason::Slice), all)),
         );
-        let verdict = all_of([
-            slices.is_within(NEARLY_ALL, 1.0),
-            Verdict::of(class == 0),
-            share_of_first.is_within(HALF.0, HALF.1),
-        ]);
-        (ours, verdict)
+        quantities.exact("priority", of(Reason::Class) as f64);
+        quantities.words("slice", of(Reason::Slice));
+        quantities.words("mutual", all);
+        if all == 0 {
+            let why = "no switch from one to the other was seen".to_owned();
+            quantities.answer_with("A4", why.clone(), Verdict::Undecided(why));
+        }
     }
 
     /// A row for each reason.
@@ -143,17 +132,17 @@ impl Turns {
             Cell::share(all, all),
             Cell::Count(self.others.values().sum()),
         ]);
-        FindingsTable {
-            title: "why those that share a CPU left it, one thread more than CPUs, all rounds"
-                .to_owned(),
+        FindingsTable::new(
+            "why those that share a CPU left it, one thread more than CPUs, all rounds",
             sheet,
-        }
+        )
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::Answer;
     use crate::evidence::{MemberRuns, Run};
     use swtch_core::{Nanos, Pid, Tid};
 
@@ -237,17 +226,21 @@ mod tests {
 
     #[test]
     fn a_switch_for_priority_is_no_turn() {
-        let half = LabNumber::of(&[0.5; 6]).unwrap();
-        let (ours, verdict) = drawn().answer(&half);
+        let answer = |turns: Turns, first: f64| {
+            let mut all = Quantities::of_loads();
+            all.number("first", LabNumber::of(&[first; 6]));
+            turns.add_to(&mut all);
+            all.answer("A4")
+        };
+        let Answer { ours, verdict, .. } = answer(drawn(), 0.5);
         assert!(ours.starts_with("2 of 3 switches"), "{ours}");
         assert_eq!(verdict, Verdict::DoesNotHold);
         let slices = Turns {
             mutual: BTreeMap::from([(Reason::Slice, 600)]),
             ..Turns::default()
         };
-        assert_eq!(slices.answer(&half).1, Verdict::Holds);
-        let lopsided = LabNumber::of(&[0.7; 6]).unwrap();
-        assert_eq!(slices.answer(&lopsided).1, Verdict::DoesNotHold);
+        assert_eq!(answer(slices.clone(), 0.5).verdict, Verdict::Holds);
+        assert_eq!(answer(slices, 0.7).verdict, Verdict::DoesNotHold);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
 use super::jobs_result::JobsResult;
-use crate::claim::{Answer, Verdict};
 use crate::context::RecordingChoice;
 use crate::findings::{Findings, FindingsTable};
 use crate::load_experiment::{LoadExperiment, Rounds};
-use crate::measured::{LabNumber, STOPPED, cannot_be_tested};
+use crate::measured::LabNumber;
 use crate::parameters::{ParameterValue, Parameters};
+use crate::quantities::Quantities;
 
 /// A number of processes, and the work of each.
 #[derive(Clone, Copy, Debug)]
@@ -35,20 +35,16 @@ impl fmt::Display for ProcessSet {
 pub fn add(
     experiment: &mut LoadExperiment<'_>,
     parameters: &Parameters,
+    quantities: &mut Quantities,
     findings: &mut Findings,
 ) -> Result<()> {
     let (many, each) = (parameters.count("crowd"), parameters.time("crowd-work"));
     let cpus = experiment.cpus()?;
     let few = cpus as u64;
+    if many <= few {
+        quantities.cannot("D5", "not played", "--crowd is no more than the CPUs");
+    }
     if many <= few || experiment.was_interrupted() {
-        findings.answers.push(Answer {
-            claim: "D5",
-            ours: "not played".to_owned(),
-            verdict: match many <= few {
-                true => cannot_be_tested("--crowd is no more than the CPUs"),
-                false => cannot_be_tested(STOPPED),
-            },
-        });
         return Ok(());
     }
     let each = Nanos::from_ns(u64::try_from(each.as_nanos())?);
@@ -73,64 +69,26 @@ pub fn add(
         let result = experiment.play("all-cpus", &changed, RecordingChoice::Unwanted)?;
         Ok(result.map(|result| JobsResult::of(&result.played, cpus)))
     })?;
-    findings.answers.push(answer(&rounds, many, few));
+    add_loss(&rounds, many, few, quantities);
     findings.tables.push(table(&rounds, sets));
     Ok(())
 }
 
 /// How much throughput very many processes cost. Both do the same work, so the makespans show it.
-fn answer(rounds: &Rounds<JobsResult>, many: u64, few: u64) -> Answer {
-    let ratios = |value: fn(&JobsResult) -> f64| LabNumber::of(&rounds.ratios(1, 0, value));
+fn add_loss(rounds: &Rounds<JobsResult>, many: u64, few: u64, all: &mut Quantities) {
     let speed = LabNumber::of(&rounds.ratios(0, 1, JobsResult::makespan));
-    let cpu = ratios(JobsResult::cpu);
-    let (Some(speed), Some(cpu)) = (speed, cpu) else {
-        return Answer {
-            claim: "D5",
-            ours: "not played".to_owned(),
-            verdict: cannot_be_tested(STOPPED),
-        };
-    };
-    let switches = |setting| LabNumber::of(&rounds.values(setting, |jobs| jobs.switches));
-    let switches = [1, 0].map(|setting| switches(setting).map_or(0.0, |number| number.point));
-    let verdict = match speed.is_within(f64::NEG_INFINITY, 1.0) {
-        Verdict::Undecided(_) if speed.interval.is_some() => Verdict::Undecided(
-            "more and less are both possible: what is lost is less than can be resolved".to_owned(),
-        ),
-        verdict => verdict,
-    };
-    let lost = |speed: f64| 1.0 - speed;
-    let lost = LabNumber {
-        point: lost(speed.point),
-        interval: speed
-            .interval
-            .map(|speed| swtch_core::stats::ConfidenceInterval {
-                low: lost(speed.high),
-                high: lost(speed.low),
-            }),
-        rounds: speed.rounds,
-    };
-    let more_cpu = LabNumber {
-        point: cpu.point - 1.0,
-        interval: cpu
-            .interval
-            .map(|cpu| swtch_core::stats::ConfidenceInterval {
-                low: cpu.low - 1.0,
-                high: cpu.high - 1.0,
-            }),
-        rounds: cpu.rounds,
-    };
-    Answer {
-        claim: "D5",
-        ours: format!(
-            "{many} processes lose {} of the throughput of {few} with the same work; their CPU time is {} \
-             more; {:.0} switches instead of {:.0}",
-            lost.percent(),
-            more_cpu.percent(),
-            switches[0],
-            switches[1],
-        ),
-        verdict,
-    }
+    let cpu = LabNumber::of(&rounds.ratios(1, 0, JobsResult::cpu));
+    all.number("speed", speed);
+    all.number("lost", speed.map(|speed| speed.scaled(-1.0, 1.0)));
+    all.number("more-cpu", cpu.map(|cpu| cpu.scaled(1.0, -1.0)));
+    all.words("many", many);
+    all.words("few", few);
+    let switches = [1, 0].map(|setting| {
+        let switches = LabNumber::of(&rounds.values(setting, |jobs| jobs.switches));
+        switches.map_or(0.0, |number| number.point)
+    });
+    let words = format!("{:.0} switches instead of {:.0}", switches[0], switches[1]);
+    all.words("switches", words);
 }
 
 fn table(rounds: &Rounds<JobsResult>, sets: [ProcessSet; 2]) -> FindingsTable {
@@ -170,15 +128,16 @@ fn table(rounds: &Rounds<JobsResult>, sets: [ProcessSet; 2]) -> FindingsTable {
             makespan.rounds_cell(),
         ]);
     }
-    FindingsTable {
-        title: "the same work by few and by very many processes, on all CPUs".to_owned(),
+    FindingsTable::new(
+        "the same work by few and by very many processes, on all CPUs",
         sheet,
-    }
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::{Answer, Verdict};
 
     fn rounds(few: [f64; 6], many: [f64; 6]) -> Rounds<JobsResult> {
         let jobs = |makespan: f64| {
@@ -195,23 +154,25 @@ mod tests {
         ])
     }
 
+    fn answer(many: [f64; 6]) -> Answer {
+        let mut all = Quantities::of_loads();
+        add_loss(&rounds([100.0; 6], many), 64, 2, &mut all);
+        all.answer("D5")
+    }
+
     #[test]
     fn a_longer_makespan_is_lost_throughput() {
-        let answer = answer(&rounds([100.0; 6], [125.0; 6]), 64, 2);
+        let Answer { ours, verdict, .. } = answer([125.0; 6]);
         assert!(
-            answer
-                .ours
-                .contains("64 processes lose 20.00 % (20.00 % … 20.00 %)"),
-            "{}",
-            answer.ours
+            ours.contains("64 processes lose 20.00 % (20.00 % … 20.00 %)"),
+            "{ours}"
         );
-        assert_eq!(answer.verdict, Verdict::Holds);
+        assert_eq!(verdict, Verdict::Holds);
     }
 
     #[test]
     fn a_loss_that_is_lost_in_the_noise_is_open() {
         let many = [99.0, 101.0, 102.0, 98.0, 101.0, 100.5];
-        let answer = answer(&rounds([100.0; 6], many), 64, 2);
-        assert!(matches!(answer.verdict, Verdict::Undecided(_)));
+        assert!(matches!(answer(many).verdict, Verdict::Undecided(_)));
     }
 }

@@ -8,20 +8,13 @@ use swtch_report::report::{Cell, Sheet};
 
 use super::jobs_result::JobsResult;
 use super::{CpuChoice, CrowdSetting};
-use crate::claim::{Answer, Verdict, all_of};
 use crate::findings::{Findings, FindingsTable};
 use crate::load_experiment::Rounds;
-use crate::measured::{LabNumber, SAME, STOPPED, cannot_be_tested};
+use crate::measured::LabNumber;
+use crate::quantities::Quantities;
 
-/// "Slowly": up to one process per CPU, turnaround may grow by this factor. CPUs share caches and
-/// power, the hypervisor serves all of them, and the kernel's own work needs one of them.
-const SLOWLY: f64 = 1.25;
-
-/// "Markedly": at twice as many processes as CPUs it has grown by at least this factor.
-const MARKEDLY: f64 = 1.5;
-
-/// Throughput "rises" up to one process a CPU when it reaches this part of the ideal.
-const RISES: f64 = 0.75;
+/// The share of the CPU time that goes unused from which a sentence tells of it.
+const MUCH: f64 = 0.10;
 
 /// The results of all settings and rounds.
 pub struct Curves {
@@ -43,7 +36,7 @@ impl Curves {
         }
     }
 
-    /// Tables, pictures, and the answers to D1 to D4.
+    /// Tables and pictures.
     pub fn findings(&self, subtitle: &str) -> Findings {
         let cpu_choices = [CpuChoice::One, CpuChoice::All];
         let played = |cpu_choice: &CpuChoice| {
@@ -60,9 +53,6 @@ impl Curves {
             ],
             ..Findings::default()
         };
-        let [d1, d2] = self.answers_on_one_cpu();
-        let [d3, d4] = self.answers_on_all_cpus();
-        findings.answers.extend([d1, d2, d3, d4]);
         findings.sentences.extend(self.idle_beside_waiting());
         findings
     }
@@ -75,7 +65,7 @@ impl Curves {
             .index(CpuChoice::All, self.cpus)
             .filter(|_| self.cpus > 1)?;
         let unused = self.rounds.values(setting, JobsResult::overhead);
-        let is_much = |share: &&f64| **share > SAME;
+        let is_much = |share: &&f64| **share > MUCH;
         let worst = unused.iter().filter(is_much).copied().reduce(f64::max)?;
         Some(format!(
             "In {} of {} rounds with a process for each CPU, more than a tenth of the CPU time went unused ({:.0} \
@@ -115,91 +105,42 @@ impl Curves {
         LabNumber::of(&self.rounds.ratios(one, over, value))
     }
 
-    /// The answers to D1 and D2, on one CPU.
-    fn answers_on_one_cpu(&self) -> [Answer; 2] {
-        let ratios = |value: Value| -> Vec<(usize, LabNumber)> {
-            let more = self
-                .numbers_of_processes(CpuChoice::One)
-                .filter(|processes| *processes > 1);
-            more.filter_map(|n| Some((n, self.ratio(CpuChoice::One, n, 1, value)?)))
-                .collect()
-        };
-        let turnarounds = ratios(JobsResult::mean);
-        let throughputs = ratios(JobsResult::throughput);
-        let in_proportion = turnarounds.iter().map(|(n, ratio)| {
-            let n = *n as f64;
-            ratio.is_within(n * (1.0 - SAME), n * (1.0 + SAME))
-        });
-        let flat = throughputs
-            .iter()
-            .map(|(_, ratio)| ratio.is_within(1.0 - SAME, 1.0 + SAME));
-        [
-            answer(
-                "D1",
-                format!(
-                    "one CPU, mean turnaround over that of one process: {}",
-                    listed(&turnarounds)
-                ),
-                in_proportion.collect(),
-            ),
-            answer(
-                "D2",
-                format!(
-                    "one CPU, throughput over that of one process: {}",
-                    listed(&throughputs)
-                ),
-                flat.collect(),
-            ),
-        ]
-    }
-
-    /// The answers to D3 and D4, on all CPUs.
-    fn answers_on_all_cpus(&self) -> [Answer; 2] {
+    /// Adds what D1 to D4 ask.
+    pub fn add_to(&self, all: &mut Quantities) {
         let (cpus, twice) = (self.cpus, 2 * self.cpus);
+        let on_one = |value: Value| {
+            let more = self.numbers_of_processes(CpuChoice::One).filter(|n| *n > 1);
+            more.map(move |n| (n, self.ratio(CpuChoice::One, n, 1, value)))
+        };
+        let labelled = |(n, ratio): (usize, Option<LabNumber>)| (n.to_string(), ratio);
+        all.list("turnaround", on_one(JobsResult::mean).map(labelled));
+        all.list("throughput", on_one(JobsResult::throughput).map(labelled));
+        let by_number = on_one(JobsResult::mean).map(|(n, ratio)| {
+            let by_number = ratio.map(|ratio| ratio.scaled(1.0 / n as f64, 0.0));
+            (n.to_string(), by_number)
+        });
+        all.list("in-proportion", by_number);
+        all.words("cpus", cpus);
+        all.words("twice", twice);
         if cpus == 1 {
-            let why = || cannot_be_tested("one CPU only may be used");
-            return ["D3", "D4"].map(|claim| Answer {
-                claim,
-                ours: "all CPUs are one CPU here".to_owned(),
-                verdict: why(),
-            });
+            for claim in ["D3", "D4"] {
+                all.cannot(
+                    claim,
+                    "all CPUs are one CPU here",
+                    "one CPU only may be used",
+                );
+            }
         }
         let ratio = |to, from, value| self.ratio(CpuChoice::All, to, from, value);
-        let turnaround = ratio(cpus, 1, JobsResult::mean).zip(ratio(twice, cpus, JobsResult::mean));
-        let throughput =
-            ratio(cpus, 1, JobsResult::throughput).zip(ratio(twice, cpus, JobsResult::throughput));
-        let words = |pair: &Option<(LabNumber, LabNumber)>| match pair {
-            Some((to_cpus, beyond)) => format!(
-                "from 1 to {cpus} processes {} times, from {cpus} to {twice} {} times",
-                to_cpus.ratio(),
-                beyond.ratio()
-            ),
-            None => "not played".to_owned(),
-        };
-        let d3 = turnaround.iter().flat_map(|(to_cpus, beyond)| {
-            [
-                to_cpus.is_within(1.0 - SAME, SLOWLY),
-                beyond.is_within(MARKEDLY, f64::INFINITY),
-            ]
-        });
-        let d4 = throughput.iter().flat_map(|(to_cpus, beyond)| {
-            [
-                to_cpus.is_within(RISES * cpus as f64, f64::INFINITY),
-                beyond.is_within(1.0 - SAME, 1.0 + SAME),
-            ]
-        });
-        [
-            answer(
-                "D3",
-                format!("all CPUs, mean turnaround grows {}", words(&turnaround)),
-                d3.collect(),
-            ),
-            answer(
-                "D4",
-                format!("all CPUs, throughput grows {}", words(&throughput)),
-                d4.collect(),
-            ),
-        ]
+        all.number("slowly", ratio(cpus, 1, JobsResult::mean));
+        all.number("markedly", ratio(twice, cpus, JobsResult::mean));
+        let rises = ratio(cpus, 1, JobsResult::throughput);
+        all.number("rises", rises);
+        all.number(
+            "of-ideal",
+            rises.map(|rises| rises.scaled(1.0 / cpus as f64, 0.0)),
+        );
+        all.number("stays", ratio(twice, cpus, JobsResult::throughput));
     }
 
     fn table(&self, cpu_choice: CpuChoice) -> FindingsTable {
@@ -237,10 +178,10 @@ impl Curves {
                 mean.rounds_cell(),
             ]);
         }
-        FindingsTable {
-            title: format!("busy processes {title}: turnaround and throughput"),
+        FindingsTable::new(
+            format!("busy processes {title}: turnaround and throughput"),
             sheet,
-        }
+        )
     }
 
     fn picture(&self, what: &CurveOf, subtitle: &str) -> Picture {
@@ -271,24 +212,9 @@ impl Curves {
                     let measured = LabNumber::of(&values)?;
                     Some(dot(processes, measured.point, measured.ends()))
                 });
-            let line = |label: String, style, points| Line {
-                label,
-                style,
-                colour: None,
-                points,
-            };
-            lines.push(line(
-                format!("{label}, ideal"),
-                Style::Ideal,
-                ideal.collect(),
-            ));
-            lines.push(line(label.to_owned(), Style::Measured, measured.collect()));
+            lines.push(Line::new(format!("{label}, ideal"), Style::Ideal, ideal));
+            lines.push(Line::new(label, Style::Measured, measured));
         }
-        let axis = |name: &str, measure| Axis {
-            name: name.to_owned(),
-            measure,
-            scale: Scale::Linear,
-        };
         Picture {
             name: what.name.to_owned(),
             title: what.title.to_owned(),
@@ -297,8 +223,8 @@ impl Curves {
                 .to_owned(),
             notes: Vec::new(),
             content: Content::Chart(Chart {
-                x: axis("processes", Measure::Count),
-                y: axis(what.axis, what.measure),
+                x: Axis::new("processes", Measure::Count, Scale::Linear),
+                y: Axis::new(what.axis, what.measure, Scale::Linear),
                 lines,
                 marks: vec![Mark {
                     at: self.cpus as f64,
@@ -362,32 +288,10 @@ const fn dot(processes: usize, y: f64, interval: Option<(f64, f64)>) -> Dot {
     }
 }
 
-fn listed(ratios: &[(usize, LabNumber)]) -> String {
-    let words: Vec<String> = ratios
-        .iter()
-        .map(|(processes, ratio)| format!("{processes}: {}", ratio.ratio()))
-        .collect();
-    match words.is_empty() {
-        true => "not played".to_owned(),
-        false => words.join("; "),
-    }
-}
-
-fn answer(claim: &'static str, ours: String, verdicts: Vec<Verdict>) -> Answer {
-    let verdict = match verdicts.is_empty() {
-        true => cannot_be_tested(STOPPED),
-        false => all_of(verdicts),
-    };
-    Answer {
-        claim,
-        ours,
-        verdict,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::Verdict;
 
     /// Six rounds of equal plays, given the number of jobs and the time that each takes.
     fn rounds(played: &[(CpuChoice, usize, f64)]) -> Curves {
@@ -412,8 +316,10 @@ mod tests {
     }
 
     fn verdicts(curves: &Curves) -> Vec<Verdict> {
-        let answers = curves.findings("").answers;
-        answers.into_iter().map(|answer| answer.verdict).collect()
+        let mut all = Quantities::of_loads();
+        curves.add_to(&mut all);
+        let claims = ["D1", "D2", "D3", "D4"];
+        claims.map(|claim| all.answer(claim).verdict).to_vec()
     }
 
     #[test]

@@ -12,22 +12,14 @@ use swtch_bench::load::ClockGap;
 use swtch_core::Nanos;
 use swtch_report::report::{Cell, Sheet};
 
-use crate::claim::Answer;
+use crate::claims::list;
 use crate::context::RecordingChoice;
 use crate::evidence::MemberRuns;
 use crate::findings::{Findings, FindingsTable};
 use crate::load_experiment::LoadExperiment;
-use crate::measured::{LabNumber, cannot_be_tested};
+use crate::measured::LabNumber;
+use crate::quantities::Quantities;
 use swtch_core::stats::share;
-
-/// Shortest gap that is judged, in ns: interrupts and the hypervisor make shorter ones.
-const LONG_NS: u64 = 1_000_000;
-
-/// A gap is explained when at least this share of it was off-CPU time.
-const NEARLY_ALL: f64 = 0.9;
-
-/// The claim holds when at least this share of the long gaps is explained.
-const MOST_OF_THEM: f64 = 0.8;
 
 /// The longest gaps that the table shows.
 const SHOWN: usize = 8;
@@ -41,26 +33,25 @@ struct ExplainedGap {
     switches: u64,
 }
 
-/// Plays two readers of the clock, and answers D6.
+/// Plays two readers of the clock, and adds what D6 asks.
 ///
 /// # Errors
 /// The load cannot be played.
-pub fn add(experiment: &mut LoadExperiment<'_>, findings: &mut Findings) -> Result<()> {
+pub fn add(
+    experiment: &mut LoadExperiment<'_>,
+    quantities: &mut Quantities,
+    findings: &mut Findings,
+) -> Result<()> {
     let result = match experiment.was_interrupted() {
         true => None,
         false => experiment.play("clock-readers", &[], RecordingChoice::Wanted)?,
     };
+    if let Some(why) = experiment.why_unrecorded() {
+        let ours = "gaps without a recording have no cause";
+        quantities.cannot("D6", ours, format!("nothing was recorded: {why}"));
+    }
     let evidence = result.as_ref().and_then(|result| result.evidence.as_ref());
     let (Some(result), Some(evidence)) = (&result, evidence) else {
-        let why = match experiment.why_unrecorded() {
-            Some(why) => format!("nothing was recorded: {why}"),
-            None => crate::measured::STOPPED.to_owned(),
-        };
-        findings.answers.push(Answer {
-            claim: "D6",
-            ours: "gaps without a recording have no cause".to_owned(),
-            verdict: cannot_be_tested(why),
-        });
         return Ok(());
     };
     let members = result.played.members.iter().zip(&evidence.members);
@@ -69,7 +60,7 @@ pub fn add(experiment: &mut LoadExperiment<'_>, findings: &mut Findings) -> Resu
     });
     let mut all: Vec<ExplainedGap> = all.collect();
     all.sort_by_key(|one| std::cmp::Reverse(one.gap.length_ns()));
-    findings.answers.push(answer(&all));
+    add_explained(&all, quantities);
     findings.tables.push(table(&all));
     Ok(())
 }
@@ -94,38 +85,30 @@ fn explained(gap: ClockGap, member_runs: &MemberRuns) -> ExplainedGap {
 
 impl ExplainedGap {
     fn is_by_switch(&self) -> bool {
-        self.off_ns as f64 >= NEARLY_ALL * self.gap.length_ns() as f64
+        let nearly_all = list::claim("D6").given("nearly-all");
+        self.off_ns as f64 >= nearly_all * self.gap.length_ns() as f64
     }
 }
 
-fn answer(all: &[ExplainedGap]) -> Answer {
-    let long: Vec<&ExplainedGap> = all
+/// How many of the long gaps are a switch: interrupts and the hypervisor make shorter ones.
+fn add_explained(all: &[ExplainedGap], quantities: &mut Quantities) {
+    let long_ns = list::claim("D6").given("gap-ms") * 1e6;
+    let long = all
         .iter()
-        .filter(|one| one.gap.length_ns() >= LONG_NS)
-        .collect();
+        .filter(|one| one.gap.length_ns() as f64 >= long_ns);
+    let long: Vec<&ExplainedGap> = long.collect();
     let by_switch = long.iter().filter(|one| one.is_by_switch()).count();
-    let (Some(longest), Some(part)) = (
-        all.first(),
-        LabNumber::of_counts(share(by_switch as u64, long.len() as u64)),
-    ) else {
-        return Answer {
-            claim: "D6",
-            ours: "no two readings of the clock were a millisecond apart".to_owned(),
-            verdict: cannot_be_tested("no gap is long enough to be told from an interrupt"),
-        };
+    let Some(longest) = long.first() else {
+        let why = "no gap is long enough to be told from an interrupt";
+        let ours = "no two readings of the clock were far enough apart";
+        return quantities.cannot("D6", ours, why);
     };
-    Answer {
-        claim: "D6",
-        ours: format!(
-            "{by_switch} of the {} longest gaps between two readings of the clock, {}, are a switch; the \
-             longest is {}, {} of it off the CPU",
-            long.len(),
-            part.percent(),
-            Nanos::from_ns(longest.gap.length_ns()),
-            Nanos::from_ns(longest.off_ns),
-        ),
-        verdict: part.is_within(MOST_OF_THEM, 1.0),
-    }
+    let part = share(by_switch as u64, long.len() as u64);
+    quantities.number("explained", LabNumber::of_counts(part));
+    quantities.words("by-switch", by_switch);
+    quantities.words("long", long.len());
+    quantities.words("longest", Nanos::from_ns(longest.gap.length_ns()));
+    quantities.words("longest-off", Nanos::from_ns(longest.off_ns));
 }
 
 fn table(all: &[ExplainedGap]) -> FindingsTable {
@@ -142,11 +125,10 @@ fn table(all: &[ExplainedGap]) -> FindingsTable {
             ]
         })
         .collect();
-    FindingsTable {
-        title: "the longest gaps between two readings of the clock, two processes on one CPU"
-            .to_owned(),
+    FindingsTable::new(
+        "the longest gaps between two readings of the clock, two processes on one CPU",
         sheet,
-    }
+    )
 }
 
 #[cfg(test)]
@@ -183,6 +165,12 @@ mod tests {
         explained(ClockGap { from_ns, to_ns }, &member_runs())
     }
 
+    fn verdict(all: &[ExplainedGap]) -> Verdict {
+        let mut quantities = Quantities::of_loads();
+        add_explained(all, &mut quantities);
+        quantities.answer("D6").verdict
+    }
+
     #[test]
     fn a_gap_around_a_switch_is_explained_by_it() {
         let one = gap(10 * MS - 500, 14 * MS + 900);
@@ -195,9 +183,9 @@ mod tests {
         let one = gap(20 * MS - 500, 22 * MS);
         assert_eq!((one.off_ns, one.switches), (MS / 10, 1));
         assert!(!one.is_by_switch());
-        assert_eq!(answer(&[one; 40]).verdict, Verdict::DoesNotHold);
+        assert_eq!(verdict(&[one; 40]), Verdict::DoesNotHold);
         let other = gap(10 * MS - 500, 14 * MS + 900);
-        assert_eq!(answer(&[other; 40]).verdict, Verdict::Holds);
-        assert!(matches!(answer(&[]).verdict, Verdict::CannotBeTested(_)));
+        assert_eq!(verdict(&[other; 40]), Verdict::Holds);
+        assert!(matches!(verdict(&[]), Verdict::CannotBeTested(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! The answers to the claims A7 to A9.
+//! What the claims A7 to A9 ask.
 
 use swtch_core::Nanos;
 use swtch_output::text;
@@ -6,61 +6,47 @@ use swtch_output::text;
 use super::exact::{EventCounts, SchedulerEvent};
 use super::script::{HogPhase, LevelCounts, ScannerKind, WaitTypeTotals};
 use super::{TwoLevelsResults, mode_name};
-use crate::claim::{Answer, Verdict, all_of};
-use crate::measured::{LabNumber, STOPPED, cannot_be_tested, rate_in_words};
+use crate::measured::{LabNumber, rate_in_words};
+use crate::quantities::Quantities;
 use swtch_core::stats::EventRate;
 
-/// How far the median run may be from the quantum, as a share: a thread that sleeps until then
-/// notices the end of a quantum, and the worker acts on it at the next yield point.
-const OFF_QUANTUM: f64 = 0.20;
-
-/// Beside a hog that wants as much, a thread is switched at least this many times as often.
-const LARGE: f64 = 2.0;
-
 impl TwoLevelsResults {
+    pub fn quantities(&self) -> Quantities {
+        let mut all = Quantities::of_loads();
+        self.add_rates(&mut all);
+        self.add_yields_alone(&mut all);
+        self.add_runs_and_waits(&mut all);
+        all
+    }
+
     /// A7: alone, the kernel switches less often than the scheduler, so some switches of the
     /// scheduler are none of the kernel's; a hog multiplies the kernel's switches and not the
     /// scheduler's.
-    pub fn a7(&self) -> Answer {
+    fn add_rates(&self, all: &mut Quantities) {
         let rate = |phase, count| self.rate(ScannerKind::Workers, phase, count);
-        let user = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, |counts| counts.user));
-        let os = [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, LevelCounts::os));
+        let [user, user_beside] =
+            [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, |counts| counts.user));
+        let [os, os_beside] =
+            [HogPhase::Alone, HogPhase::Hog].map(|phase| rate(phase, LevelCounts::os));
         let over = |a: &EventRate, b| LabNumber::of_counts(a.over(b));
-        let each = over(&os[0], &user[0]);
-        let os_grew = over(&os[1], &os[0]);
-        let user_grew = over(&user[1], &user[0]);
-        let (Some(each), Some(os_grew), Some(user_grew)) = (each, os_grew, user_grew) else {
-            return answer(
-                "A7",
-                "nothing was run".to_owned(),
-                cannot_be_tested(STOPPED),
-            );
-        };
-        let ours = format!(
-            "alone {} user switches and {} OS switches of the same thread, {} OS switches a user switch; beside a \
-             hog {} and {}: {} times as many OS switches, {} times as many user switches",
-            rate_in_words(&user[0]),
-            rate_in_words(&os[0]),
-            each.ratio(),
-            rate_in_words(&user[1]),
-            rate_in_words(&os[1]),
-            os_grew.ratio(),
-            user_grew.ratio()
-        );
-        let verdict = all_of([
-            each.is_within(0.0, 1.0),
-            os_grew.is_within(LARGE, f64::INFINITY),
-            user_grew.is_within(0.0, LARGE / 1.5),
-        ]);
-        answer("A7", ours, verdict)
+        all.number("each", over(&os, &user));
+        all.number("os-grew", over(&os_beside, &os));
+        all.number("user-grew", over(&user_beside, &user));
+        all.words("user-alone", rate_in_words(&user));
+        all.words("os-alone", rate_in_words(&os));
+        all.words("user-beside", rate_in_words(&user_beside));
+        all.words("os-beside", rate_in_words(&os_beside));
     }
 
     /// A8: a yield with no other worker runnable is no context switch. Counts must match exactly.
-    pub fn a8(&self) -> Answer {
+    fn add_yields_alone(&self, all: &mut Quantities) {
         let alone = self.counted.iter();
         let alone: Vec<&EventCounts> = alone
             .filter(|counted| counted.event == SchedulerEvent::YieldAlone)
             .collect();
+        if alone.is_empty() {
+            return;
+        }
         let words = alone.iter().map(|counted| {
             format!(
                 "{} of {} alone: {} yields, {} context switches, {} times itself",
@@ -71,71 +57,37 @@ impl TwoLevelsResults {
                 text::grouped(counted.counts.reselects),
             )
         });
-        let verdict = match alone.is_empty() {
-            true => cannot_be_tested(STOPPED),
-            false => Verdict::of(alone.iter().all(|counted| counted.is_as_expected())),
-        };
-        answer("A8", words.collect::<Vec<_>>().join("; "), verdict)
+        all.words("counted", words.collect::<Vec<_>>().join("; "));
+        let wrong = alone.iter().filter(|counted| !counted.is_as_expected());
+        all.exact("miscounted", wrong.count() as f64);
     }
 
     /// A9: the median run is a quantum long, and all waits are for the turn.
-    pub fn a9(&self) -> Answer {
-        let Some(run) = LabNumber::of(&self.runs(HogPhase::Alone)) else {
-            return answer(
-                "A9",
-                "nothing was run".to_owned(),
-                cannot_be_tested(STOPPED),
-            );
-        };
-        let quantum = self.quantum.as_ns() as f64;
-        let low = quantum * (1.0 - OFF_QUANTUM);
-        let verdict = run.is_within(low, quantum * (1.0 + OFF_QUANTUM));
-        let verdict = match verdict {
-            Verdict::Undecided(_) => Verdict::Undecided(
-                "the middle run is partly further than 20 % from the quantum".to_owned(),
-            ),
-            verdict => verdict,
-        };
+    fn add_runs_and_waits(&self, all: &mut Quantities) {
+        let run = LabNumber::of(&self.runs(HogPhase::Alone));
+        all.number("run", run);
+        all.number(
+            "quanta",
+            run.map(|run| run.scaled(1.0 / self.quantum.as_ns() as f64, 0.0)),
+        );
+        all.words("quantum", self.quantum);
         let waits = self.workers.iter().flat_map(|scan| &scan.waits);
         let (turn, other): (Vec<_>, Vec<_>) =
             waits.partition(|waited| waited.wait_type == "SOS_SCHEDULER_YIELD");
         let sum =
             |pick: fn(&WaitTypeTotals) -> u64| turn.iter().map(|waited| pick(waited)).sum::<u64>();
-        let (count, wait_ns, signal_ns) = (
-            sum(|waited| waited.count),
-            sum(|waited| waited.wait_ns),
-            sum(|waited| waited.signal_ns),
-        );
-        let others: u64 = other.iter().map(|waited| waited.count).sum();
-        let ours = format!(
-            "the middle run took {} of a quantum of {}; {} of SOS_SCHEDULER_YIELD, {} in all and {} of it for the \
-             turn; {} of any other type",
-            within(&run),
-            self.quantum,
-            text::counted(count, "wait"),
-            Nanos::from_ns(wait_ns),
-            Nanos::from_ns(signal_ns),
-            text::counted(others, "wait"),
-        );
+        let (wait_ns, signal_ns) = (sum(|waited| waited.wait_ns), sum(|waited| waited.signal_ns));
+        all.words("waits", text::counted(sum(|waited| waited.count), "wait"));
+        all.words("waited", Nanos::from_ns(wait_ns));
+        all.words("for-turn", Nanos::from_ns(signal_ns));
         // Read one after the other, from ticks: they may differ in the last digits.
-        let only_the_turn = others == 0 && wait_ns.abs_diff(signal_ns) <= wait_ns / 1_000;
-        answer("A9", ours, all_of([verdict, Verdict::of(only_the_turn)]))
-    }
-}
-
-fn answer(claim: &'static str, ours: String, verdict: Verdict) -> Answer {
-    Answer {
-        claim,
-        ours,
-        verdict,
-    }
-}
-
-/// A length with its interval.
-fn within(run: &LabNumber) -> String {
-    let length = |ns: f64| Nanos::from_rounded(ns).to_string();
-    match run.ends() {
-        Some((low, high)) => format!("{} ({} … {})", length(run.point), length(low), length(high)),
-        None => length(run.point),
+        all.exact(
+            "not-for-turn",
+            wait_ns.abs_diff(signal_ns) as f64 / wait_ns.max(1) as f64,
+        );
+        all.exact(
+            "others",
+            other.iter().map(|waited| waited.count).sum::<u64>() as f64,
+        );
     }
 }
