@@ -6,7 +6,7 @@
 //! runnable was made to leave, and the context that asked for the reschedule says why.
 //!
 //! Sources: `kernel/sched/core.c` and `fair.c` (v6.12, v6.18) and measurements with kernel stacks
-//! as the oracle (`docs/METHODS.md`).
+//! as the oracle (`docs/REASONS.md`).
 
 use crate::evidence::{Cause, Class, Evidence, EvidenceBits as Bits, WaitObject};
 use crate::reason::{Certainty, Reason};

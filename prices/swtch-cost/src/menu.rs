@@ -417,7 +417,7 @@ fn seed_of_now() -> u64 {
 }
 
 /// Length of a block: the best compromise between the cost of reading the clock and changes of the
-/// machine's speed (docs/METHODS.md).
+/// machine's speed (docs/PRICES.md).
 const BLOCK: Duration = Duration::from_millis(1);
 
 /// Fewest rounds of a tree for a useful median.
