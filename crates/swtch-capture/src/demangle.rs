@@ -6,12 +6,15 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The beginnings of mangled names: C++ (`<mangled-name>` of the Itanium C++ ABI, section 5.1.2; with one more
-/// underscore as some assemblers write it) and Rust's old form, `_ZN…17h` and 16 hex digits; Rust's new form (RFC
-/// 2603).
-const MANGLED: [&str; 3] = ["_Z", "__Z", "_R"];
+/// The beginnings of mangled names.
+const MANGLED: [&str; 3] = [
+    // C++ (`<mangled-name>` of the Itanium C++ ABI, section 5.1.2), and Rust's old form: `_ZN…17h` and 16 hex digits.
+    "_Z", // The same, as some assemblers write it.
+    "__Z", // Rust's new form (RFC 2603).
+    "_R",
+];
 
-/// Bytes of a name in its source. A mangled name can refer to its own parts, so that each 34 bytes of it
+/// The longest name that is made, in bytes. A mangled name can refer to its own parts, so that each 34 bytes of it
 /// make ten times as much text: another user's program can have names that would never end.
 const LONGEST: usize = 4096;
 

@@ -59,8 +59,8 @@ impl<T> Mapped<T> {
         assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8));
         // SAFETY: the offset is inside the value.
         let word = unsafe { self.at(index).cast::<u64>().byte_add(offset) };
-        // SAFETY: the word is aligned and mapped as long as self. The kernel side writes it at any time
-        // with whole 64-bit stores (or narrower ones), so atomics are what using it takes.
+        // SAFETY: the word is aligned and mapped as long as self. The kernel side may write it at any
+        // time, in stores of at most 64 bits, so atomics are what using it takes.
         unsafe { AtomicU64::from_ptr(word.as_ptr()) }
     }
 }

@@ -1,4 +1,5 @@
-//! Drops privileges: they are needed to load the programs, and dropped right after.
+//! Drops privileges: they are needed to load the programs, and dropped right after. What is kept of them by other means
+//! is set here as well: the priority of the threads that record.
 
 use std::io;
 
@@ -44,7 +45,7 @@ struct CapabilityHeader {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Data {
+struct CapabilityData {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -85,7 +86,7 @@ pub fn empty_bounding_set() {
 }
 
 /// Drops every capability of the calling thread except those in `kept`; this cannot be undone.
-/// Those kept must be permitted. In a thread that has changed its user they are effective again
+/// Those kept must be permitted; `kernel` is its version, which says what reading the rings takes. In a thread that has changed its user they are effective again
 /// afterwards.
 ///
 /// # Errors
@@ -95,7 +96,7 @@ pub fn drop_privileges(kept: KeptPrivileges, kernel: (u32, u32)) -> Result<(), E
         version: VERSION_3,
         pid: 0,
     };
-    let mut held = [Data::default(); 2];
+    let mut held = [CapabilityData::default(); 2];
     // SAFETY: version 3 reads one header and fills two data structs, which these are.
     if unsafe { libc::syscall(libc::SYS_capget, &raw const header, held.as_mut_ptr()) } != 0 {
         return Err(Error::Privileges(io::Error::last_os_error()));

@@ -266,7 +266,8 @@ impl KernelShare {
 
     fn counts(&self, kind: usize) -> ShareCounts {
         let base = offset_of!(share_state, counts) + kind * size_of::<share_counts>();
-        let read = |offset: usize| self.field(base + offset).load(Ordering::Acquire);
+        const { assert!(size_of::<[u64; SLOTS]>() + 32 == size_of::<share_counts>()) };
+        let read = |offset: usize| self.state.word(0, base + offset).load(Ordering::Acquire);
         let slots = offset_of!(share_counts, slots);
         ShareCounts {
             switches: read(offset_of!(share_counts, switches)),
@@ -275,17 +276,6 @@ impl KernelShare {
             echo_ns: read(offset_of!(share_counts, echo_ns)),
             slots: (0..SLOTS).map(|slot| read(slots + slot * 8)).collect(),
         }
-    }
-
-    /// A number of the state, which the kernel side may change at any time.
-    fn field(&self, offset: usize) -> &AtomicU64 {
-        const { assert!(size_of::<[u64; SLOTS]>() + 32 == size_of::<share_counts>()) };
-        assert!(offset + 8 <= size_of::<share_state>() && offset.is_multiple_of(8));
-        // SAFETY: the offset is inside the state.
-        let field = unsafe { self.state.at(0).cast::<u64>().byte_add(offset) };
-        // SAFETY: the field is aligned, mapped as long as self, and the kernel writes it with
-        // whole 64-bit stores, so atomics are what reading it takes.
-        unsafe { AtomicU64::from_ptr(field.as_ptr()) }
     }
 }
 

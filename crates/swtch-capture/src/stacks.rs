@@ -250,7 +250,8 @@ impl Stacks {
             return addresses.iter().map(|a| CodeAddress::Nowhere(*a)).collect();
         };
         let files = &mut self.files;
-        // A caller is in code; what is not has been taken for one, and so has all that follows.
+        // The kernel guesses callers by frame pointers: the first address outside of code is a wrong guess, and so is
+        // all that follows it. The frames are fewer then.
         let code = addresses.iter().map_while(|a| Some((*a, map.at(*a)?)));
         code.map(|(address, mapping)| match &mapping.file {
             Some(file) => {

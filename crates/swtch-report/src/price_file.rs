@@ -62,8 +62,8 @@ pub fn to_json(list: &PriceList) -> Value {
     object
 }
 
-/// Writes the list whole or not at all, and makes the directory for it. Under `sudo`, root's own list is
-/// made as root: in a home directory of root's, which nobody else can change. Any other is the caller's.
+/// Writes this machine's list whole or not at all, and makes the directory for it. Under `sudo` it is made as root
+/// only in a directory of root's that nobody else can change; any other is made with the rights of the caller.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ fn is_in_place_of_root(place: &Path) -> bool {
     existing().all(|above| above.uid() == 0) && existing().next().as_ref().is_some_and(is_closed)
 }
 
-/// Writes the list whole or not at all.
+/// Writes a list to a file that was named, whole or not at all, with the rights of the caller.
 ///
 /// # Errors
 ///

@@ -18,7 +18,11 @@ const DEPARTURES: [UserDeparture; 4] = [
     UserDeparture::Done,
 ];
 
-/// Numbers of one event.
+/// Bits of the last number: a wait type follows, of the wait that begins, and of the one before the run.
+const HAS_WAIT_TYPE: u64 = 1;
+const HAS_WAIT_TYPE_BEFORE: u64 = 2;
+
+/// The count of the numbers of one event.
 const NUMBERS: usize = 11;
 
 /// Appends an event to `bytes`.
@@ -63,8 +67,8 @@ pub struct UserEventDecoder {
 }
 
 impl UserEventDecoder {
-    /// Passes on the events in the bytes of a block. Returns 1 if they end with something else than
-    /// an event, and 0 otherwise.
+    /// Passes on the events in the bytes of a block. Returns the number of places where they are unreadable: 1 if they
+    /// end with something else than an event, and 0 otherwise.
     pub fn decode(&mut self, mut bytes: &[u8], mut sink: impl FnMut(UserSwitchEvent)) -> u64 {
         while !bytes.is_empty() {
             match self.event(&mut bytes) {
@@ -99,11 +103,11 @@ impl UserEventDecoder {
             None => None,
         };
         let departure = *DEPARTURES.get(usize::try_from(departure).ok()?)?;
-        let wait_type = match flags & 1 {
+        let wait_type = match flags & HAS_WAIT_TYPE {
             0 => None,
             _ => Some(self.wait_type(bytes)?),
         };
-        let wait_type_before = match flags & 2 {
+        let wait_type_before = match flags & HAS_WAIT_TYPE_BEFORE {
             0 => None,
             _ => Some(self.wait_type(bytes)?),
         };

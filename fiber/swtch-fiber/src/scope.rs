@@ -67,7 +67,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 struct ScopeState {
     /// The tasks that run. It is the first field, because the monitor reads there which tasks a
     /// parent waits for.
-    named: Owners,
+    running: Owners,
     /// Number of tasks that have not ended.
     living: AtomicUsize,
     /// Tasks are cancelled as soon as they are started.
@@ -82,7 +82,7 @@ struct ScopeState {
 impl ScopeState {
     fn new() -> Self {
         Self {
-            named: Owners::of_group(),
+            running: Owners::of_group(),
             living: AtomicUsize::new(0),
             is_cancelled: AtomicBool::new(false),
             has_panicked: AtomicBool::new(false),
@@ -93,7 +93,7 @@ impl ScopeState {
 
     fn wait(&self, cancelling: Cancelling) {
         let all_ended = || self.living.load(Ordering::Acquire) == 0;
-        let what = (WaitType::JOIN, std::ptr::from_ref(&self.named).addr());
+        let what = (WaitType::JOIN, std::ptr::from_ref(&self.running).addr());
         let wake = self.parent.wait_until(what, None, cancelling, all_ended);
         debug_assert_eq!(wake, WaitOutcome::Signalled, "it has no deadline");
     }
@@ -204,9 +204,9 @@ impl<Body: FnOnce() -> Output, Output> ScopedTask<Body, Output> {
                 .task
                 .store(worker::task_here(), Ordering::Relaxed);
             let scope_state = self.living.0.clone();
-            let named = scope_state.named.add();
+            let named = scope_state.running.add();
             let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
-            scope_state.named.remove(named);
+            scope_state.running.remove(named);
             self.result.0.set(result);
         }
     }

@@ -52,7 +52,7 @@ impl Built {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut child = Command::new(cargo)
             .current_dir(root.join(folder))
-            // As `cargo test --no-run` does, which stops at the first package that does not build.
+            // `cargo test --no-run` compiles the same, but stops at the first package that fails.
             .args(["build", "--workspace", "--all-targets", "--locked"])
             .args(["--keep-going", "--message-format=json", "--target-dir"])
             .arg(&self.target_dir)
@@ -79,7 +79,7 @@ impl Built {
         }
     }
 
-    /// Prints it, and counts it if it is a warning: an error fails the compilation anyway.
+    /// Prints a diagnostic, and counts it if it is a warning: an error fails the compilation anyway.
     fn take_diagnostic(&mut self, message: &Value, root: &Path) {
         let diagnostic = &message["message"];
         if let Some(text) = diagnostic["rendered"].as_str() {

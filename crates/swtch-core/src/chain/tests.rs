@@ -50,7 +50,8 @@ impl Divided {
     }
 }
 
-/// The picture of this module: the victim's row comes first, then that of the third, and the other's at last.
+/// The picture of this module. After two rows of the other, by which its runs are known, comes the victim's, then that of
+/// the third, and the other's last.
 #[test]
 fn a_wait_is_divided_by_what_its_chain_did() {
     let mut chains = Chains::new(4);

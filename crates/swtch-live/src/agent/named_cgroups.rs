@@ -25,7 +25,8 @@ use swtch_report::report::live::{LiveRow, RowKey, RowSums};
 use super::host::CgroupCounters;
 use super::thread_cpu_time;
 
-/// Pressure, throttling and quota of each named cgroup are read this often, and whether it still exists.
+/// The time between two readings of the pressure, throttling and quota of each named cgroup, and of whether it still
+/// exists.
 const COUNTERS_EVERY: Duration = Duration::from_secs(5);
 
 /// Ids that had no path are looked for again after so long.
@@ -37,7 +38,7 @@ const SHOWN_FOR: Duration = Duration::from_secs(300);
 /// Walks take at most one part in so many of the time.
 const WALK_SHARE: u32 = 100;
 
-/// They may be ahead of that by the walks of so much time. Without it, one walk that took 20 ms, or that
+/// A walk of 20 ms pays for 2 s; so much may be owed before no walk is made. Without it, one walk that took 20 ms, or that
 /// the hypervisor held up for as long, would leave a cgroup without a name for two readings, and its
 /// switches would be summed with those of others.
 const WALKS_AHEAD: Duration = Duration::from_secs(10);
@@ -70,7 +71,7 @@ pub struct NamedCgroup {
     removed: Option<Instant>,
 }
 
-/// All of them, and the sums of the others.
+/// All cgroups that have a name here, and the sums of the others.
 #[derive(Debug)]
 pub struct NamedCgroups {
     most: usize,
@@ -263,7 +264,12 @@ impl NamedCgroups {
     }
 
     /// Names those without a name that switched most, as far as there is room.
-    fn name_new(&mut self, rows: &[LiveRow], now: Instant, find: impl FindPaths) {
+    fn name_new(
+        &mut self,
+        rows: &[LiveRow],
+        now: Instant,
+        find: impl Fn(&FxHashSet<CgroupId>) -> Vec<(CgroupId, String)>,
+    ) {
         let mut wanted: Vec<(u64, CgroupId)> = rows
             .iter()
             .filter_map(|row| match row.key {
@@ -343,11 +349,6 @@ impl NamedCgroups {
         found
     }
 }
-
-/// Finds the paths of cgroups.
-trait FindPaths: Fn(&FxHashSet<CgroupId>) -> Vec<(CgroupId, String)> {}
-
-impl<F: Fn(&FxHashSet<CgroupId>) -> Vec<(CgroupId, String)>> FindPaths for F {}
 
 #[cfg(test)]
 mod tests {

@@ -87,7 +87,7 @@ impl FlameGraph {
         }
         let layout = FlameLayout::of(root, side);
         let rows = layout.boxes.iter().map(|one| one.row + 1).max();
-        let height = as_points(rows.unwrap_or(0)) * ROW_HEIGHT;
+        let height = as_f64(rows.unwrap_or(0)) * ROW_HEIGHT;
         let boxes = layout.boxes.iter().map(|one| one.draw(per));
         let boxes = boxes.collect::<Result<Vec<_>>>()?;
         let name = format!(
@@ -184,7 +184,7 @@ impl<'d> FlameLayout<'d> {
 
 impl FlameBox<'_> {
     fn draw(&self, per: Per) -> Result<Markup> {
-        let top = as_points(self.row) * ROW_HEIGHT;
+        let top = as_f64(self.row) * ROW_HEIGHT;
         // Neighbours of one colour are told apart by a gap, where there is room for one.
         let gap = if self.width > 3.0 { 1.0 } else { 0.0 };
         let label = self.label()?;
@@ -219,7 +219,7 @@ impl FlameBox<'_> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some hundred rows")]
-const fn as_points(rows: usize) -> f64 {
+const fn as_f64(rows: usize) -> f64 {
     rows as f64
 }
 
