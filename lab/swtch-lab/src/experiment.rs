@@ -67,7 +67,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "lock-ring",
-        file: include_str!("../experiments/lock-ring.toml"),
+        file: lock_ring::FILE,
         run: lock_ring::run,
     },
     Experiment {

@@ -1,350 +1,370 @@
-//! `lock-ring`: what a switch costs between threads that pass locks round a ring.
-//!
-//! n threads each hold one of n + k locks. The k **spare locks** are those that nobody holds: a
-//! thread moves on by taking the next lock and releasing its own, and waits where the next lock is
-//! held. `swtch_bench::cost::lock_ring` draws it.
+//! `swtch lab lock-ring`: threads that pass locks round a ring (claims E3 to E5).
 //!
 //! ```text
-//! rings of (lock, policy and CPUs, spare locks, threads) ─timed─▶ RingResult ─▶ answers
-//!        └ some of them once more, watched ─▶ Proof: the order is the ring's
+//!  locks     0   1   2   3   4   5       4 threads, 2 spare locks: thread i holds lock i, and the
+//!  threads  (0) (1) (2) (3)  ·   ·       last one takes 4 and 5, then waits for 0, and has let
+//!            0   1   2   ─▶  ─▶  3       thread 2 go on, which takes 3 and 4, …
 //! ```
 //!
-//! All rings of one lock, policy and placement are measured side by side; the price of the lock
-//! itself, taken and given back by one thread, is subtracted. The time per hand-over is what a
-//! program pays; the time per counted switch is what a switch costs.
+//! A **hand-over** is one move: the next lock is taken, the former given back. Only the thread
+//! behind wants a lock, so the order is fixed. Who keeps the CPU until it blocks makes as many
+//! moves as there are spare locks: a **turn**. So k spare locks make 1/k switches a hand-over, as
+//! long as nobody preempts. A preemption makes two threads movable until the play ends.
+//!
+//! `answers` judges the claims.
 
-use std::time::Duration;
+use std::fmt;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use swtch_bench::cost::{ArmSpec, LockKind, LockRingSpec, home, may_use_fifo};
-use swtch_core::cost::{Estimate, Policy};
+use anyhow::{Result, anyhow};
+use swtch_bench::load::LoadResults;
+use swtch_core::Nanos;
+use swtch_core::stats::median;
+use swtch_plot::Picture;
+use swtch_plot::content::{Axis, Chart, Content, Dot, Line, Measure, Scale, Style};
+use swtch_report::report::{Cell, Sheet};
 
-use super::context::ExperimentContext;
-use super::cpu_choice::CpuChoice;
-use super::findings::Findings;
-use super::parameters::Parameters;
-use super::timed::{self, Timed, scaled};
-use swtch_cost::menu::{Arm, ArmGroup, Role, Section};
-use swtch_cost::series::{ArmOperation, Blocks};
+use super::context::{ExperimentContext, RecordingChoice};
+use super::findings::{Findings, FindingsTable};
+use super::load_experiment::{LoadExperiment, PlayResult, Rounds};
+use super::measured::LabNumber;
+use super::parameters::{ParameterValue, Parameters};
+use answers::LargeRing;
 
 mod answers;
-mod proof;
-mod shown;
+
+/// The file of the experiment.
+pub const FILE: &str = include_str!("../experiments/lock-ring.toml");
 
 /// Threads in the largest ring of the article.
-const ARTICLE_MAX_THREADS: u32 = 128;
+const ARTICLE_MAX_THREADS: u64 = 128;
 
-/// The parameters of the experiment, checked.
-struct RingParameters {
-    threads: Vec<u32>,
-    spare: Vec<u32>,
-    locks: Vec<LockKind>,
-    settings: Vec<(Policy, CpuChoice)>,
-    /// Threads of one more ring, with one spare lock; 0 for none.
-    largest_ring: u32,
-    cpu: u32,
+/// Where the threads of a ring run, and whether who is woken may preempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RingPlace {
+    Batch,
+    Default,
+    AllCpus,
 }
 
-/// Fresh process trees of each group.
-const TREES: usize = 6;
+/// A ring that is played: its threads, its spare locks, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RingSetting {
+    place: RingPlace,
+    threads: u64,
+    spare: u64,
+}
 
-/// Rounds in each tree.
-const ROUNDS: usize = 5;
+/// The result of one play.
+#[derive(Clone, Copy, Debug)]
+struct RingPlay {
+    hand_overs: f64,
+    wall_ns: f64,
+    cpu_ns: f64,
+    voluntary: f64,
+    involuntary: f64,
+}
 
-/// Most threads of a ring: each takes some 20 kB of the kernel's memory.
-const MAX_THREADS: u64 = 100_000;
+/// The plays of all rings.
+struct RingPlays {
+    settings: Vec<RingSetting>,
+    rounds: Rounds<RingPlay>,
+    /// The number of threads with which more spare locks are compared with few.
+    compared_at: Option<u64>,
+    /// The rings that the article could not have.
+    large: Vec<LargeRing>,
+}
 
 /// Runs the experiment.
 ///
 /// # Errors
-///
-/// A parameter makes no sense, or no process can be started.
+/// A load cannot be played.
 pub fn run(parameters: &Parameters, context: &mut ExperimentContext) -> Result<Findings> {
-    let only_shows_order = parameters.flag("show");
-    let parameters = RingParameters::read(parameters)?;
-    if only_shows_order {
-        return Ok(proof::show(&parameters, context));
+    let mut experiment = LoadExperiment::open("lock-ring", FILE, parameters, context)?;
+    let [mut threads, mut spare] = ["threads", "spare"].map(|name| parameters.counts(name));
+    for list in [&mut threads, &mut spare] {
+        list.sort_unstable();
+        list.dedup();
     }
-    let timed = Timed::side_by_side(parameters.groups(), budget(context), context)?;
-    let results = parameters.results(&timed);
-    let mut findings = Findings {
-        tables: vec![shown::table(&results)],
-        pictures: shown::pictures(&results),
-        ..timed.findings()
+    let large = LargeRing::play_all(&mut experiment, &threads);
+    // Where there is a limit to threads, the smaller rings are played.
+    let refused = large.iter().filter(|ring| ring.order.is_err());
+    let refused: Vec<u64> = refused.map(|ring| ring.threads).collect();
+    threads.retain(|threads| !refused.contains(threads));
+    let settings = settings(&threads, &spare);
+    if settings.is_empty() {
+        let mut whys = large.into_iter().filter_map(|ring| ring.order.err());
+        return Err(whys
+            .next()
+            .unwrap_or_else(|| anyhow!("there is no ring to play")));
+    }
+    let turns = parameters.count("turns");
+    let rounds = experiment.rounds(&settings, parameters.count("rounds"), |experiment, ring| {
+        let played = ring.play(turns, RecordingChoice::Unwanted, experiment)?;
+        Ok(played.map(|result| RingPlay::of(&result.played, ring.moves(turns))))
+    })?;
+    let plays = RingPlays {
+        compared_at: compared_at(&threads),
+        settings,
+        rounds,
+        large,
     };
-    findings.notes.extend(shown::left_out(&results));
-    let rings = proof::rings_to_prove(&parameters);
-    let proofs = proof::prove_all(&rings, context, &mut findings.notes);
-    findings.sentences.extend(shown::sentences(&results));
-    findings.sentences.extend(proof::sentence(&proofs));
-    let size = answers::size_matters_little(&parameters, &timed);
-    let at_once = match answers::several_run_at_once(&parameters, &timed, &results, context) {
-        Ok(answer) => answer,
-        Err(why) => {
-            findings.notes.push(format!("{why:#}"));
-            None
-        }
-    };
-    let many = answers::many_work(&results, &proofs);
-    findings.answers = [size, at_once, many].into_iter().flatten().collect();
-    findings.was_interrupted |= context.must_stop();
+    let mut findings = plays.findings(&experiment);
+    experiment.close(&mut findings);
     Ok(findings)
 }
 
-fn budget(context: &ExperimentContext) -> Duration {
-    Duration::from_secs(if context.is_quick { 20 } else { 70 })
+/// The most threads of the article, or the next smaller number that is there.
+fn compared_at(threads: &[u64]) -> Option<u64> {
+    let largest = threads.iter().rfind(|one| **one <= ARTICLE_MAX_THREADS);
+    largest.or(threads.first()).copied()
 }
 
-impl RingParameters {
-    fn read(parameters: &Parameters) -> Result<Self> {
-        let numbers = |name: &str, least: u64| -> Result<Vec<u32>> {
-            let mut numbers = parameters.counts(name);
-            if let Some(wrong) = numbers.iter().find(|n| !(least..=MAX_THREADS).contains(n)) {
-                bail!("{name}: {wrong} is not between {least} and {MAX_THREADS}");
-            }
-            numbers.sort_unstable();
-            numbers.dedup();
-            let number = |number| u32::try_from(number).context("a number of 32 bits");
-            numbers.into_iter().map(number).collect()
-        };
-        let locks = parameters.words("locks").into_iter().map(|word| {
-            LockKind::from_word(word).with_context(|| {
-                format!("there is no lock `{word}`; there are: mutex, futex, condvar")
-            })
-        });
-        let mut settings = Vec::new();
-        for word in parameters.words("policies") {
-            let policy = Policy::from_word(word).with_context(|| {
-                format!("there is no policy `{word}`; there are: batch, default, fifo")
-            })?;
-            if policy == Policy::Fifo && !may_use_fifo()? {
-                bail!(
-                    "this user may not use SCHED_FIFO: run it as root, or leave fifo out of --policies"
-                );
-            }
-            settings.push((policy, CpuChoice::One));
-        }
-        settings.push((Policy::Default, CpuChoice::All));
-        Ok(Self {
-            threads: numbers("threads", 2)?,
-            spare: numbers("spare", 1)?,
-            locks: locks.collect::<Result<_>>()?,
-            settings,
-            largest_ring: largest_ring(parameters.count("most"))?,
-            cpu: home()?,
-        })
+/// Every number of threads with one spare lock, or the fewest; and every number of spare locks with
+/// one number of threads, everywhere.
+fn settings(threads: &[u64], spare: &[u64]) -> Vec<RingSetting> {
+    let (Some(least), Some(compared_at)) = (spare.first(), compared_at(threads)) else {
+        return Vec::new();
+    };
+    let sizes = threads.iter().copied();
+    let sizes = sizes.map(|threads| RingSetting::new(RingPlace::Batch, threads, *least));
+    let mut settings: Vec<RingSetting> = sizes.collect();
+    for place in RingPlace::ALL {
+        let more = spare.iter().copied();
+        let more = more.map(|spare| RingSetting::new(place, compared_at, spare));
+        settings.extend(more.filter(|ring| place != RingPlace::Batch || ring.spare != *least));
     }
+    settings
+}
 
-    fn ring(
-        &self,
-        lock: LockKind,
-        (policy, cpus): (Policy, CpuChoice),
-        size: RingSize,
-    ) -> LockRingSpec {
-        LockRingSpec {
-            lock,
-            count: size.threads,
-            spare: size.spare,
-            policy,
-            cpu: (cpus == CpuChoice::One).then_some(self.cpu),
-        }
-    }
+impl RingPlace {
+    const ALL: [Self; 3] = [Self::Batch, Self::Default, Self::AllCpus];
 
-    /// The sizes of the rings in one group.
-    fn sizes(&self) -> Vec<RingSize> {
-        let mut sizes = Vec::new();
-        for spare in self.spare.iter().copied() {
-            for threads in self.threads.iter().copied() {
-                sizes.push(RingSize { threads, spare });
-            }
+    /// The name of its variant in the file.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Batch => "one-cpu-batch",
+            Self::Default => "one-cpu-default",
+            Self::AllCpus => "all-cpus",
         }
-        sizes
-    }
-
-    fn groups(&self) -> Vec<ArmGroup> {
-        let mut groups = Vec::new();
-        for lock in &self.locks {
-            for setting in &self.settings {
-                let name = group_name(*lock, *setting);
-                groups.push(self.group(&name, *lock, *setting, &self.sizes()));
-            }
-        }
-        let is_new = self.largest_ring > 0 && !self.threads.contains(&self.largest_ring);
-        if let (true, Some(lock)) = (is_new, self.locks.first()) {
-            groups.push(self.group(
-                LARGEST_RING_GROUP,
-                *lock,
-                self.settings[0],
-                &[self.largest_ring_size()],
-            ));
-        }
-        groups
-    }
-
-    const fn largest_ring_size(&self) -> RingSize {
-        RingSize {
-            threads: self.largest_ring,
-            spare: 1,
-        }
-    }
-
-    /// The first ring's hot baseline serves all rings of the group: they have the same locks.
-    fn group(
-        &self,
-        name: &str,
-        lock: LockKind,
-        setting: (Policy, CpuChoice),
-        sizes: &[RingSize],
-    ) -> ArmGroup {
-        let mut group = ArmGroup::new(name, Section::Switch);
-        (group.trees, group.rounds) = (TREES, ROUNDS);
-        for size in sizes {
-            let role = match group.arms.len() {
-                0 => Role::Price,
-                _ => Role::Part,
-            };
-            group.add(Arm {
-                spec: ArmSpec::LockRing(self.ring(lock, setting, *size)),
-                kind: format!("{name}: {} threads", size.threads),
-                role,
-            });
-        }
-        // Unpinned, two rings that do the same may be placed differently for as long as they live.
-        if setting.1 == CpuChoice::One {
-            timed::add_twin(&mut group);
-        }
-        group
-    }
-
-    /// The results of all rings that were timed, the largest ring last.
-    fn results(&self, timed: &Timed) -> Vec<RingResult> {
-        let mut results = Vec::new();
-        for lock in &self.locks {
-            for setting in &self.settings {
-                let name = group_name(*lock, *setting);
-                if let Some(measured) = timed.group(&name) {
-                    let blocks = Blocks::of(measured);
-                    let sizes = self.sizes().into_iter().enumerate();
-                    results
-                        .extend(sizes.map(|(arm, size)| {
-                            RingResult::of(&blocks, arm, *lock, *setting, size)
-                        }));
-                }
-            }
-        }
-        if let (Some(measured), Some(lock)) = (timed.group(LARGEST_RING_GROUP), self.locks.first())
-        {
-            let blocks = Blocks::of(measured);
-            results.push(RingResult::of(
-                &blocks,
-                0,
-                *lock,
-                self.settings[0],
-                self.largest_ring_size(),
-            ));
-        }
-        results
     }
 }
 
-/// Reads the parameter `most`: 0, or the threads of a ring.
-fn largest_ring(threads: u64) -> Result<u32> {
-    ensure!(
-        threads == 0 || (2..=MAX_THREADS).contains(&threads),
-        "most: {threads} is not between 2 and {MAX_THREADS}, nor 0 for none"
-    );
-    Ok(u32::try_from(threads)?)
+impl fmt::Display for RingSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (threads, spare) = (self.threads, self.spare);
+        write!(
+            f,
+            "{threads} threads, {spare} spare ({})",
+            self.place.as_str()
+        )
+    }
 }
 
-/// Name of the group of the largest ring.
-const LARGEST_RING_GROUP: &str = "most threads";
-
-fn group_name(lock: LockKind, (policy, cpus): (Policy, CpuChoice)) -> String {
-    format!("{lock}, {policy}, {}", cpus.as_str())
-}
-
-/// The size of a ring: threads and spare locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RingSize {
-    threads: u32,
-    spare: u32,
-}
-
-/// The results for one ring.
-#[derive(Clone, Debug)]
-struct RingResult {
-    lock: LockKind,
-    policy: Policy,
-    cpus: CpuChoice,
-    size: RingSize,
-    /// Time per hand-over, in ns.
-    hand_over: Option<Estimate>,
-    /// The same net of the lock itself.
-    net: Option<Estimate>,
-    /// Switches per hand-over, voluntary and involuntary.
-    switches: (f64, f64),
-    /// Blocks that were left out, since others had the CPU.
-    left_out: usize,
-}
-
-impl RingResult {
-    fn of(
-        blocks: &Blocks<'_>,
-        arm: usize,
-        lock: LockKind,
-        (policy, cpus): (Policy, CpuChoice),
-        size: RingSize,
-    ) -> Self {
+impl RingSetting {
+    const fn new(place: RingPlace, threads: u64, spare: u64) -> Self {
         Self {
-            lock,
-            policy,
-            cpus,
-            size,
-            hand_over: blocks.estimate(ArmOperation::of(arm)),
-            net: blocks.difference(ArmOperation::baseline(0), ArmOperation::of(arm)),
-            switches: blocks.switches(ArmOperation::of(arm)),
-            left_out: blocks.dropped_of(ArmOperation::of(arm)),
+            place,
+            threads,
+            spare,
         }
     }
 
-    /// Switches per hand-over that follow from how the ring is built; `None` where a woken thread
-    /// may preempt, or run on another CPU.
+    /// How many hand-overs each thread makes.
+    fn moves(&self, turns: u64) -> u64 {
+        (turns / self.threads.max(1)).max(1) * self.spare
+    }
+
+    fn play(
+        &self,
+        turns: u64,
+        recording: RecordingChoice,
+        experiment: &mut LoadExperiment<'_>,
+    ) -> Result<Option<PlayResult>> {
+        let changed = [
+            ("ring-threads", self.threads),
+            ("ring-spare", self.spare),
+            ("moves", self.moves(turns)),
+        ];
+        let changed = changed.map(|(name, count)| (name, ParameterValue::Count(count)));
+        experiment.play(self.place.as_str(), &changed, recording)
+    }
+
+    /// Whether it differs in its threads alone.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.place, self.spare) == (other.place, other.spare)
+    }
+
+    /// Switches a hand-over that follow from how the ring is built; `None` where a thread may
+    /// preempt, or run on another CPU.
     fn expected(&self) -> Option<f64> {
-        let is_exact = self.policy != Policy::Default && self.cpus == CpuChoice::One;
-        is_exact.then(|| 1.0 / f64::from(self.size.spare))
-    }
-
-    fn counted(&self) -> f64 {
-        self.switches.0 + self.switches.1
-    }
-
-    /// Time per counted switch, in ns.
-    fn per_switch(&self) -> Option<Estimate> {
-        let net = self.net.as_ref().filter(|_| self.counted() > 0.0)?;
-        Some(scaled(net, 1.0 / self.counted()))
-    }
-
-    fn is_of(&self, lock: LockKind, setting: (Policy, CpuChoice)) -> bool {
-        self.lock == lock && (self.policy, self.cpus) == setting
-    }
-
-    fn setting(&self) -> (Policy, CpuChoice) {
-        (self.policy, self.cpus)
+        (self.place == RingPlace::Batch).then(|| 1.0 / self.spare as f64)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl RingPlay {
+    fn of(played: &LoadResults, moves: u64) -> Self {
+        let members = &played.members;
+        let began = members.iter().map(|one| one.began_ns).min().unwrap_or(0);
+        let ended = members.iter().map(|one| one.ended_ns).max().unwrap_or(0);
+        let sum = |value: fn(&swtch_bench::load::PlayedMember) -> u64| {
+            members.iter().map(value).sum::<u64>() as f64
+        };
+        Self {
+            hand_overs: (members.len() as u64 * moves) as f64,
+            wall_ns: ended.saturating_sub(began) as f64,
+            cpu_ns: sum(|one| one.cpu_time.as_ns()),
+            voluntary: sum(|one| one.voluntary),
+            involuntary: sum(|one| one.involuntary),
+        }
+    }
 
-    /// As `--threads` is: a ring that is cut to the limit is not the one that was asked for.
-    #[test]
-    fn a_largest_ring_beyond_the_limit_is_refused() {
-        assert_eq!(largest_ring(0).unwrap(), 0);
-        assert_eq!(largest_ring(100_000).unwrap(), 100_000);
-        let refused = largest_ring(100_001).unwrap_err().to_string();
-        let why = "most: 100001 is not between 2 and 100000, nor 0 for none";
-        assert_eq!(refused, why);
-        assert!(largest_ring(1).is_err());
+    const fn switches(&self) -> f64 {
+        self.voluntary + self.involuntary
     }
 }
+
+/// A number of a play.
+type RingValue = fn(&RingPlay) -> f64;
+
+const HAND_OVER: RingValue = |play| play.wall_ns / play.hand_overs;
+const BLOCKS: RingValue = |play| play.voluntary / play.hand_overs;
+const BUSY_CPUS: RingValue = |play| play.cpu_ns / play.wall_ns;
+/// CPU time and not wall time: what others took of the CPU is no price of a switch.
+const PER_SWITCH: RingValue = |play| play.cpu_ns / play.switches();
+
+impl RingPlays {
+    fn index(&self, place: RingPlace, threads: u64, spare: u64) -> Option<usize> {
+        let wanted = RingSetting::new(place, threads, spare);
+        self.settings.iter().position(|one| *one == wanted)
+    }
+
+    /// A number of a setting over its rounds.
+    fn number(&self, setting: usize, value: RingValue) -> Option<LabNumber> {
+        LabNumber::of(&self.rounds.values(setting, value))
+    }
+
+    /// Switches a hand-over; on one CPU under batch, of the plays without preemptions.
+    fn switches(&self, setting: usize) -> Option<f64> {
+        let all = self.rounds.of(setting);
+        let counted = all.filter(|play| self.is_as_built(setting, play));
+        let counted = counted.map(|play| play.switches() / play.hand_overs);
+        median(&counted.collect::<Vec<_>>())
+    }
+
+    /// False if threads were preempted where the ring is built so that nobody is.
+    fn is_as_built(&self, setting: usize, play: &RingPlay) -> bool {
+        let may_preempt = self.settings[setting].place != RingPlace::Batch;
+        may_preempt || play.involuntary == 0.0
+    }
+
+    fn findings(&self, experiment: &LoadExperiment<'_>) -> Findings {
+        let refused = self.large.iter().filter_map(|ring| {
+            let why = ring.order.as_ref().err()?;
+            Some(format!(
+                "a ring of {} threads was left out: {why:#}",
+                ring.threads
+            ))
+        });
+        Findings {
+            tables: vec![self.table()],
+            pictures: vec![self.picture(experiment.subtitle())],
+            answers: self.answers(),
+            notes: refused.collect(),
+            ..Findings::default()
+        }
+    }
+
+    fn table(&self) -> FindingsTable {
+        let mut sheet = Sheet::new("lock-ring", &COLUMNS);
+        sheet.not_in_tables = &["low_ns", "high_ns"];
+        let settings = self.settings.iter().enumerate();
+        sheet.rows = settings
+            .map(|(index, ring)| self.row(index, ring))
+            .collect();
+        FindingsTable {
+            title: "Hand-overs of locks, and the switches that the kernel counted for them"
+                .to_owned(),
+            sheet,
+        }
+    }
+
+    fn row(&self, index: usize, ring: &RingSetting) -> Vec<Cell> {
+        let number = |value| self.number(index, value);
+        let ratio = |value: Option<f64>| value.map_or(Cell::Missing, Cell::Ratio);
+        let times = |value: Option<LabNumber>| {
+            let ends = value.and_then(|value| value.ends());
+            let all = [
+                value.map(|value| value.point),
+                ends.map(|ends| ends.0),
+                ends.map(|ends| ends.1),
+            ];
+            all.map(|ns| Cell::time(ns.map(Nanos::from_rounded)))
+        };
+        let per_switch = ring.expected().and_then(|_| number(PER_SWITCH));
+        let mut row = vec![
+            Cell::text(ring.place.as_str()),
+            Cell::Count(ring.threads),
+            Cell::Count(ring.spare),
+        ];
+        row.extend(times(number(HAND_OVER)));
+        row.push(ratio(self.switches(index)));
+        row.push(ratio(ring.expected()));
+        row.extend(times(per_switch));
+        row.push(ratio(number(BUSY_CPUS).map(|one| one.point)));
+        row.push(number(HAND_OVER).map_or(Cell::Missing, |one| one.rounds_cell()));
+        row
+    }
+
+    fn picture(&self, subtitle: String) -> Picture {
+        let axis = |name: &str, measure| Axis {
+            name: name.to_owned(),
+            measure,
+            scale: Scale::Logarithmic,
+        };
+        let dot = |(index, ring): (usize, &RingSetting)| {
+            let y = self.number(index, PER_SWITCH)?;
+            Some(Dot {
+                x: ring.threads as f64,
+                y: y.point,
+                interval: y.ends(),
+            })
+        };
+        let rings = self.settings.iter().enumerate();
+        let rings = rings.filter(|(_, ring)| ring.is_like(&self.settings[0]));
+        Picture {
+            name: "lock-ring".to_owned(),
+            title: "What a switch costs in a ring of threads (one CPU, batch)".to_owned(),
+            subtitle,
+            explanation: "a point: median of the rounds; bars: 95 % interval of the median"
+                .to_owned(),
+            notes: Vec::new(),
+            content: Content::Chart(Chart {
+                x: axis("threads in the ring", Measure::Count),
+                y: axis("CPU time of a switch", Measure::Time),
+                lines: vec![Line {
+                    label: "measured".to_owned(),
+                    style: Style::Measured,
+                    colour: None,
+                    points: rings.filter_map(dot).collect(),
+                }],
+                marks: Vec::new(),
+            }),
+        }
+    }
+}
+
+const COLUMNS: [&str; 13] = [
+    "place",
+    "threads",
+    "spare",
+    "hand_over_ns",
+    "low_ns",
+    "high_ns",
+    "switches",
+    "expected",
+    "per_switch_ns",
+    "per_switch_low_ns",
+    "per_switch_high_ns",
+    "busy_cpus",
+    "rounds",
+];

@@ -257,23 +257,6 @@ impl Parameters {
         values.iter().map(time).collect()
     }
 
-    /// The values of the list `name`, which holds words.
-    ///
-    /// # Panics
-    /// As [`Self::count`].
-    pub fn words(&self, name: &str) -> Vec<&str> {
-        let Some(ParameterValue::List(values)) = self.find(name) else {
-            unreachable!("the experiment's file has a list {name}");
-        };
-        let words = values.iter().map(|value| match value {
-            ParameterValue::Word(word) => word.as_str(),
-            other => {
-                unreachable!("the list {name} of the experiment's file is of words: {other:?}")
-            }
-        });
-        words.collect()
-    }
-
     /// The value of the flag `name`.
     ///
     /// # Panics

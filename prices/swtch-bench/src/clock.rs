@@ -26,11 +26,6 @@ pub(crate) fn cpu_time() -> Duration {
     Duration::from_nanos(read(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
-/// CPU time that all threads of this process have used.
-pub(crate) fn process_cpu_time() -> Nanos {
-    Nanos::from_ns(read(libc::CLOCK_PROCESS_CPUTIME_ID))
-}
-
 /// Uses the CPU until `deadline`.
 pub(crate) fn spin_until(deadline: Timestamp) {
     while now() < deadline {}

@@ -22,7 +22,6 @@ mod groups;
 mod instructions;
 mod launch;
 mod leader;
-mod lock_ring;
 mod message;
 mod mitigation;
 mod placement;
@@ -44,9 +43,6 @@ pub use coroutine::Coroutine;
 pub use groups::RingCgroups;
 pub use instructions::{InstructionRate, instruction_rate};
 pub use launch::{LaunchEnd, Launcher};
-pub use lock_ring::{
-    HandOver, LockKind, LockRingSpec, Observed, Violation, observe, order_violation,
-};
 pub use mitigation::{Mitigation, MitigationSpec, Protected};
 pub use plan::{Ended, MissingArm, Plan, Sample, Sentinel, Tree};
 pub use ring_spec::RingSpec;

@@ -3,7 +3,6 @@
 //! ```text
 //! futex       0 free ⇄ 1 held ─▶ 2 held, with waiters   system calls only when a task waits
 //! mutex       the same, inside the C library
-//! condition   a flag behind a mutex; a task that finds it set waits for a signal
 //! spin        a word that is polled until it is free
 //! ```
 //!
@@ -16,14 +15,12 @@ use std::ops::Deref;
 use crate::error::Error;
 use crate::shared::{Shared, Zeroed};
 
-mod condition;
 mod condition_variable;
 mod futex;
 mod mutex;
 mod read_write;
 mod spin;
 
-pub(crate) use condition::ConditionLock;
 pub(crate) use condition_variable::ConditionVariable;
 pub(crate) use futex::FutexLock;
 pub(crate) use mutex::PthreadMutex;
@@ -98,7 +95,6 @@ mod tests {
         counts_every_step(FutexLock::<SharedScope>::default());
         counts_every_step(PthreadMutex::default());
         counts_every_step(PthreadMutex::shared().unwrap());
-        counts_every_step(ConditionLock::default());
         counts_every_step(SpinLock::default());
     }
 }

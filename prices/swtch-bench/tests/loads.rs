@@ -34,6 +34,10 @@ const TESTS: &[Test] = &[
     ("work_takes_its_cpu_time", work_takes_its_cpu_time),
     ("two_on_one_cpu_take_turns", two_on_one_cpu_take_turns),
     ("a_hop_of_a_ring_is_a_block", a_hop_of_a_ring_is_a_block),
+    (
+        "a_turn_of_a_ring_of_locks_is_a_block",
+        a_turn_of_a_ring_of_locks_is_a_block,
+    ),
     ("every_ring_goes_round", every_ring_goes_round),
     ("rings_reach_across_groups", rings_reach_across_groups),
     ("a_deadlock_ends_and_is_named", a_deadlock_ends_and_is_named),
@@ -261,6 +265,36 @@ fn a_hop_of_a_ring_is_a_block() {
             blocks * 100 >= hops * 95 && blocks <= hops + 8,
             "{blocks} of {hops}"
         );
+    }
+}
+
+/// A member moves once for each spare lock, then waits for the one ahead, however many there are.
+fn a_turn_of_a_ring_of_locks_is_a_block() {
+    const TURNS: u64 = 40;
+    for (members, spare) in [(2, 1), (64, 2), (64, 16), (1024, 1)] {
+        for kind in [
+            LoadLockKind::Mutex,
+            LoadLockKind::Futex,
+            LoadLockKind::Semaphore,
+        ] {
+            let load = Load::of(vec![ring("r", members, TURNS * u64::from(spare))]);
+            let load = with_ring(load, "r", RingKind::Locks(kind), spare);
+            // With more than one spare lock, who preempts a member makes two movable until the end.
+            let is_judged = |played: &LoadResults| {
+                spare == 1 || played.members.iter().all(|member| member.involuntary == 0)
+            };
+            let mut plays = std::iter::repeat_with(|| play(&load)).take(5);
+            let Some(played) = plays.find(is_judged) else {
+                println!("    {members} members, {spare} spare, {kind:?}: preempted: not judged");
+                continue;
+            };
+            let blocks: u64 = played.members.iter().map(|member| member.voluntary).sum();
+            let turns = TURNS * u64::from(members);
+            assert!(
+                blocks.abs_diff(turns) <= u64::from(members),
+                "{members} members, {spare} spare, {kind:?}: {blocks} blocks in {turns} turns"
+            );
+        }
     }
 }
 

@@ -376,7 +376,7 @@ impl ArmGroup {
         let arms = self.arms.iter().enumerate();
         let bare = arms.filter(|(index, arm)| {
             let is_net = arm.role == Role::Price || is_in_curve(*index);
-            let has_baseline = matches!(arm.spec, ArmSpec::Ring(_) | ArmSpec::LockRing(_));
+            let has_baseline = matches!(arm.spec, ArmSpec::Ring(_));
             has_baseline && !is_net && !self.has_all_baselines
         });
         bare.map(|(index, _)| (index, ArmOperation::baseline(index).timed_operation))

@@ -233,9 +233,7 @@ fn unexpected(group: &ArmGroup, sample: &Sample) -> u64 {
         ArmSpec::Ring(ring) if sample.timed_operation != 1 => {
             ring.policy != Policy::Default && ring.primitive != Primitive::Yield
         }
-        ArmSpec::LockRing(ring) if sample.timed_operation == 0 => ring.is_exact(),
         ArmSpec::Ring(_)
-        | ArmSpec::LockRing(_)
         | ArmSpec::Uncontended { .. }
         | ArmSpec::Yardstick { .. }
         | ArmSpec::Coroutine { .. } => true,

@@ -45,11 +45,10 @@ static IS_TO_END: LazyLock<Arc<AtomicBool>> = LazyLock::new(|| {
 
 /// Programs whose tests load the CPUs or time what happens there: no other suite runs beside them.
 /// Which of their tests may run beside each other is said by each test (`swtch_test::alone`).
-const NEEDS_MACHINE: [(&str, &str); 8] = [
+const NEEDS_MACHINE: [(&str, &str); 7] = [
     ("swtch", "it"),
     ("swtch-capture", "it"),
     ("swtch-bench", "counters"),
-    ("swtch-bench", "lock_rings"),
     ("swtch-bench", "loads"),
     ("swtch-bench", "rings"),
     ("swtch-bench", "tails"),

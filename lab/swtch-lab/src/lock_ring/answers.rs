@@ -1,207 +1,313 @@
 //! Judges claims E3, E4 and E5 of E. Bradford, "Runtime: Context switching", 2002 (texts in
-//! docs/LAB.md). `swtch_bench::cost::lock_ring` says what a spare lock is.
+//! `claims.toml`), and reads from a recording whether the CPU goes round in the order of the ring.
 
 use anyhow::Result;
-use swtch_bench::cost::LockKind;
-use swtch_core::cost::{Estimate, Policy};
+use swtch_core::Category;
 use swtch_output::text;
 
-use super::proof::{self, Proof};
-use super::{ARTICLE_MAX_THREADS, CpuChoice, RingParameters, RingResult, RingSize, group_name};
+use super::{
+    ARTICLE_MAX_THREADS, BLOCKS, BUSY_CPUS, HAND_OVER, PER_SWITCH, RingPlace, RingPlays,
+    RingSetting,
+};
 use crate::claim::{Answer, Verdict, all_of};
-use crate::context::ExperimentContext;
-use crate::timed::{self, Timed, is_within, ratio};
-use swtch_cost::series::{ArmOperation, Blocks};
+use crate::context::RecordingChoice;
+use crate::evidence::{LoadRuns, NextTask};
+use crate::load_experiment::LoadExperiment;
+use crate::measured::{LabNumber, cannot_be_tested};
+
+/// More threads than Linux could run when the article was written.
+const MANY: u64 = 1024;
+
+/// Turns of each thread while it is recorded.
+const RECORDED_TURNS: u64 = 20;
+
+/// Who got the CPU after threads of a ring, between the begin of the last and the end of the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingOrder {
+    /// Switches to the thread behind, which has to be next.
+    right: u64,
+    /// Switches to another thread of the ring.
+    wrong: u64,
+    /// Preemptions of threads of the ring.
+    preempted: u64,
+}
+
+/// A large ring, played once before all others.
+pub struct LargeRing {
+    pub threads: u64,
+    /// Its order, if it was recorded; or why it cannot be played here.
+    pub order: Result<Option<RingOrder>>,
+}
+
+impl LargeRing {
+    /// Plays each large ring, until told to stop.
+    pub fn play_all(experiment: &mut LoadExperiment<'_>, threads: &[u64]) -> Vec<Self> {
+        let mut rings = Vec::new();
+        for threads in threads.iter().copied().filter(|one| *one >= MANY) {
+            let ring = RingSetting::new(RingPlace::Batch, threads, 1);
+            let turns = RECORDED_TURNS * threads;
+            let order = match ring.play(turns, RecordingChoice::Wanted, experiment) {
+                Ok(None) => break,
+                Ok(Some(played)) => Ok(played.evidence.as_ref().map(RingOrder::of)),
+                Err(why) => Err(why),
+            };
+            rings.push(Self { threads, order });
+        }
+        rings
+    }
+}
+
+impl RingOrder {
+    /// The order in a ring whose members are those of a trace.
+    fn of(evidence: &LoadRuns) -> Self {
+        let members = &evidence.members;
+        let from = members.iter().map(|one| one.began_ns).max().unwrap_or(0);
+        let to = members.iter().map(|one| one.ended_ns).min().unwrap_or(0);
+        let mut order = Self::default();
+        for (place, member) in members.iter().enumerate() {
+            let behind = (place + members.len() - 1) % members.len();
+            for run in member
+                .runs
+                .iter()
+                .filter(|run| (from..to).contains(&run.to_ns))
+            {
+                order.preempted += u64::from(run.reason.category() == Category::Preemption);
+                match run.next_task {
+                    NextTask::Member(next) if next == behind => order.right += 1,
+                    NextTask::Member(_) => order.wrong += 1,
+                    _ => {}
+                }
+            }
+        }
+        order
+    }
+
+    fn in_words(self) -> String {
+        let rest = text::counted(self.preempted, "preemption");
+        let rest = format!("; the others follow from {rest}");
+        format!(
+            "with {MANY} and more, {} of {} recorded switches between threads were to the one behind{}",
+            text::grouped(self.right),
+            text::grouped(self.right + self.wrong),
+            if self.wrong > 0 { &rest } else { "" }
+        )
+    }
+
+    /// Whether preemptions explain all switches to another thread. Each makes two: the thread
+    /// behind comes too early and waits for the preempted one, and that one still has to wait.
+    const fn verdict(self) -> Verdict {
+        Verdict::of(self.right > 0 && self.wrong <= 2 * self.preempted)
+    }
+}
 
 /// Ratios of times that count as "barely depend": by up to a quarter, while the threads are 64
 /// times as many.
 const BARELY: std::ops::Range<f64> = 0.75..1.25;
 
-/// E3: the time per switch barely depends on the number of threads. Only rings with one spare lock
-/// are compared, in which each hand-over is a switch.
-pub fn size_matters_little(parameters: &RingParameters, timed: &Timed) -> Option<Answer> {
-    let (lock, setting) = (parameters.locks.first()?, parameters.settings.first()?);
-    let blocks = Blocks::of(timed.group(&group_name(*lock, *setting))?);
-    let sizes = parameters.sizes().into_iter().enumerate();
-    let mut rings_with_one_spare = sizes.filter(|(_, size)| size.spare == 1);
-    let (smallest, RingSize { threads: least, .. }) = rings_with_one_spare.next()?;
-    let over_smallest = |(arm, size): (usize, RingSize)| -> Option<(u32, Estimate)> {
-        let contrast = blocks.contrast(ArmOperation::of(smallest), ArmOperation::of(arm))?;
-        Some((size.threads, contrast.ratio))
-    };
-    let ratios: Vec<(u32, Estimate)> = rings_with_one_spare.filter_map(over_smallest).collect();
-    let (threads, article_ratio) = ratios
-        .iter()
-        .rfind(|(threads, _)| *threads <= ARTICLE_MAX_THREADS)
-        .or(ratios.first())?;
-    let beyond = ratios.last().filter(|(largest, _)| largest > threads);
-    let beyond = beyond.map_or_else(String::new, |(largest, of_it)| {
-        format!("; with {largest} threads {} of it", ratio(of_it))
-    });
-    Some(Answer {
-        claim: "E3",
-        ours: format!(
-            "a switch with {threads} threads takes {} of the time with {least}{beyond}",
-            ratio(article_ratio)
-        ),
-        verdict: is_within(article_ratio, BARELY),
-    })
-}
-
 /// Ratios of hand-over times that count as unchanged: within a tenth.
 const UNCHANGED: std::ops::Range<f64> = 0.9..1.1;
-
-/// E4: with more spare locks several threads run at once, and the picture changes.
-pub fn several_run_at_once(
-    parameters: &RingParameters,
-    timed: &Timed,
-    results: &[RingResult],
-    context: &ExperimentContext,
-) -> Result<Option<Answer>> {
-    let spare = &parameters.spare;
-    let (Some(lock), Some(least), Some(most)) =
-        (parameters.locks.first(), spare.first(), spare.last())
-    else {
-        return Ok(None);
-    };
-    let mut threads = parameters.threads.iter();
-    let largest_in_article = threads.rfind(|threads| **threads <= ARTICLE_MAX_THREADS);
-    let threads = *largest_in_article.unwrap_or(&parameters.threads[0]);
-    let sizes = [*least, *most].map(|spare| RingSize { threads, spare });
-    let Some(hand_over) = unpinned_ratio(parameters, timed, *lock, sizes) else {
-        return Ok(None);
-    };
-    let busy_cpus = |size| proof::busy_cpus(&parameters.ring(*lock, UNPINNED, size), context);
-    let (Some(few), Some(many)) = (busy_cpus(sizes[0])?, busy_cpus(sizes[1])?) else {
-        return Ok(None);
-    };
-    let on_one_cpu = results
-        .iter()
-        .filter(|one| one.is_of(*lock, parameters.settings[0]) && one.size.threads == threads)
-        .map(|one| format!("{:.4} with {}", one.counted(), one.size.spare));
-    Ok(Some(Answer {
-        claim: "E4",
-        ours: format!(
-            "{threads} threads, {most} spare locks instead of {least}: {} CPUs busy instead of {}, a \
-             hand-over takes {} of the time; on one CPU, switches a hand-over: {} spare",
-            ratio(&many),
-            ratio(&few),
-            ratio(&hand_over),
-            on_one_cpu.collect::<Vec<_>>().join(", ")
-        ),
-        verdict: all_of([more_at_once(&few, &many, *least), has_changed(&hand_over)]),
-    }))
-}
-
-/// Threads of the default policy, on the CPUs that the kernel chooses.
-const UNPINNED: (Policy, CpuChoice) = (Policy::Default, CpuChoice::All);
-
-/// Time of a hand-over of the second ring over one of the first, both on all CPUs; `None` when they
-/// were not measured, or are the same ring.
-fn unpinned_ratio(
-    parameters: &RingParameters,
-    timed: &Timed,
-    lock: LockKind,
-    [few, many]: [RingSize; 2],
-) -> Option<Estimate> {
-    let blocks = Blocks::of(timed.group(&group_name(lock, UNPINNED))?);
-    let sizes = parameters.sizes();
-    let arm = |size: RingSize| sizes.iter().position(|one| *one == size);
-    let (few, many) = (arm(few)?, arm(many)?);
-    let contrast = blocks.contrast(ArmOperation::of(few), ArmOperation::of(many))?;
-    (few != many).then_some(contrast.ratio)
-}
-
-/// Whether the ring with `many` busy CPUs keeps more of them busy than the ring with `few`, and
-/// more than one: CPU time beyond wall time proves it. Fewer do not disprove it where even the
-/// first ring, in which one thread can always move, did not keep one CPU busy: others had the CPUs,
-/// or threads were waking up. `least_spare` is the number of spare locks of the first ring.
-fn more_at_once(few: &Estimate, many: &Estimate, least_spare: u32) -> Verdict {
-    match timed::cpus() {
-        1 => Verdict::CannotBeTested("this process may use one CPU only".to_owned()),
-        _ => match is_within(many, few.high.max(1.0)..f64::INFINITY) {
-            Verdict::DoesNotHold if few.point < NEARLY_ONE => Verdict::Undecided(format!(
-                "only {:.2} CPUs were busy with {}",
-                few.point,
-                text::counted(u64::from(least_spare), "spare lock")
-            )),
-            verdict => verdict,
-        },
-    }
-}
 
 /// CPUs that are kept busy at least by a ring in which a thread can always move.
 const NEARLY_ONE: f64 = 0.95;
 
-fn has_changed(hand_over: &Estimate) -> Verdict {
-    match is_within(hand_over, UNCHANGED) {
+/// How far a count of switches may be from what the ring must make, as a share.
+const EXACT: f64 = 0.01;
+
+impl RingPlays {
+    /// The answers to the claims for which there are rings.
+    pub fn answers(&self) -> Vec<Answer> {
+        let answers = [
+            self.size_matters_little(),
+            self.several_run_at_once(),
+            self.many_work(),
+        ];
+        answers.into_iter().flatten().collect()
+    }
+
+    /// E3: the time of a switch barely depends on the number of threads.
+    fn size_matters_little(&self) -> Option<Answer> {
+        let first = *self.settings.first()?;
+        let more = self.settings.iter().enumerate().skip(1);
+        let more: Vec<(usize, u64)> = more
+            .filter(|(_, ring)| ring.is_like(&first))
+            .map(|(index, ring)| (index, ring.threads))
+            .collect();
+        let in_article = more.iter().rfind(|(_, n)| *n <= ARTICLE_MAX_THREADS);
+        let (index, threads) = *in_article.or(more.first())?;
+        let over_first = |index| LabNumber::of(&self.rounds.ratios(index, 0, PER_SWITCH));
+        let ratio = over_first(index)?;
+        let beyond = more.last().filter(|(_, largest)| *largest > threads);
+        let beyond = beyond.and_then(|(index, largest)| {
+            let ratio = over_first(*index)?.ratio();
+            Some(format!("; with {largest} threads {ratio} of it"))
+        });
+        Some(Answer {
+            claim: "E3",
+            ours: format!(
+                "a switch with {threads} threads takes {} of the time with {}{}",
+                ratio.ratio(),
+                first.threads,
+                beyond.unwrap_or_default()
+            ),
+            verdict: ratio.is_within(BARELY.start, BARELY.end),
+        })
+    }
+
+    /// E4: with more spare locks several threads run at once, and the picture changes.
+    fn several_run_at_once(&self) -> Option<Answer> {
+        let threads = self.compared_at?;
+        let spare = self.settings.iter().map(|ring| ring.spare);
+        let (least, most) = (spare.clone().min()?, spare.max()?);
+        let few = self.index(RingPlace::AllCpus, threads, least)?;
+        let many = self.index(RingPlace::AllCpus, threads, most)?;
+        if few == many {
+            return None;
+        }
+        let hand_over = LabNumber::of(&self.rounds.ratios(many, few, HAND_OVER))?;
+        let [few, many] = [few, many].map(|index| self.number(index, BUSY_CPUS));
+        let (few, many) = (few?, many?);
+        let on_one_cpu = [least, most].map(|spare| {
+            let switches = self.switches(self.index(RingPlace::Batch, threads, spare)?)?;
+            Some(format!("{switches:.4} with {spare}"))
+        });
+        let on_one_cpu = match on_one_cpu {
+            [Some(few), Some(many)] => {
+                format!("; on one CPU, switches a hand-over: {few}, {many} spare")
+            }
+            _ => String::new(),
+        };
+        Some(Answer {
+            claim: "E4",
+            ours: format!(
+                "{threads} threads, {most} spare locks instead of {least}: {} CPUs busy instead of {}, a hand-over \
+                 takes {} of the time{on_one_cpu}",
+                many.ratio(),
+                few.ratio(),
+                hand_over.ratio()
+            ),
+            verdict: all_of([
+                more_at_once(crate::timed::cpus(), few, many),
+                has_changed(hand_over),
+            ]),
+        })
+    }
+
+    /// E5: 1024 threads and more go round today.
+    fn many_work(&self) -> Option<Answer> {
+        let rings = self.settings.iter().enumerate();
+        let rings = rings.filter(|(_, ring)| ring.threads >= MANY);
+        let counted: Vec<(u64, Verdict)> = rings
+            .filter_map(|(index, ring)| {
+                let due = 1.0 / ring.spare as f64;
+                let blocks = self.number(index, BLOCKS)?;
+                let verdict = blocks.is_within(due * (1.0 - EXACT), due * (1.0 + EXACT));
+                Some((ring.threads, verdict))
+            })
+            .collect();
+        let (largest, _) = counted.last()?;
+        let orders = self.large.iter();
+        let orders = orders.filter_map(|ring| *ring.order.as_ref().ok()?);
+        let order = orders.reduce(|one, other| RingOrder {
+            right: one.right + other.right,
+            wrong: one.wrong + other.wrong,
+            preempted: one.preempted + other.preempted,
+        });
+        let unseen = || "which thread came next was not recorded".to_owned();
+        let seen = order.map_or_else(unseen, RingOrder::in_words);
+        let verdicts = counted.iter().map(|(_, verdict)| verdict.clone());
+        Some(Answer {
+            claim: "E5",
+            ours: format!(
+                "rings of up to {} threads work; {seen}",
+                text::grouped(*largest)
+            ),
+            verdict: all_of(verdicts.chain(order.map(RingOrder::verdict))),
+        })
+    }
+}
+
+/// Whether a ring keeps more CPUs busy with `many` spare locks than with `few`, and more than one:
+/// CPU time beyond wall time proves it. Fewer do not disprove it where even the first ring, in
+/// which one thread can always move, did not keep one CPU busy: others had the CPUs, or threads
+/// were waking up.
+fn more_at_once(cpus: usize, few: LabNumber, many: LabNumber) -> Verdict {
+    if cpus == 1 {
+        return cannot_be_tested("this process may use one CPU only");
+    }
+    let least = few.ends().map_or(1.0, |(_, high)| high.max(1.0));
+    match many.is_within(least, f64::INFINITY) {
+        Verdict::DoesNotHold if few.point < NEARLY_ONE => Verdict::Undecided(format!(
+            "only {:.2} CPUs were busy with the fewest spare locks",
+            few.point
+        )),
+        verdict => verdict,
+    }
+}
+
+fn has_changed(hand_over: LabNumber) -> Verdict {
+    match hand_over.is_within(UNCHANGED.start, UNCHANGED.end) {
         Verdict::Holds => Verdict::DoesNotHold,
         Verdict::DoesNotHold => Verdict::Holds,
         other => other,
     }
 }
 
-/// More threads than Linux could run when the article was written.
-pub const MANY: u32 = 1024;
-
-/// E5: 1024 threads and more work today: they were timed, and their order is proved. `None` when no
-/// such ring was asked for.
-pub fn many_work(results: &[RingResult], proofs: &[Proof]) -> Option<Answer> {
-    let is_many = |threads: u32| threads >= MANY;
-    results.iter().find(|result| is_many(result.size.threads))?;
-    let largest = results
-        .iter()
-        .filter(|result| result.hand_over.is_some())
-        .map(|result| result.size.threads)
-        .max()?;
-    let proved: Vec<&Proof> = proofs
-        .iter()
-        .filter(|proof| is_many(proof.ring.count))
-        .collect();
-    let hand_overs: u64 = proved.iter().map(|proof| proof.hand_overs).sum();
-    let verdict = match (is_many(largest), proved.is_empty()) {
-        (true, false) => Verdict::of(proved.iter().all(|proof| proof.violation.is_none())),
-        _ => Verdict::Undecided(format!("no ring of {MANY} threads was measured")),
-    };
-    Some(Answer {
-        claim: "E5",
-        ours: format!(
-            "rings of up to {} threads work; with {MANY} and more the order was proved over {} hand-overs",
-            text::grouped(u64::from(largest)),
-            text::grouped(hand_overs)
-        ),
-        verdict,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evidence::{MemberRuns, Run};
+    use swtch_core::Reason;
 
-    /// An estimate without any spread.
-    fn exact(value: f64) -> Estimate {
-        let runs = [value; 6].map(|value| vec![value]);
-        Estimate::of_trees(&runs).unwrap()
+    fn exact(value: f64) -> LabNumber {
+        LabNumber::of(&[value; 6]).unwrap()
     }
 
-    /// With one CPU the claim cannot be tested.
     #[test]
     fn a_busy_machine_disproves_nothing() {
-        let verdict = |few, many| more_at_once(&exact(few), &exact(many), 2);
-        if timed::cpus() > 1 {
-            assert_eq!(verdict(1.0, 1.9), Verdict::Holds);
-            assert_eq!(verdict(0.7, 1.2), Verdict::Holds);
-            assert_eq!(verdict(1.0, 0.99), Verdict::DoesNotHold);
-            let why = "only 0.70 CPUs were busy with 2 spare locks".to_owned();
-            assert_eq!(verdict(0.7, 0.7), Verdict::Undecided(why));
-        } else {
-            assert!(matches!(verdict(1.0, 1.9), Verdict::CannotBeTested(_)));
-        }
+        let verdict = |few, many| more_at_once(2, exact(few), exact(many));
+        assert_eq!(verdict(1.0, 1.9), Verdict::Holds);
+        assert_eq!(verdict(0.7, 1.2), Verdict::Holds);
+        assert_eq!(verdict(1.0, 0.99), Verdict::DoesNotHold);
+        assert!(matches!(verdict(0.7, 0.7), Verdict::Undecided(_)));
+        let one_cpu = more_at_once(1, exact(1.0), exact(1.9));
+        assert!(matches!(one_cpu, Verdict::CannotBeTested(_)));
     }
 
     #[test]
     fn a_time_within_a_tenth_is_the_same_picture() {
-        assert_eq!(has_changed(&exact(1.05)), Verdict::DoesNotHold);
-        assert_eq!(has_changed(&exact(0.5)), Verdict::Holds);
+        assert_eq!(has_changed(exact(1.05)), Verdict::DoesNotHold);
+        assert_eq!(has_changed(exact(0.5)), Verdict::Holds);
+    }
+
+    /// Three threads, of which each has to be followed by the one behind: 2, 1, 0, 2.
+    fn order(next: [usize; 3], reason: Reason) -> RingOrder {
+        let member = |next| {
+            let run = Run {
+                from_ns: 10,
+                to_ns: 20,
+                reason,
+                next_task: NextTask::Member(next),
+                in_call: true,
+                runnable: None,
+            };
+            MemberRuns {
+                began_ns: 5,
+                ended_ns: 30,
+                runs: vec![run],
+            }
+        };
+        RingOrder::of(&LoadRuns {
+            members: next.map(member).into(),
+            lost: 0,
+        })
+    }
+
+    #[test]
+    fn the_cpu_goes_to_the_thread_behind() {
+        let right = order([2, 0, 1], Reason::Futex);
+        assert_eq!((right.right, right.verdict()), (3, Verdict::Holds));
+        let wrong = order([1, 0, 1], Reason::Futex);
+        assert_eq!((wrong.wrong, wrong.verdict()), (1, Verdict::DoesNotHold));
+        assert_eq!(order([1, 0, 1], Reason::Slice).verdict(), Verdict::Holds);
     }
 }

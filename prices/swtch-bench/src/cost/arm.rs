@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use super::coroutine::Coroutine;
 use super::goroutine;
 use super::launch::{LaunchEnd, Launcher};
-use super::lock_ring::{self, LockRingSpec};
 use super::ring;
 use super::ring_spec::RingSpec;
 use super::timed_operation::TimedOperation;
@@ -25,9 +24,6 @@ pub enum ArmSpec {
     /// alone makes the same calls on a private object. Number 2, if there is another work, is the
     /// ring with that work.
     Ring(RingSpec),
-    /// Threads in a ring of locks. Number 0 is the ring. Number 1 is its hot baseline: the leader
-    /// alone takes and releases a lock.
-    LockRing(LockRingSpec),
     /// A lock or channel used by one task alone. A single timed operation.
     Uncontended {
         /// The lock or channel that is used.
@@ -62,7 +58,6 @@ impl ArmSpec {
     pub(super) fn timed_operations(&self) -> Result<Vec<Box<dyn TimedOperation>>, Error> {
         match self {
             Self::Ring(spec) => ring::timed_operations(spec),
-            Self::LockRing(spec) => lock_ring::timed_operations(spec),
             Self::Uncontended { what } => Ok(vec![what.timed_operation()?]),
             Self::Yardstick { yardstick } => Ok(vec![yardstick.timed_operation()]),
             Self::Launch {
@@ -88,7 +83,6 @@ impl ArmSpec {
     pub fn timed_operation_count(&self) -> usize {
         match self {
             Self::Ring(spec) => 1 + spec.works().count(),
-            Self::LockRing(_) => 2,
             Self::Uncontended { .. }
             | Self::Yardstick { .. }
             | Self::Launch { .. }
