@@ -1,7 +1,10 @@
 //! The type of an experiment, and the list of all experiments.
 
-use anyhow::{Context as _, Result};
-use serde::Deserialize;
+use std::fmt;
+
+use anyhow::Result;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::context::ExperimentContext;
 use super::findings::Findings;
@@ -23,13 +26,15 @@ pub struct Experiment {
 }
 
 /// The head of the file of an experiment or a load: title, description, parameters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ExperimentHead {
     /// What it shows, in a line.
     pub title: String,
     /// Its question, and how it finds the answer.
+    #[serde(default)]
     pub about: String,
-    /// The parameters that a user may change.
+    /// The parameters that a user may change, in the order of the file.
+    #[serde(default, deserialize_with = "parameters_in_order")]
     pub parameters: Vec<Parameter>,
 }
 
@@ -108,49 +113,48 @@ impl ExperimentHead {
     ///
     /// # Errors
     /// The text is not TOML, or its head is malformed.
-    pub fn read(text: &str) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct ExperimentFile {
-            title: String,
-            #[serde(default)]
-            about: String,
-            #[serde(default)]
-            parameters: toml::Table,
-        }
-        let read: ExperimentFile = toml::from_str(text)?;
-        let parameters = read.parameters.iter();
-        let parameters = parameters
-            .map(|(name, value)| {
-                parameter(name, value).with_context(|| format!("[parameters.{name}]"))
-            })
-            .collect::<Result<_>>()?;
-        Ok(Self {
-            title: read.title,
-            about: read.about.trim().to_owned(),
-            parameters,
-        })
+    pub fn read(text: &str) -> Result<Self, toml::de::Error> {
+        let head: Self = toml::from_str(text)?;
+        let about = head.about.trim().to_owned();
+        Ok(Self { about, ..head })
     }
 }
 
-fn parameter(name: &str, value: &toml::Value) -> Result<Parameter> {
+/// Reads `[parameters]`, which maps of serde would sort by name.
+fn parameters_in_order<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<Parameter>, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct ParameterEntry {
         about: String,
-        default: toml::Value,
-        quick: Option<toml::Value>,
+        default: ParameterValue,
+        quick: Option<ParameterValue>,
     }
-    let read: ParameterEntry = value.clone().try_into()?;
-    let understood = |value: &toml::Value| {
-        ParameterValue::of_toml(value)
-            .context("a parameter is a number from 0 on, a length of time, a size, a word, true, false or a list")
-    };
-    Ok(Parameter {
-        name: name.to_owned(),
-        about: read.about,
-        default: understood(&read.default)?,
-        quick: read.quick.as_ref().map(understood).transpose()?,
-    })
+    struct ParameterVisitor;
+
+    impl<'de> Visitor<'de> for ParameterVisitor {
+        type Value = Vec<Parameter>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table of parameters")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut parameters = Vec::new();
+            while let Some((name, entry)) = map.next_entry::<String, ParameterEntry>()? {
+                parameters.push(Parameter {
+                    name,
+                    about: entry.about,
+                    default: entry.default,
+                    quick: entry.quick,
+                });
+            }
+            Ok(parameters)
+        }
+    }
+
+    deserializer.deserialize_map(ParameterVisitor)
 }
 
 #[cfg(test)]

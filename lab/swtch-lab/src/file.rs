@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! text ─▶ LoadFile: head, variants ──parameters, calibration──▶ Load, or a LoadFileError
+//!            └ TOML ─▶ parameter: $NAME replaced ─▶ entries: by serde ─▶ group ─┘
 //! ```
 //!
 //! A file is read in two steps, because a load depends on what is typed: `$NAME` stands for a
@@ -13,23 +14,25 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
-use swtch_bench::load::{EventKind, Fault, Load, LoadLockKind, LoadRingSpec, RingKind, UsableCpus};
+use serde::Deserialize as _;
+use swtch_bench::load::{Fault, Load, UsableCpus};
 use swtch_output::caller::as_caller;
 use swtch_store::input;
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, Deserializer};
 
 use super::calibration::Calibration;
 use super::experiment::ExperimentHead;
 use super::parameters::Parameters;
 
-mod body;
 mod entries;
 mod group;
+mod parameter;
 mod source;
 
-use entries::{Context as EntryContext, Entries, Item};
-use group::{GroupSpans, group};
+use entries::{FileEntries, GroupEntry};
+use group::GroupMaker;
+use parameter::Replacements;
 pub use source::LoadFileError;
 use source::SourceText;
 
@@ -94,22 +97,18 @@ impl LoadFile {
             name: name.to_owned(),
             text: text.to_owned(),
         };
-        let table = parse(&source)?;
-        let head =
-            ExperimentHead::read(text).map_err(|error| mistake_of_head(&source, &table, &error))?;
-        let none = Parameters::default();
-        let variants = variants(&source, &table, &none)?;
-        let names = variants
-            .iter()
-            .map(|(variant, _)| variant.clone())
-            .collect();
-        drop(variants);
-        drop(table);
-        Ok(Self {
+        // First, since a mistake in what is no TOML may take a large stack to read.
+        drop(parse(&source)?);
+        let head = ExperimentHead::read(text).map_err(|error| source.mistake_of_toml(&error))?;
+        let mut file = Self {
             source,
             head,
-            variants: names,
-        })
+            variants: Vec::new(),
+        };
+        let defaults = Parameters::chosen(&file.head.parameters, false, &[])?;
+        let variants = file.entries(&defaults)?.1;
+        file.variants = variants.into_iter().map(|(variant, _)| variant).collect();
+        Ok(file)
     }
 
     /// The load of a variant ("" in a file without variants).
@@ -122,27 +121,56 @@ impl LoadFile {
         parameters: &Parameters,
         calibration: &Calibration,
     ) -> Result<Load> {
-        let table = parse(&self.source)?;
-        let variants = variants(&self.source, &table, parameters)?;
+        let (file, variants) = self.entries(parameters)?;
         let Some((_, groups)) = variants.into_iter().find(|(one, _)| one.name == variant) else {
             bail!("{}: there is no variant `{variant}`", self.source.name);
         };
-        let usable_cpus = UsableCpus::here()?;
-        let read = groups
+        let maker = GroupMaker {
+            source: &self.source,
+            usable_cpus: UsableCpus::here()?,
+            calibration,
+        };
+        let made = groups.iter().map(|group| maker.group(group.get_ref()));
+        let mut load = Load::of(made.collect::<Result<_, _>>()?);
+        load.limit = file.limit.map_or(load.limit, |limit| limit.0);
+        load.locks = file
+            .locks
             .into_iter()
-            .map(|item| group(item.entries()?, &usable_cpus, calibration));
-        let (groups, spans): (Vec<_>, Vec<_>) =
-            read.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-        let mut load = Load::of(groups);
-        read_common(&mut top_level(&self.source, &table, parameters), &mut load)?;
-        load.check().map_err(|fault| self.mistake(&fault, &spans))?;
+            .map(|(name, kind)| (name.0, kind))
+            .collect();
+        load.events = file
+            .events
+            .into_iter()
+            .map(|(name, kind)| (name.0, kind))
+            .collect();
+        for (name, ring) in file.rings {
+            load.rings.insert(name.0, maker.ring(&ring)?);
+        }
+        load.check()
+            .map_err(|fault| self.mistake(&fault, &groups))?;
         Ok(load)
     }
 
-    fn mistake(&self, fault: &Fault, spans: &[GroupSpans]) -> LoadFileError {
-        let span = spans
-            .get(fault.number)
-            .map_or(0..0, |group| group.of(&fault.at));
+    /// Everything but the head, and of that the variants.
+    fn entries(&self, parameters: &Parameters) -> Result<(FileEntries, Variants)> {
+        let replacements = Replacements::new(parameters);
+        let mut table = parse(&self.source)?;
+        for (word, value) in table.get_mut().iter_mut() {
+            if !["title", "about", "parameters"].contains(&word.get_ref().as_ref()) {
+                replacements.apply(&self.source, value)?;
+            }
+        }
+        let entries = FileEntries::deserialize(Deserializer::from(table));
+        let mut entries = entries.map_err(|error| self.source.mistake_of_toml(&error))?;
+        let variants = variants(&self.source, &mut entries)?;
+        Ok((entries, variants))
+    }
+
+    fn mistake(&self, fault: &Fault, groups: &[Spanned<GroupEntry>]) -> LoadFileError {
+        let span = groups.get(fault.number).map_or(0..0, |group| {
+            let part = group.get_ref().span_of(&fault.at);
+            part.unwrap_or_else(|| group.span())
+        });
         self.source.mistake(&span, fault.why.clone())
     }
 }
@@ -168,173 +196,65 @@ fn parse(source: &SourceText) -> Result<Spanned<DeTable<'_>>> {
         Ok::<_, io::Error>(parser.join().expect("the parser does not panic"))
     });
     let parsed = parsed.context("starting a thread")?;
-    Ok(parsed.map_err(|error| {
-        let span = error.span().unwrap_or_default();
-        source.mistake(&span, error.message().replace('\n', ", "))
-    })?)
-}
-
-/// Where in the text an error of [`ExperimentHead::read`] is: at the place that TOML gives, or at
-/// the parameter that it names.
-fn mistake_of_head(
-    source: &SourceText,
-    table: &Spanned<DeTable<'_>>,
-    error: &anyhow::Error,
-) -> LoadFileError {
-    let of_toml = error.downcast_ref::<toml::de::Error>();
-    if let Some((error, span)) = of_toml.and_then(|error| Some((error, error.span()?))) {
-        return source.mistake(&span, error.message());
-    }
-    let parameters = table.get_ref().get("parameters");
-    let parameters = parameters.and_then(|table| table.get_ref().as_table());
-    let span = parameters
-        .into_iter()
-        .flatten()
-        .find(|(name, _)| error.to_string() == format!("[parameters.{}]", name.get_ref()))
-        .map_or(0..0, |(name, _)| name.span());
-    let why: Vec<_> = error
-        .chain()
-        .skip(1)
-        .map(|cause| cause.to_string())
-        .collect();
-    source.mistake(&span, why.join(": ").trim_end().replace('\n', ", "))
-}
-
-fn top_level<'a>(
-    source: &'a SourceText,
-    table: &'a Spanned<DeTable<'a>>,
-    parameters: &'a Parameters,
-) -> Entries<'a> {
-    Entries::new(EntryContext { source, parameters }, table.get_ref(), 0..0)
+    Ok(parsed.map_err(|error| source.mistake_of_toml(&error))?)
 }
 
 /// The variants with their groups.
-fn variants<'a>(
-    source: &'a SourceText,
-    table: &'a Spanned<DeTable<'a>>,
-    parameters: &'a Parameters,
-) -> Result<Vec<(Variant, Vec<Item<'a>>)>, LoadFileError> {
-    let mut file = top_level(source, table, parameters);
-    file.pass_over(&[
-        "title",
-        "about",
-        "parameters",
-        "limit",
-        "locks",
-        "events",
-        "rings",
-    ]);
-    let (groups, variants) = (file.find("group"), file.find("variant"));
-    file.finish()?;
-    let unnamed = Variant {
-        name: String::new(),
-        about: String::new(),
-    };
-    match (groups, variants) {
-        (Some(list), None) => Ok(vec![(unnamed, elements(list, MAX_GROUPS, "groups")?)]),
-        (None, Some(variants)) => named_variants(variants),
-        (Some(_), Some(variants)) => {
-            Err(variants.mistake("a file has groups or variants with groups, not both"))
-        }
-        (None, None) => Err(source.mistake(
-            &(0..0),
-            "there is nothing to play: no [[group]] and no [[variant]] (experiments that time, and play no load, \
-             are made by their name: swtch lab NAME)",
-        )),
-    }
-}
+type Variants = Vec<(Variant, Vec<Spanned<GroupEntry>>)>;
 
-fn named_variants(list: Item<'_>) -> Result<Vec<(Variant, Vec<Item<'_>>)>, LoadFileError> {
-    let mut variants: Vec<(Variant, Vec<Item<'_>>)> = Vec::new();
-    for item in elements(list, MAX_VARIANTS, "variants")? {
-        let read = variant(item)?;
-        if variants.iter().any(|(other, _)| other.name == read.0.name) {
-            return Err(item.mistake(format!("there is a variant `{}` already", read.0.name)));
+/// Takes the variants out of the entries of a file.
+fn variants(source: &SourceText, entries: &mut FileEntries) -> Result<Variants, LoadFileError> {
+    let mut variants: Variants = Vec::new();
+    match (entries.group.take(), entries.variant.take()) {
+        (Some(groups), None) => {
+            let unnamed = Variant {
+                name: String::new(),
+                about: String::new(),
+            };
+            variants.push((unnamed, few(source, groups, MAX_GROUPS, "groups")?));
         }
-        variants.push(read);
+        (None, Some(list)) => {
+            for variant in few(source, list, MAX_VARIANTS, "variants")? {
+                let (span, entry) = (variant.span(), variant.into_inner());
+                let name = entry.name.0;
+                if variants.iter().any(|(other, _)| other.name == name) {
+                    return Err(
+                        source.mistake(&span, format!("there is a variant `{name}` already"))
+                    );
+                }
+                let about = entry.about;
+                let groups = few(source, entry.group, MAX_GROUPS, "groups")?;
+                variants.push((Variant { name, about }, groups));
+            }
+        }
+        (Some(_), Some(list)) => {
+            let why = "a file has groups or variants with groups, not both";
+            return Err(source.mistake(&list.span(), why));
+        }
+        (None, None) => {
+            let why = "there is nothing to play: no [[group]] and no [[variant]] (experiments that time, and play no \
+                       load, are made by their name: swtch lab NAME)";
+            return Err(source.mistake(&(0..0), why));
+        }
     }
     Ok(variants)
 }
 
-fn variant(item: Item<'_>) -> Result<(Variant, Vec<Item<'_>>), LoadFileError> {
-    let mut entries = item.entries()?;
-    let variant = Variant {
-        name: entries.need("name")?.name()?,
-        about: entries
-            .find("about")
-            .map_or(Ok(String::new()), |about| about.word())?,
-    };
-    let groups = elements(entries.need("group")?, MAX_GROUPS, "groups")?;
-    entries.finish()?;
-    Ok((variant, groups))
-}
-
 /// The elements of a list that may not be longer than `most`.
-fn elements<'a>(list: Item<'a>, most: usize, what: &str) -> Result<Vec<Item<'a>>, LoadFileError> {
-    let elements = list.elements()?;
-    match elements.len() <= most {
-        true => Ok(elements),
-        false => Err(list.mistake(format!(
-            "there are {} {what}, and {most} is the limit (`count` gives a group many members)",
-            elements.len()
-        ))),
+fn few<T>(
+    source: &SourceText,
+    list: Spanned<Vec<T>>,
+    most: usize,
+    what: &str,
+) -> Result<Vec<T>, LoadFileError> {
+    let (span, count) = (list.span(), list.get_ref().len());
+    match count <= most {
+        true => Ok(list.into_inner()),
+        false => Err(source.mistake(
+            &span,
+            format!("there are {count} {what}, and {most} is the limit (`count` gives a group many members)"),
+        )),
     }
-}
-
-/// Reads what all variants have in common: limit, locks, events, rings.
-fn read_common(file: &mut Entries<'_>, load: &mut Load) -> Result<(), LoadFileError> {
-    if let Some(limit) = file.find("limit") {
-        load.limit = body::nanos(limit)?;
-    }
-    if let Some(locks) = file.find("locks") {
-        for (name, kind) in locks.entries()?.all() {
-            kind.check_name(name)?;
-            load.locks
-                .insert(name.to_owned(), kind.one_of(&LoadLockKind::ALL)?);
-        }
-    }
-    if let Some(events) = file.find("events") {
-        for (name, kind) in events.entries()?.all() {
-            kind.check_name(name)?;
-            load.events
-                .insert(name.to_owned(), kind.one_of(&EventKind::ALL)?);
-        }
-    }
-    if let Some(rings) = file.find("rings") {
-        for (name, ring) in rings.entries()?.all() {
-            ring.check_name(name)?;
-            load.rings.insert(name.to_owned(), to_ring(ring)?);
-        }
-    }
-    Ok(())
-}
-
-/// Reads a ring: `{ tokens = 2, by = "futex" }` or `{ spare = 1, locks = "mutex" }`.
-fn to_ring(item: Item<'_>) -> Result<LoadRingSpec, LoadFileError> {
-    let mut entries = item.entries()?;
-    let (by, locks) = (entries.find("by"), entries.find("locks"));
-    let (tokens, spare) = (entries.find("tokens"), entries.find("spare"));
-    entries.finish()?;
-    let (kind, count) = match (by, locks) {
-        (_, None) => {
-            let kind = by.map_or(Ok(EventKind::Pipe), |by| by.one_of(&EventKind::ALL))?;
-            if let Some(spare) = spare {
-                return Err(spare.mistake("spare is for rings of locks"));
-            }
-            (RingKind::Tokens(kind), tokens)
-        }
-        (None, Some(locks)) => {
-            if let Some(tokens) = tokens {
-                return Err(tokens.mistake("in a ring of locks, spare ones are the tokens"));
-            }
-            (RingKind::Locks(locks.one_of(&LoadLockKind::ALL)?), spare)
-        }
-        (Some(by), Some(_)) => {
-            return Err(by.mistake("a ring is of tokens (by) or of locks, not of both"));
-        }
-    };
-    let tokens = count.map_or(Ok(1), |count| count.small_count())?;
-    Ok(LoadRingSpec { kind, tokens })
 }
 
 /// Reads every variant of a file as is done before it is played, and plays nothing: for fuzzing.

@@ -15,9 +15,11 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
 
 /// The value of a parameter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "toml::Value")]
 pub enum ParameterValue {
     Count(u64),
     Time(Duration),
@@ -131,18 +133,22 @@ impl ParameterValue {
             _ => Self::Word(words.to_owned()),
         }
     }
+}
 
-    /// The value of a TOML entry; `None` if no parameter can have it (a negative number, a float, a
-    /// table).
-    pub fn of_toml(value: &toml::Value) -> Option<Self> {
-        Some(match value {
-            toml::Value::Integer(number) => Self::Count(u64::try_from(*number).ok()?),
-            toml::Value::String(words) => Self::of_words(words),
-            toml::Value::Boolean(flag) => Self::Flag(*flag),
+impl TryFrom<toml::Value> for ParameterValue {
+    type Error = &'static str;
+
+    fn try_from(value: toml::Value) -> Result<Self, Self::Error> {
+        const WANTED: &str = "a number from 0 on, a length of time, a size, a word, true, false or a list is wanted here";
+        Ok(match value {
+            toml::Value::Integer(number) => Self::Count(u64::try_from(number).map_err(|_| WANTED)?),
+            toml::Value::String(words) => Self::of_words(&words),
+            toml::Value::Boolean(flag) => Self::Flag(flag),
             toml::Value::Array(values) => {
-                Self::List(values.iter().map(Self::of_toml).collect::<Option<_>>()?)
+                let values = values.into_iter().map(Self::try_from);
+                Self::List(values.collect::<Result<_, _>>()?)
             }
-            _ => return None,
+            _ => return Err(WANTED),
         })
     }
 }

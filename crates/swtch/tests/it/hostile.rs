@@ -307,10 +307,12 @@ fn load_files_have_limits_that_are_named() {
         .map(|number| group(&number.to_string()))
         .collect();
     let long = group(&"x".repeat(70_000));
+    let word = group(&format!("g\"\ncount = \"{}", "x".repeat(70_000)));
     let large = format!("{}# {}\n", group("g"), "x".repeat(2 << 20));
     for (groups, limit) in [
         (many, "there are 20000 groups, and 1000 is the limit"),
         (long, "this name has 70000 characters, and 100 is the limit"),
+        (word, "invalid type: string \"xxx"),
         (large, "it has more than 1048576 bytes"),
     ] {
         fs::write(&file, format!("title = \"t\"\n{groups}")).unwrap();

@@ -1,316 +1,222 @@
-//! A table of a file while it is being read: every entry is asked for by its word, and an entry
-//! that was not asked for is a mistake.
+//! The words of a file, as serde reads them once `$NAME` is replaced. What is not here is refused.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::fmt;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use swtch_bench::load::{ChainOperation, EventKind, LoadLockKind, LoadPart};
+use swtch_core::Nanos;
+use swtch_core::cost::Members;
+use toml::{Spanned, Value};
 
-use super::source::{LoadFileError, SourceText, Span};
-use crate::parameters::{ParameterValue, Parameters};
+use super::source::Span;
+use crate::parameters::ParameterValue;
 
-/// The longest name of a group, a variant, a lock, an event or a ring.
-pub const MAX_NAME_CHARACTERS: usize = 100;
-
-/// The text and the parameters that entries are read with.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    /// The file, for messages that point into it.
-    pub source: &'a SourceText,
-    /// The values that `$NAME` stands for.
-    pub parameters: &'a Parameters,
+/// A whole file. Its head is read by [`crate::experiment::ExperimentHead`].
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntries {
+    #[serde(rename = "title")]
+    _title: Option<IgnoredAny>,
+    #[serde(rename = "about")]
+    _about: Option<IgnoredAny>,
+    #[serde(rename = "parameters")]
+    _parameters: Option<IgnoredAny>,
+    pub limit: Option<TimeEntry>,
+    #[serde(default)]
+    pub locks: BTreeMap<NameEntry, LoadLockKind>,
+    #[serde(default)]
+    pub events: BTreeMap<NameEntry, EventKind>,
+    #[serde(default)]
+    pub rings: BTreeMap<NameEntry, RingEntry>,
+    pub group: Option<Spanned<Vec<Spanned<GroupEntry>>>>,
+    pub variant: Option<Spanned<Vec<Spanned<VariantEntry>>>>,
 }
 
-/// An entry of a table or an element of a list, with its place in the text.
-#[derive(Clone, Copy, Debug)]
-pub struct Item<'a> {
-    context: Context<'a>,
-    value: &'a Spanned<DeValue<'a>>,
+/// `{ tokens = 2, by = "futex" }`, or `{ spare = 1, locks = "mutex" }`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingEntry {
+    pub tokens: Option<Spanned<u32>>,
+    pub by: Option<Spanned<EventKind>>,
+    pub spare: Option<Spanned<u32>>,
+    pub locks: Option<LoadLockKind>,
 }
 
-/// A table, with the words that were asked for so far.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantEntry {
+    pub name: NameEntry,
+    #[serde(default)]
+    pub about: String,
+    pub group: Spanned<Vec<Spanned<GroupEntry>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupEntry {
+    pub name: NameEntry,
+    pub members: Option<Members>,
+    pub count: Option<Spanned<u32>>,
+    pub cpus: Option<Spanned<Value>>,
+    pub class: Option<Spanned<ClassWord>>,
+    pub nice: Option<Spanned<i32>>,
+    pub priority: Option<Spanned<u32>>,
+    pub slice: Option<Spanned<TimeEntry>>,
+    pub body: Vec<Spanned<StepEntry>>,
+}
+
+/// Scheduling classes, one for each word of a file.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClassWord {
+    Other,
+    Batch,
+    Idle,
+    Fifo,
+    #[serde(rename = "rr")]
+    RoundRobin,
+}
+
 #[derive(Debug)]
-pub struct Entries<'a> {
-    context: Context<'a>,
-    table: &'a DeTable<'a>,
-    span: Span,
-    asked: Vec<&'static str>,
+pub enum StepEntry {
+    Yield,
+    Table(Box<StepTable>),
 }
 
-/// A plain value: the one in the text, or that of the parameter that it names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum PlainValue {
-    /// A value that a parameter can be.
-    Value(ParameterValue),
-    /// A number below 0, which no parameter can be.
-    Negative(i64),
+/// A step: one of the first thirteen words, with what belongs to it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StepTable {
+    pub spin: Option<u64>,
+    pub work: Option<Spanned<TimeEntry>>,
+    pub repeat: Option<u64>,
+    pub lock: Option<String>,
+    pub unlock: Option<String>,
+    pub wait: Option<String>,
+    pub signal: Option<String>,
+    pub take: Option<String>,
+    pub pass: Option<String>,
+    pub sleep: Option<TimeEntry>,
+    pub watch: Option<TimeEntry>,
+    pub read: Option<String>,
+    pub touch: Option<SizeEntry>,
+    pub kernel: Option<ChainOperation>,
+    pub body: Option<Vec<Spanned<StepEntry>>>,
+    pub bytes: Option<SizeEntry>,
+    pub stride: Option<SizeEntry>,
 }
 
-impl<'a> Entries<'a> {
-    /// Begins to read the table at `span`.
-    pub const fn new(context: Context<'a>, table: &'a DeTable<'a>, span: Span) -> Self {
-        Self {
-            context,
-            table,
-            span,
-            asked: Vec::new(),
-        }
-    }
+/// A name of at most 100 characters: tables and figures show it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub struct NameEntry(pub String);
 
-    /// The bytes of the table in the text.
-    pub fn span(&self) -> Span {
-        self.span.clone()
-    }
+/// A length of time with its unit.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct TimeEntry(pub Nanos);
 
-    /// The entry `word`, if it is there.
-    pub fn find(&mut self, word: &'static str) -> Option<Item<'a>> {
-        self.asked.push(word);
-        let context = self.context;
-        self.table.get(word).map(|value| Item { context, value })
-    }
+/// A number of bytes, with a unit or without.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct SizeEntry(pub u64);
 
-    /// Marks these words as known; another reader takes them.
-    pub fn pass_over(&mut self, words: &[&'static str]) {
-        self.asked.extend(words);
-    }
+impl TryFrom<String> for NameEntry {
+    type Error = String;
 
-    /// The entry `word`, which must be there.
-    ///
-    /// # Errors
-    /// The entry is missing.
-    pub fn need(&mut self, word: &'static str) -> Result<Item<'a>, LoadFileError> {
-        self.find(word).ok_or_else(|| {
-            self.context
-                .source
-                .mistake(&self.span, format!("`{word}` is missing"))
-        })
-    }
-
-    /// Checks that every entry was asked for.
-    ///
-    /// # Errors
-    /// The table has an entry that was not asked for.
-    pub fn finish(self) -> Result<(), LoadFileError> {
-        let unknown = self
-            .table
-            .keys()
-            .find(|key| !self.asked.contains(&key.get_ref().as_ref()));
-        unknown.map_or(Ok(()), |key| {
-            let why = format!(
-                "`{}` is not known here; known are: {}",
-                key.get_ref(),
-                self.asked.join(", ")
-            );
-            Err(self.context.source.mistake(&key.span(), why))
-        })
-    }
-
-    /// All entries with their words, for tables whose words the file chooses.
-    pub fn all(&self) -> impl Iterator<Item = (&'a str, Item<'a>)> + use<'a> {
-        let context = self.context;
-        let entry = move |(key, value): (&'a Spanned<_>, &'a Spanned<DeValue<'a>>)| {
-            let key: &'a std::borrow::Cow<'a, str> = key.get_ref();
-            (&**key, Item { context, value })
-        };
-        self.table.iter().map(entry)
-    }
-}
-
-impl<'a> Item<'a> {
-    /// The bytes of it in the text.
-    pub fn span(&self) -> Span {
-        self.value.span()
-    }
-
-    /// A mistake that points at it.
-    pub fn mistake(&self, why: impl Into<String>) -> LoadFileError {
-        self.context.source.mistake(&self.span(), why)
-    }
-
-    /// The TOML value, before `$NAME` is replaced.
-    pub fn raw(&self) -> &'a DeValue<'a> {
-        self.value.get_ref()
-    }
-
-    /// Reads it as a table.
-    ///
-    /// # Errors
-    /// It is not a table.
-    pub fn entries(&self) -> Result<Entries<'a>, LoadFileError> {
-        match self.raw() {
-            DeValue::Table(table) => Ok(Entries::new(self.context, table, self.span())),
-            _ => Err(self.mistake("a table is wanted here")),
-        }
-    }
-
-    /// The elements of a list.
-    ///
-    /// # Errors
-    /// It is not a list.
-    pub fn elements(&self) -> Result<Vec<Self>, LoadFileError> {
-        let DeValue::Array(array) = self.raw() else {
-            return Err(self.mistake("a list is wanted here: […]"));
-        };
-        let context = self.context;
-        Ok(array.iter().map(|value| Self { context, value }).collect())
-    }
-
-    /// Reads it as a word.
-    ///
-    /// # Errors
-    /// It is not a word.
-    pub fn word(&self) -> Result<String, LoadFileError> {
-        match self.plain()? {
-            PlainValue::Value(ParameterValue::Word(word)) => Ok(word),
-            _ => Err(self.mistake("a word is wanted here, in quotes")),
-        }
-    }
-
-    /// A word that names something. Names are short because tables and figures show them.
-    ///
-    /// # Errors
-    /// It is not a word, or it is too long.
-    pub fn name(&self) -> Result<String, LoadFileError> {
-        let name = self.word()?;
-        self.check_name(&name)?;
-        Ok(name)
-    }
-
-    /// Checks a name, which may be the word that this entry has in the file.
-    ///
-    /// # Errors
-    /// It is too long.
-    pub fn check_name(&self, name: &str) -> Result<(), LoadFileError> {
+    fn try_from(name: String) -> Result<Self, String> {
+        const MOST: usize = 100;
         match name.chars().count() {
-            0..=MAX_NAME_CHARACTERS => Ok(()),
-            characters => Err(self.mistake(format!(
-                "this name has {characters} characters, and {MAX_NAME_CHARACTERS} is the limit"
-            ))),
+            0..=MOST => Ok(Self(name)),
+            characters => Err(format!(
+                "this name has {characters} characters, and {MOST} is the limit"
+            )),
         }
     }
+}
 
-    /// The value of one of several words.
-    ///
-    /// # Errors
-    /// It is none of these words.
-    pub fn one_of<T: Copy>(&self, known: &[(&str, T)]) -> Result<T, LoadFileError> {
-        let found = match self.plain()? {
-            PlainValue::Value(ParameterValue::Word(word)) => {
-                known.iter().find(|(name, _)| *name == word).copied()
+impl TryFrom<Value> for TimeEntry {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match ParameterValue::try_from(value) {
+            Ok(ParameterValue::Time(time)) => u64::try_from(time.as_nanos())
+                .map(|ns| Self(Nanos::from_ns(ns)))
+                .map_err(|_| "this is too long"),
+            _ => Err("a length of time is wanted here, such as \"500us\" or \"2s\""),
+        }
+    }
+}
+
+impl TryFrom<Value> for SizeEntry {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match ParameterValue::try_from(value) {
+            Ok(ParameterValue::Size(bytes) | ParameterValue::Count(bytes)) => Ok(Self(bytes)),
+            _ => Err("a size is wanted here, such as \"64KiB\""),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for StepEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct StepVisitor;
+
+        impl<'de> Visitor<'de> for StepVisitor {
+            type Value = StepEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a step: \"yield\" or a table")
             }
-            _ => None,
-        };
-        found.map(|(_, value)| value).ok_or_else(|| {
-            let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
-            self.mistake(format!("this is none of: {}", words.join(", ")))
-        })
-    }
 
-    /// Reads it as a number from 0 on.
-    ///
-    /// # Errors
-    /// It is not such a number.
-    pub fn count(&self) -> Result<u64, LoadFileError> {
-        match self.plain()? {
-            PlainValue::Value(ParameterValue::Count(count)) => Ok(count),
-            _ => Err(self.mistake("a number from 0 on is wanted here")),
-        }
-    }
-
-    /// Reads it as a number that fits a `u32`.
-    ///
-    /// # Errors
-    /// It is not such a number.
-    pub fn small_count(&self) -> Result<u32, LoadFileError> {
-        let count = self.count()?;
-        u32::try_from(count).map_err(|_| self.mistake(format!("{count} is too large")))
-    }
-
-    /// Reads it as a number that may be below 0.
-    ///
-    /// # Errors
-    /// It is not a number, or it does not fit.
-    pub fn signed(&self) -> Result<i32, LoadFileError> {
-        let number = match self.plain()? {
-            PlainValue::Value(ParameterValue::Count(count)) => i32::try_from(count).ok(),
-            PlainValue::Negative(number) => i32::try_from(number).ok(),
-            // A parameter's default that begins with a minus is a word.
-            PlainValue::Value(ParameterValue::Word(word)) => word.parse().ok(),
-            PlainValue::Value(_) => None,
-        };
-        number.ok_or_else(|| self.mistake("a number is wanted here"))
-    }
-
-    /// Reads it as a length of time.
-    ///
-    /// # Errors
-    /// It is not a length of time.
-    pub fn time(&self) -> Result<Duration, LoadFileError> {
-        match self.plain()? {
-            PlainValue::Value(ParameterValue::Time(time)) => Ok(time),
-            _ => Err(self.mistake("a length of time is wanted here, such as \"500us\" or \"2s\"")),
-        }
-    }
-
-    /// Reads it as a number of bytes.
-    ///
-    /// # Errors
-    /// It is not a size or a number.
-    pub fn size(&self) -> Result<u64, LoadFileError> {
-        match self.plain()? {
-            PlainValue::Value(ParameterValue::Size(bytes) | ParameterValue::Count(bytes)) => {
-                Ok(bytes)
-            }
-            _ => Err(self.mistake("a size is wanted here, such as \"64KiB\"")),
-        }
-    }
-
-    /// Reads it as a value of any kind that a parameter can have.
-    ///
-    /// # Errors
-    /// It is of another kind, or a number below 0.
-    pub fn value(&self) -> Result<ParameterValue, LoadFileError> {
-        match self.plain()? {
-            PlainValue::Value(value) => Ok(value),
-            PlainValue::Negative(_) => Err(self.mistake("a number from 0 on is wanted here")),
-        }
-    }
-
-    fn plain(&self) -> Result<PlainValue, LoadFileError> {
-        let value = match self.raw() {
-            DeValue::String(words) => match words.strip_prefix('$') {
-                Some(name) => self.parameter(name)?,
-                None => ParameterValue::of_words(words),
-            },
-            DeValue::Integer(number) => {
-                let digits = i64::from_str_radix(number.as_str(), number.radix());
-                let number = digits.map_err(|_| self.mistake("this number is too large"))?;
-                match u64::try_from(number) {
-                    Ok(count) => ParameterValue::Count(count),
-                    Err(_) => return Ok(PlainValue::Negative(number)),
+            fn visit_str<E: Error>(self, word: &str) -> Result<StepEntry, E> {
+                match word {
+                    "yield" => Ok(StepEntry::Yield),
+                    word => Err(E::custom(format_args!(
+                        "`{word}` is no step: \"yield\" is the only bare word"
+                    ))),
                 }
             }
-            DeValue::Boolean(flag) => ParameterValue::Flag(*flag),
-            DeValue::Array(_) => {
-                let elements = self.elements()?;
-                let values = elements.iter().map(Self::value);
-                ParameterValue::List(values.collect::<Result<_, _>>()?)
-            }
-            _ => return Err(self.mistake("a number, a word or a list is wanted here")),
-        };
-        Ok(PlainValue::Value(value))
-    }
 
-    fn parameter(&self, name: &str) -> Result<ParameterValue, LoadFileError> {
-        let parameters = self.context.parameters;
-        parameters.find(name).cloned().ok_or_else(|| {
-            let names = parameters.all().iter().map(|(name, _)| name.as_str());
-            let names: Vec<_> = names.collect();
-            let known = match names.as_slice() {
-                [] => "there are none".to_owned(),
-                names => format!("there are: {}", names.join(", ")),
-            };
-            self.mistake(format!("there is no parameter `{name}`; {known}"))
-        })
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StepEntry, A::Error> {
+                StepTable::deserialize(MapAccessDeserializer::new(map))
+                    .map(|table| StepEntry::Table(Box::new(table)))
+            }
+        }
+
+        deserializer.deserialize_any(StepVisitor)
+    }
+}
+
+impl GroupEntry {
+    /// Where the part that a fault is about is in the text; `None` if it is not there.
+    pub fn span_of(&self, part: &LoadPart) -> Option<Span> {
+        match part {
+            LoadPart::Group => None,
+            LoadPart::Count => self.count.as_ref().map(Spanned::span),
+            LoadPart::Cpus => self.cpus.as_ref().map(Spanned::span),
+            LoadPart::Class => {
+                let nice = self.nice.as_ref().map(Spanned::span);
+                let number = nice.or_else(|| self.priority.as_ref().map(Spanned::span));
+                number.or_else(|| self.class.as_ref().map(Spanned::span))
+            }
+            LoadPart::Slice => self.slice.as_ref().map(Spanned::span),
+            LoadPart::Step(path) => {
+                let (mut steps, mut span) = (self.body.as_slice(), None);
+                for index in path {
+                    let Some(step) = steps.get(*index) else { break };
+                    span = Some(step.span());
+                    steps = match step.get_ref() {
+                        StepEntry::Table(table) => table.body.as_deref().unwrap_or_default(),
+                        StepEntry::Yield => &[],
+                    };
+                }
+                span
+            }
+        }
     }
 }

@@ -15,6 +15,21 @@ pub struct SourceText {
 /// Characters of a line that are shown with a mistake in it.
 const MAX_SHOWN: usize = 160;
 
+/// What serde says in words of Rust, and what is said instead.
+const PLAIN_WORDS: [(&str, &str); 5] = [
+    ("expected u32", "expected a number from 0 to 4294967295"),
+    ("expected u64", "expected a number from 0 on"),
+    ("expected i32", "expected a whole number"),
+    (
+        "expected a sequence",
+        "expected a list: […], or tables with [[…]]",
+    ),
+    ("invalid type: map", "invalid type: table"),
+];
+
+/// The most characters of such a message that are shown; the longest list of words has 250.
+const MAX_CHARACTERS: usize = 400;
+
 /// A range of bytes of the text.
 pub type Span = Range<usize>;
 
@@ -60,6 +75,21 @@ impl SourceText {
             text: part.text,
             why: why.into(),
         }
+    }
+
+    /// A mistake that TOML or serde found.
+    pub fn mistake_of_toml(&self, error: &toml::de::Error) -> LoadFileError {
+        let span = error.span().unwrap_or_default();
+        let mut why = error.message().trim_end().replace('\n', ", ");
+        for (rust, plain) in PLAIN_WORDS {
+            why = why.replace(rust, plain);
+        }
+        // It may repeat a word of the file that is a megabyte long.
+        if let Some((end, _)) = why.char_indices().nth(MAX_CHARACTERS) {
+            why.truncate(end);
+            why.push('…');
+        }
+        self.mistake(&span, why)
     }
 
     /// The last place at or before `byte` where a character begins.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use swtch_bench::load::{ChainOperation, Class, Cpus, Step};
+use swtch_bench::load::{
+    ChainOperation, Class, Cpus, EventKind, LoadLockKind, LoadRingSpec, RingKind, Step,
+};
 use swtch_core::Nanos;
 use swtch_core::cost::Members;
 
@@ -57,15 +59,19 @@ fn examples_of_the_page_can_be_played() {
     }
 }
 
+const GROUP_WORDS: [&str; 9] = [
+    "name", "members", "count", "cpus", "class", "nice", "priority", "slice", "body",
+];
+
 #[test]
 fn the_page_names_every_word() {
     let kernels = ChainOperation::ALL.iter().map(|one| one.as_str());
     let locks = LoadLockKind::ALL.into_iter().map(|(word, _)| word);
     let events = EventKind::ALL.into_iter().map(|(word, _)| word);
-    for word in kernels.chain(locks).chain(events).chain(group::WORDS) {
+    for word in kernels.chain(locks).chain(events).chain(GROUP_WORDS) {
         assert!(PAGE.contains(&format!("`{word}`")), "{word}");
     }
-    for word in body::STEPS {
+    for word in group::STEPS {
         assert!(PAGE.contains(&format!("{{ {word} = ")), "{word}");
     }
 }
@@ -151,8 +157,13 @@ fn mistakes_point_at_their_place() {
             "1",
         ),
         (
+            "count = \"many\"\nbody = [\"yield\"]",
+            "a.toml:4:9: invalid type: string \"many\", expected a number from 0 to 4294967295",
+            "\"many\"",
+        ),
+        (
             "class = \"best\"\nbody = [\"yield\"]",
-            "a.toml:4:9: this is none of: other, batch, idle, fifo, rr",
+            "a.toml:4:9: unknown variant `best`, expected one of `other`, `batch`, `idle`, `fifo`, `rr`",
             "\"best\"",
         ),
         (
@@ -172,7 +183,7 @@ fn mistakes_point_at_their_place() {
         ),
         (
             "body = [{ spin = 1, kernal = \"add\" }]",
-            "a.toml:4:21: `kernal` is not known here; known are: spin, kernel",
+            "a.toml:4:21: unknown field `kernal`, expected one of `spin`, `work`, `repeat`, `lock`, `unlock`, `wait`, `signal`, `take`, `pass`, `sleep`, `watch`, `read`, `touch`, `kernel`, `body`, `bytes`, `stride`",
             "kernal",
         ),
         (
@@ -195,7 +206,12 @@ fn mistakes_point_at_their_place() {
             "a.toml:4:9: /no/such/file: No such file or directory (os error 2)",
             "{ read = \"/no/such/file\", bytes = 1 }",
         ),
-        ("bodi = []", "a.toml:2:1: `body` is missing", "[[group]]"),
+        ("count = 2", "a.toml:2:1: missing field `body`", "[[group]]"),
+        (
+            "body = [{ spin = 1, stride = 64 }]",
+            "a.toml:4:9: `stride` does not belong to this step",
+            "{ spin = 1, stride = 64 }",
+        ),
     ];
     for (lines, why, marked) in expected {
         let mistake = mistake(lines);
@@ -237,7 +253,7 @@ fn mistakes_of_the_head_point_at_their_place() {
         ),
         (
             "title = \"t\"\n[parameters.work]\nabout = \"\"",
-            "a.toml:2:13: missing field `default`",
+            "a.toml:2:1: missing field `default`",
         ),
     ];
     for (text, why) in expected {
@@ -252,8 +268,8 @@ fn a_file_has_groups_or_variants() {
     let mistake = LoadFile::read("a.toml", &text).unwrap_err().to_string();
     let start = "a.toml:1:1: there is nothing to play: no [[group]] and no [[variant]]";
     assert!(mistake.starts_with(start), "{mistake}");
-    for table in ["group", "variant"] {
-        write!(text, "[[{table}]]\nname = \"x\"\n").unwrap();
+    for (table, list) in [("group", "body"), ("variant", "group")] {
+        write!(text, "[[{table}]]\nname = \"x\"\n{list} = []\n").unwrap();
     }
     let mistake = LoadFile::read("a.toml", &text).unwrap_err().to_string();
     assert!(
