@@ -162,8 +162,9 @@ def test_a_reader_that_goes_away_is_no_error(trace_path: Callable[[str], Path]) 
 
 def test_the_program_hands_its_questions_over(trace_path: Callable[[str], Path]) -> None:
     python = Path(sys.executable).parent
+    words = ["lake", "query", "SELECT count(*) AS n FROM switches", trace_path("sampler")]
     done = subprocess.run(
-        [path_of_program(), "lake", "query", "SELECT count(*) AS n FROM switches", trace_path("sampler")],
+        [path_of_program(), *words],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -9,7 +9,7 @@ use std::fmt::{self, Write};
 /// The beginnings of mangled names.
 const MANGLED: [&str; 3] = [
     // C++ (`<mangled-name>` of the Itanium C++ ABI, section 5.1.2), and Rust's old form: `_ZN…17h` and 16 hex digits.
-    "_Z", // The same, as some assemblers write it.
+    "_Z",  // The same, as some assemblers write it.
     "__Z", // Rust's new form (RFC 2603).
     "_R",
 ];

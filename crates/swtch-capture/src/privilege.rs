@@ -119,7 +119,7 @@ pub fn drop_privileges(kept: KeptPrivileges, kernel: (u32, u32)) -> Result<(), E
     }
     for (word, data) in held.iter_mut().enumerate() {
         let mask = u32::try_from(wanted >> (32 * word) & 0xffff_ffff).unwrap_or(0);
-        *data = Data {
+        *data = CapabilityData {
             effective: data.permitted & mask,
             permitted: data.permitted & mask,
             inheritable: 0,

@@ -25,7 +25,7 @@
 
 use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::btf::{Btf, types::Typedef};
@@ -232,13 +232,15 @@ impl KernelShare {
 
     /// Starts counting switches from now on.
     pub fn open(&self) {
-        self.field(offset_of!(share_state, is_open))
+        self.state
+            .word(0, offset_of!(share_state, is_open))
             .store(1, Ordering::Release);
     }
 
     /// Stops counting. A call of `__schedule()` in progress still counts.
     pub fn close(&self) {
-        self.field(offset_of!(share_state, is_open))
+        self.state
+            .word(0, offset_of!(share_state, is_open))
             .store(0, Ordering::Release);
     }
 

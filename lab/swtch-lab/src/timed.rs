@@ -272,15 +272,6 @@ pub fn time(estimate: &Estimate) -> String {
     words(estimate, text::nanos)
 }
 
-/// As a number without a unit: `1.98 (1.95 … 2.01)`.
-pub fn ratio(estimate: &Estimate) -> String {
-    words(estimate, |number| match number.abs() {
-        100.0.. => format!("{number:.0}"),
-        10.0..100.0 => format!("{number:.1}"),
-        _ => format!("{number:.2}"),
-    })
-}
-
 fn words(estimate: &Estimate, word: impl Fn(f64) -> String) -> String {
     let [point, low, high] = [estimate.point, estimate.low, estimate.high].map(word);
     format!("{point} ({low} … {high})")

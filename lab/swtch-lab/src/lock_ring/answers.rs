@@ -18,9 +18,6 @@ use crate::measured::{LabNumber, cannot_be_tested};
 /// More threads than Linux could run when the article was written.
 const MANY: u64 = 1024;
 
-/// Turns of each thread while it is recorded.
-const RECORDED_TURNS: u64 = 20;
-
 /// Who got the CPU after threads of a ring, between the begin of the last and the end of the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingOrder {
@@ -45,8 +42,7 @@ impl LargeRing {
         let mut rings = Vec::new();
         for threads in threads.iter().copied().filter(|one| *one >= MANY) {
             let ring = RingSetting::new(RingPlace::Batch, threads, 1);
-            let turns = RECORDED_TURNS * threads;
-            let order = match ring.play(turns, RecordingChoice::Wanted, experiment) {
+            let order = match ring.play(0, RecordingChoice::Wanted, experiment) {
                 Ok(None) => break,
                 Ok(Some(played)) => Ok(played.evidence.as_ref().map(RingOrder::of)),
                 Err(why) => Err(why),
@@ -138,14 +134,14 @@ impl RingPlays {
         let ratio = over_first(index)?;
         let beyond = more.last().filter(|(_, largest)| *largest > threads);
         let beyond = beyond.and_then(|(index, largest)| {
-            let ratio = over_first(*index)?.ratio();
+            let ratio = over_first(*index)?.in_unit("");
             Some(format!("; with {largest} threads {ratio} of it"))
         });
         Some(Answer {
             claim: "E3",
             ours: format!(
                 "a switch with {threads} threads takes {} of the time with {}{}",
-                ratio.ratio(),
+                ratio.in_unit(""),
                 first.threads,
                 beyond.unwrap_or_default()
             ),
@@ -181,9 +177,9 @@ impl RingPlays {
             ours: format!(
                 "{threads} threads, {most} spare locks instead of {least}: {} CPUs busy instead of {}, a hand-over \
                  takes {} of the time{on_one_cpu}",
-                many.ratio(),
-                few.ratio(),
-                hand_over.ratio()
+                many.in_unit(""),
+                few.in_unit(""),
+                hand_over.in_unit("")
             ),
             verdict: all_of([
                 more_at_once(crate::timed::cpus(), few, many),
