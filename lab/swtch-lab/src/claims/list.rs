@@ -143,6 +143,8 @@ impl Article {
 mod tests {
     use super::*;
     use crate::experiment::Experiment;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
     fn every_claim_of_the_five_articles_is_there_once() {
@@ -207,6 +209,34 @@ mod tests {
             for name in borders.map(|(name, _)| name).chain(claim.given.keys()) {
                 let is_said = sentence.contains(&format!("{{{name}"));
                 assert!(is_said, "{}: {name} is not in the sentence", claim.id);
+            }
+        }
+    }
+
+    /// A name that is mistyped in the file would leave its claim without an answer.
+    #[test]
+    fn what_a_claim_names_is_told_by_an_experiment() {
+        let mut sources = Vec::new();
+        let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => sources.push(fs::read_to_string(path).unwrap()),
+                }
+            }
+        }
+        let is_told = |name: &str| {
+            let literal = format!("\"{name}\"");
+            sources.iter().any(|source| source.contains(&literal))
+        };
+        for claim in all() {
+            let slots = claim.ours.split('{').skip(1);
+            let slots = slots.filter_map(|part| part.split(['}', ' ']).next());
+            let named = claim.borders.keys().map(String::as_str).chain(slots);
+            for name in named.filter(|name| !claim.given.contains_key(*name)) {
+                assert!(is_told(name), "{}: nothing tells {name}", claim.id);
             }
         }
     }
