@@ -614,7 +614,7 @@ mod tests {
         assert_eq!(sides(&["a", "--fail-over", "5%", "b"]), of("a", "b"));
         assert_eq!(sides(&["a1", "a2", "--", "b1"]), of("a1 a2", "b1"));
         let misplaced = sides(&["a", "--", "b", "--full"]).unwrap_err();
-        assert!(misplaced.contains("--all stands after --"), "{misplaced}");
+        assert!(misplaced.contains("--full stands after --"), "{misplaced}");
         assert!(sides(&["a"]).unwrap_err().contains("BEFORE AFTER"));
         assert!(sides(&["a", "b", "c"]).unwrap_err().contains("put --"));
         assert!(

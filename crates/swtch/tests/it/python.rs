@@ -27,7 +27,7 @@ fn words_options_and_the_exit_code_are_handed_on() {
         .unwrap();
     let said = stdout(&output);
     assert!(
-        said.starts_with("swtch ['lake', 'add', '--help', 'it\\'s \"x\"', '--', '-z'] /"),
+        said.starts_with("swtch lake ['add', '--help', 'it\\'s \"x\"', '--', '-z'] /"),
         "{said}{}",
         stderr(&output)
     );
@@ -38,7 +38,7 @@ fn words_options_and_the_exit_code_are_handed_on() {
 #[test]
 fn nothing_is_imported_from_the_working_directory() {
     let dir = TraceDir::new();
-    let output = swtch(["query", "SELECT 1", "x.swtch"])
+    let output = swtch(["lake", "query", "SELECT 1", "x.swtch"])
         .current_dir(package(&dir))
         .env_remove("PYTHONPATH")
         .output()
@@ -52,7 +52,7 @@ fn a_package_or_python_that_is_missing_is_named() {
     let empty = dir.dir().join("empty");
     fs::create_dir_all(empty.join("swtch")).unwrap();
     fs::write(empty.join("swtch/__init__.py"), "").unwrap();
-    let lacking = swtch(["fleet", "hosts"])
+    let lacking = swtch(["lake", "fleet", "hosts"])
         .env("PYTHONPATH", &empty)
         .output()
         .unwrap();
@@ -63,7 +63,7 @@ fn a_package_or_python_that_is_missing_is_named() {
         "{said}"
     );
     assert_eq!(lacking.status.code(), Some(2));
-    let none = swtch(["mcp"]).env("PATH", &empty).output().unwrap();
+    let none = swtch(["lake", "mcp"]).env("PATH", &empty).output().unwrap();
     let said = stderr(&none);
     assert!(said.contains("package python3"), "{said}");
     assert_eq!(none.status.code(), Some(2));
