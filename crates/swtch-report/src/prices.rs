@@ -31,6 +31,18 @@ fn place_of_saved() -> Result<PathBuf> {
     price_file::place().context("no prices are named (--prices FILE.json)")
 }
 
+/// Reads the list at `path`; without a path, the saved one if there is one.
+///
+/// # Errors
+///
+/// When the list cannot be read.
+pub fn chosen_or_saved(path: Option<&Path>) -> Result<Option<PriceList>> {
+    match path {
+        Some(path) => price_file::load(path).map(Some),
+        None => saved(),
+    }
+}
+
 /// The saved list of this machine; `None` where none was saved.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use maud::{Markup, PreEscaped, html};
@@ -87,7 +87,11 @@ fn save(text: &str, smaller: &str, file: &Path, stop: Arc<AtomicBool>) -> Result
 /// # Errors
 /// If the trace cannot be read, or a file cannot be written.
 pub fn plot(trace: &Path, filter: &Filter, file: &Path) -> Result<()> {
-    swtch_plot::check_path(file)?;
+    ensure!(
+        swtch_plot::check_path(file).is_ok(),
+        "{}: the name of a page ends in .html, that of pictures in .svg or .png",
+        file.display()
+    );
     check_directory(file)?;
     let loaded = Loaded::read(trace, 1)?;
     filter.check_span(Some(Nanos::from_ns(loaded.duration_ns())))?;

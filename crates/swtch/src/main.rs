@@ -104,6 +104,7 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
+        Verb::ReadStacks => swtch_record::stacks::read_stacks(),
         Verb::Doctor(words) => {
             let extent = match words.full {
                 true => doctor::DoctorExtent::All,
@@ -155,10 +156,7 @@ fn write_report(words: &cli::Report, file: &Path) -> Result<()> {
         );
         return page::plot(&words.trace, &filter, file);
     }
-    let prices = match &words.prices {
-        Some(path) => Some(prices::chosen(Some(path))?),
-        None => prices::saved()?,
-    };
+    let prices = prices::chosen_or_saved(words.prices.as_deref())?;
     page::write(
         &words.trace,
         &filter,
@@ -175,10 +173,7 @@ fn is_page(file: &Path) -> bool {
 /// Compares traces. A regression that was asked for is no error, and has an exit code of its own.
 fn diff(words: &cli::Diff) -> Result<u8> {
     let (a, b) = words.sides()?;
-    let prices = match &words.prices {
-        Some(path) => Some(prices::chosen(Some(path))?),
-        None => prices::saved()?,
-    };
+    let prices = prices::chosen_or_saved(words.prices.as_deref())?;
     let request = report::DiffRequest {
         a,
         b,
