@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes all experiments of the lab on this machine, and puts their answers and figures into docs/lab/, to which docs/LAB.md
-# points. Give names to make only those; "claims" is one. Takes about ten minutes.
+# points. Give names to make only those; "claims" is one. Takes about a quarter of an hour.
 set -eu -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 

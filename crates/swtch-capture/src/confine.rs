@@ -91,6 +91,27 @@ const REFUSED: &[i64] = &[
 /// (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
 const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 15, 21, 24, 25, 26, 27];
 
+/// `BPF_ITER_CREATE`: begins a walk by a program that was handed over.
+const BPF_FOR_LOOKS: &[u64] = &[33];
+
+/// What a confined process still asks `bpf(2)` for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfinedWork {
+    /// Elements of maps that are open.
+    ReadsMaps,
+    /// Walks over all tasks ([`Looks`](crate::Looks)), and nothing else.
+    LooksAtTasks,
+}
+
+impl ConfinedWork {
+    const fn bpf_allowed(self) -> &'static [u64] {
+        match self {
+            Self::ReadsMaps => BPF_ALLOWED,
+            Self::LooksAtTasks => BPF_FOR_LOOKS,
+        }
+    }
+}
+
 /// Bit of the system calls of the x32 ABI, which a filter takes for other calls
 /// (`arch/x86/include/uapi/asm/unistd.h`).
 #[cfg(target_arch = "x86_64")]
@@ -119,12 +140,12 @@ pub fn forbid_new_privileges() -> Result<(), Error> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn refuse_system_calls() -> Result<(), Error> {
+pub fn refuse_system_calls(work: ConfinedWork) -> Result<(), Error> {
     // SAFETY: this prctl takes numbers only. It fails with EINVAL where there are no filters.
     if unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) } < 0 {
         return Ok(());
     }
-    let Some(program) = filter().map_err(Error::Filter)? else {
+    let Some(program) = filter(work).map_err(Error::Filter)? else {
         return Ok(());
     };
     match seccompiler::apply_filter_all_threads(&program) {
@@ -139,7 +160,7 @@ pub fn refuse_system_calls() -> Result<(), Error> {
 }
 
 /// The filter; `None` on an architecture that seccompiler does not know.
-fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
+fn filter(work: ConfinedWork) -> Result<Option<BpfProgram>, seccompiler::Error> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else {
         return Ok(None);
     };
@@ -147,7 +168,10 @@ fn filter() -> Result<Option<BpfProgram>, seccompiler::Error> {
     for call in REFUSED {
         rules.insert(*call, Vec::new());
     }
-    rules.insert(libc::SYS_bpf, vec![all_but_of_argument(0, BPF_ALLOWED)?]);
+    rules.insert(
+        libc::SYS_bpf,
+        vec![all_but_of_argument(0, work.bpf_allowed())?],
+    );
     // Measuring the own thread stays allowed: prices count their instructions by it.
     rules.insert(
         libc::SYS_perf_event_open,
@@ -195,10 +219,15 @@ mod tests {
 
     /// Runs `act` under the filter in a thread of its own. The filter cannot be removed, so here it
     /// is applied to this thread alone, and the other tests go on without it.
-    fn confined<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    fn confined<T: Send + 'static>(
+        work: ConfinedWork,
+        act: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
         let act = move || {
             forbid_new_privileges().unwrap();
-            let program = filter().unwrap().expect("an architecture that is known");
+            let program = filter(work)
+                .unwrap()
+                .expect("an architecture that is known");
             seccompiler::apply_filter(&program).unwrap();
             act()
         };
@@ -207,7 +236,7 @@ mod tests {
 
     #[test]
     fn no_program_is_executed_and_no_identity_taken() {
-        let errors = confined(|| {
+        let errors = confined(ConfinedWork::ReadsMaps, || {
             let started = Command::new("true").status();
             let started = started.map_err(|error| error.raw_os_error());
             // SAFETY: it gives no memory.
@@ -223,7 +252,7 @@ mod tests {
     /// process.
     #[test]
     fn of_some_calls_only_what_is_needed_is_left() {
-        let errors = confined(|| {
+        let errors = confined(ConfinedWork::ReadsMaps, || {
             [
                 error_of(libc::SYS_bpf, 1, 0),
                 error_of(libc::SYS_bpf, 5, 0),
@@ -237,10 +266,19 @@ mod tests {
         assert_eq!((errors[3], errors[4]), (libc::EFAULT, libc::EPERM));
     }
 
+    #[test]
+    fn who_looks_at_tasks_reads_no_map() {
+        let errors = confined(ConfinedWork::LooksAtTasks, || {
+            [33, 1, 5].map(|command| error_of(libc::SYS_bpf, command, 0))
+        });
+        assert_ne!(errors[0], libc::EPERM);
+        assert_eq!(errors[1..], [libc::EPERM; 2]);
+    }
+
     /// Calls that making a report needs.
     #[test]
     fn threads_processes_and_files_are_left() {
-        confined(|| {
+        confined(ConfinedWork::ReadsMaps, || {
             thread::spawn(|| ()).join().unwrap();
             std::fs::read("/proc/self/status").unwrap();
             // SAFETY: the child does nothing but end.
@@ -259,7 +297,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_other_abi_is_no_way_round() {
-        let errors = confined(|| {
+        let errors = confined(ConfinedWork::ReadsMaps, || {
             [
                 error_of(X32 | 520, 0, 0),
                 error_of(X32 | libc::SYS_bpf, 1, 0),

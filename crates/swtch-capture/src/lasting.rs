@@ -18,6 +18,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Pid, TaskAtEnd, TaskKey, Tid, Timestamp};
 
 use crate::error::Error;
+use crate::load::tell;
 use crate::skeleton::recorder::types::{self, lasting_name, lasting_runnable, lasting_thread};
 use crate::tree::is_to_be_continued;
 
@@ -217,7 +218,5 @@ fn text_of(text: &[i8]) -> Vec<u8> {
 
 /// Sets whether the kernel side asks where threads wait.
 fn ask_where(shared: &mut types::bss, on: bool) {
-    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only reads it,
-    // and reads it anew for each task.
-    unsafe { (&raw mut shared.lasting_asks_where).write_volatile(on) };
+    tell(&mut shared.lasting_asks_where, on);
 }

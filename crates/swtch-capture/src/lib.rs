@@ -7,8 +7,8 @@
 //! swtch_wire       bytes ─▶ decode ─Event─▶ caller              (after the recording)
 //! ```
 //!
-//! - `settings`, `load`, `scope`, `tree`, `lasting`: what is recorded and how, whose switches, which processes belong to
-//!   it, which threads are blocked all the time. `launch` holds a command until the probes are in place.
+//! - `settings`, `load`, `scope`, `tree`, `lasting`, `looks`: what is recorded and how, whose switches, which processes belong to
+//!   it, which threads are blocked all the time, in which functions threads wait. `launch` holds a command until the probes are in place.
 //! - `drain`, `mapped`, `summary`, `counters`: bytes of the rings, counts made in the kernel, what was lost.
 //! - `privilege`, `confine`, `guard`, `signals`: what is given up, what keeps it from coming back, who keeps the thread
 //!   that drains from being starved.
@@ -39,6 +39,7 @@ mod launch;
 mod layout;
 pub mod limits;
 mod load;
+mod looks;
 mod mapped;
 mod perf;
 mod privilege;
@@ -55,7 +56,7 @@ mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use code::{CodeFile, CodeMap, CodeMapping};
-pub use confine::{forbid_new_privileges, refuse_system_calls};
+pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
 pub use drain::{Drained, RawRecords};
 pub use error::Error;
@@ -64,6 +65,7 @@ pub use kernel_cost::KernelCost;
 pub use lasting::{LastingTasks, LastingWait};
 pub use launch::{HeldCommand, LaunchError};
 pub use load::Capture;
+pub use looks::{LOOK_REGISTERS, LookRefusal, LookedStack, LookedThread, Looks};
 pub use perf::{PerfBatch, PerfCapture};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
@@ -71,7 +73,7 @@ pub use privilege::{
 pub use probe::kernel_version;
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
-pub use settings::{BeforeWalk, MissedEvents, OptionalHook, Settings};
+pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
 pub use stacks::Stacks;
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};

@@ -5,17 +5,19 @@
 
 mod hooks;
 mod maps;
+mod programs;
+mod scope_plan;
 
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject};
-use swtch_core::{
-    Arch, CpuCounters, Event, Gap, Nanos, SyscallTable, TaskAtEnd, TaskKey, Timestamp,
-};
+use libbpf_rs::{MapCore, OpenObject};
+use swtch_core::{Arch, CpuCounters, Event, Gap, TaskAtEnd, TaskKey, Timestamp};
 use swtch_wire::decode_records;
 
 use crate::clock::monotonic_ns;
@@ -25,17 +27,17 @@ use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::lasting::{LastingTasks, LastingWalks};
 use crate::limits::{ResourceLimit, require};
-use crate::probe::{NamingHierarchy, tick_irq};
+use crate::probe::NamingHierarchy;
 use crate::refusal;
-use crate::scope::{
-    CgroupTargets, Children, RecordingScope, TargetProcess, naming_hierarchy, require_host_pids,
-};
+use crate::scope::TargetProcess;
 use crate::settings::Settings;
-use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
+use crate::skeleton::recorder::{SwtchSkel, SwtchSkelBuilder, types};
 use crate::summary::{SummaryFlush, SummaryGroups, TaskStates, places};
 use crate::tree::{RecordedTree, TreeCount};
 use hooks::FoundHooks;
-use maps::{make_rings, ring_fd, size_maps, task_slots};
+use maps::{fill_maps, make_rings, size_maps, task_slots};
+use programs::{attach, choose_programs, set_constants};
+use scope_plan::ScopePlan;
 
 /// Memory that a recorder needs, in bytes: twice what a short recording on two CPUs took at least (30 MB that
 /// could be written, 250 MB that were mapped). What runs out of it later names the limit as well.
@@ -48,10 +50,29 @@ const fn descriptors(cpus: usize) -> u64 {
     160 + 2 * cpus as u64
 }
 
-/// The tables that the kernel side writes for a summary.
-struct SummaryTables {
+/// Checks that the limits of this process leave room for a recorder.
+fn require_limits(cpus: usize) -> Result<(), Error> {
+    require(ResourceLimit::OpenFiles, descriptors(cpus))?;
+    require(ResourceLimit::Data, LEAST_DATA)?;
+    require(ResourceLimit::AddressSpace, LEAST_MAPPED)
+}
+
+/// What a summary is read from: the tables that the kernel side writes, and the walk that completes them.
+struct SummarySources {
     groups: SummaryGroups,
     tasks: TaskStates,
+    /// `None` once [`Capture::take_flush`] has handed it out.
+    flush: Option<SummaryFlush>,
+}
+
+impl SummarySources {
+    fn open(skel: &SwtchSkel<'_>, groups: u32, task_slots: u32) -> Result<Self, Error> {
+        Ok(Self {
+            groups: SummaryGroups::map(&skel.maps.summaries, places(groups))?,
+            tasks: TaskStates::map(&skel.maps.tasks, task_slots)?,
+            flush: Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
+        })
+    }
 }
 
 /// A running capture. Dropping it detaches all programs.
@@ -65,9 +86,7 @@ pub struct Capture {
     /// `None` unless they were asked for, and once they were told.
     lasting: Option<LastingWalks>,
     /// `None` unless switches are counted in the kernel.
-    flush: Option<SummaryFlush>,
-    /// `None` unless switches are counted in the kernel.
-    tables: Option<SummaryTables>,
+    summary: Option<SummarySources>,
     cost: io::Result<KernelCostMeasurement>,
     started: Timestamp,
     naming: NamingHierarchy,
@@ -92,9 +111,7 @@ impl Capture {
         refusal::listen();
         let hooks = FoundHooks::find(settings)?;
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
-        require(ResourceLimit::OpenFiles, descriptors(cpus))?;
-        require(ResourceLimit::Data, LEAST_DATA)?;
-        require(ResourceLimit::AddressSpace, LEAST_MAPPED)?;
+        require_limits(cpus)?;
         let plan = ScopePlan::new(&settings.scope)?;
         // The object must outlive everything that borrows from it; a process has one capture.
         let storage: &'static mut MaybeUninit<OpenObject> =
@@ -108,56 +125,25 @@ impl Capture {
         size_maps(&mut open, settings, &plan, cpus, task_slots)?;
         let ring_maps = make_rings(settings.task_ring_bytes, cpus)?;
         let mut skel = open.load().map_err(Error::of_load)?;
-        for (index, ring) in (0u32..).zip(&ring_maps) {
-            update(
-                &skel.maps.rings,
-                "rings",
-                &index.to_ne_bytes(),
-                &ring_fd(ring),
-            )?;
-        }
-        for target in &plan.targets {
-            let pid = target.pid.get().to_ne_bytes();
-            update(
-                &skel.maps.targets,
-                "targets",
-                &pid,
-                &target.start_ticks.to_ne_bytes(),
-            )?;
-        }
-        for id in plan.cgroups.iter().flat_map(|cgroups| &cgroups.ids) {
-            let maps = &skel.maps;
-            update(
-                &maps.scope_cgroups,
-                "scope_cgroups",
-                &id.to_ne_bytes(),
-                &[1],
-            )?;
-        }
+        fill_maps(&skel, &plan, &ring_maps)?;
         let states = CpuStates::map(&skel.maps.cpus, cpus)?;
         let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
-        let (flush, tables) = match settings.summary {
-            Some(wanted) => (
-                Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
-                Some(SummaryTables {
-                    groups: SummaryGroups::map(&skel.maps.summaries, places(wanted))?,
-                    tasks: TaskStates::map(&skel.maps.tasks, task_slots)?,
-                }),
-            ),
-            None => (None, None),
-        };
+        let summary = settings
+            .summary
+            .map(|groups| SummarySources::open(&skel, groups, task_slots))
+            .transpose()?;
         let started = Timestamp::from_ns(monotonic_ns());
-        set_recording(&mut skel, true);
+        tell(&mut shared(&mut skel).recording, true);
         if let Some(tree) = &mut tree {
             tree.count_at_start(shared(&mut skel))?;
         }
-        let lasting = match settings.lasting_waits {
-            true => Some(begin_lasting(&mut skel)?),
-            false => None,
-        };
+        let lasting = settings
+            .lasting_waits
+            .then(|| begin_lasting(&mut skel))
+            .transpose()?;
         Ok(Self {
             skel,
             rings,
@@ -166,8 +152,7 @@ impl Capture {
             targets: plan.targets,
             tree,
             lasting,
-            flush,
-            tables,
+            summary,
             cost,
             started,
             naming: plan.naming,
@@ -213,6 +198,27 @@ impl Capture {
             return Ok(None);
         };
         walks.end(shared(&mut self.skel)).map(Some)
+    }
+
+    /// The program that looks at stacks, for the helper that reads them ([`Looks`]); `None` unless the settings ask
+    /// for looks.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    ///
+    /// [`Looks`]: crate::Looks
+    pub fn look_program(&self) -> Result<Option<OwnedFd>, Error> {
+        let program = &self.skel.progs.look;
+        if !program.autoload() {
+            return Ok(None);
+        }
+        let failed = |source| Error::Attach {
+            program: "look".to_owned(),
+            source,
+        };
+        let link = program.attach().map_err(failed)?;
+        let descriptor = link.as_fd().try_clone_to_owned();
+        descriptor.map(Some).map_err(|error| failed(error.into()))
     }
 
     /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: the states are
@@ -305,39 +311,28 @@ impl Capture {
 
     /// Makes the kernel side look its threads up again.
     pub(crate) fn next_words_generation(&mut self) {
-        let shared = shared(&mut self.skel);
+        let generation = &mut shared(&mut self.skel).words_generation;
         // A generation of 0 means that there are no words.
-        let generation = shared.words_generation.wrapping_add(1).max(1);
-        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side
-        // only reads it, and reads it anew at each switch.
-        unsafe { (&raw mut shared.words_generation).write_volatile(generation) };
+        let next = generation.wrapping_add(1).max(1);
+        tell(generation, next);
     }
 
-    pub(crate) const fn take_flush(&mut self) -> Option<SummaryFlush> {
-        self.flush.take()
+    pub(crate) fn take_flush(&mut self) -> Option<SummaryFlush> {
+        self.summary.as_mut()?.flush.take()
     }
 
-    pub(crate) const fn groups(&self) -> Option<&SummaryGroups> {
-        match &self.tables {
-            Some(tables) => Some(&tables.groups),
-            None => None,
-        }
+    pub(crate) fn groups(&self) -> Option<&SummaryGroups> {
+        self.summary.as_ref().map(|summary| &summary.groups)
     }
 
-    pub(crate) const fn task_states(&self) -> Option<&TaskStates> {
-        match &self.tables {
-            Some(tables) => Some(&tables.tasks),
-            None => None,
-        }
+    pub(crate) fn task_states(&self) -> Option<&TaskStates> {
+        self.summary.as_ref().map(|summary| &summary.tasks)
     }
 
     /// Sets whether a summary tells the futex words apart for which threads wait. Each is a group of its own, so this
     /// is on only while somebody looks.
     pub fn tell_futexes(&mut self, on: bool) {
-        let shared = shared(&mut self.skel);
-        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
-        // reads it, and reads it anew at each switch.
-        unsafe { (&raw mut shared.tell_futexes).write_volatile(on) };
+        tell(&mut shared(&mut self.skel).tell_futexes, on);
     }
 
     /// Number of groups with a futex word that are in use.
@@ -363,18 +358,15 @@ impl Capture {
     /// The task whose stacks a summary takes, and since when.
     pub(crate) fn set_watched(&mut self, task: TaskKey, since: u64) {
         let shared = shared(&mut self.skel);
-        // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
-        // reads it, and reads it anew at each switch.
-        unsafe { (&raw mut shared.watched_since).write_volatile(since) };
-        // SAFETY: as above.
-        unsafe { (&raw mut shared.watched_task).write_volatile(task.get()) };
+        tell(&mut shared.watched_since, since);
+        tell(&mut shared.watched_task, task.get());
     }
 
     /// Detaches the probes; records in the rings can still be drained.
     pub fn detach(&mut self) {
         // Recording stops first: without the markers of programs that are detached before it,
         // `sched_switch` would name wrong causes.
-        set_recording(&mut self.skel, false);
+        tell(&mut shared(&mut self.skel).recording, false);
         let seen = self.cpus.totals().seen;
         keep_error(&mut self.cost, |cost| cost.end(&self.skel, seen));
         self.skel.links = Default::default();
@@ -391,213 +383,6 @@ fn keep_error(
     {
         *cost = Err(error);
     }
-}
-
-/// The scope in the form that the kernel side compares tasks with.
-struct ScopePlan {
-    all: bool,
-    targets: Vec<TargetProcess>,
-    children: Children,
-    cgroups: Option<CgroupTargets>,
-    /// The hierarchy that names the cgroups of tasks.
-    naming: NamingHierarchy,
-}
-
-impl ScopePlan {
-    /// Space in the map `targets` for children of processes that end while the tree is taken.
-    const ORPHANS: usize = 4096;
-
-    fn new(scope: &RecordingScope) -> Result<Self, Error> {
-        let nothing = Self {
-            all: false,
-            targets: Vec::new(),
-            children: Children::LeftOut,
-            cgroups: None,
-            naming: naming_hierarchy(),
-        };
-        match scope {
-            RecordingScope::All => Ok(Self {
-                all: true,
-                ..nothing
-            }),
-            RecordingScope::Cgroups(paths) => {
-                let cgroups = CgroupTargets::find(paths)?;
-                let naming = cgroups.as_ref().map(|cgroups| cgroups.hierarchy);
-                Ok(Self {
-                    naming: naming.unwrap_or(nothing.naming),
-                    cgroups,
-                    ..nothing
-                })
-            }
-            RecordingScope::Processes { pids, children } => {
-                require_host_pids()?;
-                let targets = pids
-                    .iter()
-                    .map(|pid| TargetProcess::find(*pid))
-                    .collect::<Result<_, _>>()?;
-                Ok(Self {
-                    targets,
-                    children: *children,
-                    ..nothing
-                })
-            }
-        }
-    }
-
-    /// Number of cgroups for which the map `scope_cgroups` must have space: a map has one place at least.
-    fn most_cgroups(&self) -> u32 {
-        let wanted = self.cgroups.as_ref().map_or(1, |cgroups| cgroups.ids.len());
-        u32::try_from(wanted).unwrap_or(u32::MAX)
-    }
-
-    /// Number of processes for which the map `targets` must have space.
-    fn most_targets(&self) -> u32 {
-        let orphans = match self.children {
-            Children::Recorded => Self::ORPHANS,
-            Children::LeftOut => 1,
-        };
-        u32::try_from(self.targets.len() + orphans).unwrap_or(u32::MAX)
-    }
-
-    /// Takes the tree of the processes that were asked for, once the probes are attached; `None`
-    /// for a scope that is not made of processes.
-    fn take_tree(
-        &self,
-        skel: &mut SwtchSkel<'static>,
-        settings: &Settings,
-    ) -> Result<Option<RecordedTree>, Error> {
-        if self.targets.is_empty() {
-            return Ok(None);
-        }
-        let link = skel
-            .progs
-            .walk_tasks
-            .attach()
-            .map_err(|source| Error::Attach {
-                program: "walk_tasks".to_owned(),
-                source,
-            })?;
-        let tree = RecordedTree::take(
-            &link,
-            shared(skel),
-            self.children,
-            settings.before_walk.as_ref(),
-        )?;
-        match self.targets.iter().find(|target| target.is_gone()) {
-            Some(gone) => Err(Error::EndedBefore {
-                pid: gone.pid.get(),
-            }),
-            None => Ok(Some(tree)),
-        }
-    }
-}
-
-fn set_constants(
-    open: &mut OpenSwtchSkel<'_>,
-    settings: &Settings,
-    plan: &ScopePlan,
-    hooks: &FoundHooks,
-    arch: Arch,
-    task_slots: u32,
-) {
-    let calls = SyscallTable::of(arch);
-    let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
-        unreachable!("the object has constants")
-    };
-    constants.scope_all = plan.all;
-    constants.has_targets = !plan.targets.is_empty();
-    constants.with_children = plan.children == Children::Recorded;
-    constants.recorder_pid = std::process::id();
-    constants.has_cgroups = plan.cgroups.is_some();
-    constants.cgroup_is_v2 = plan.naming == NamingHierarchy::V2;
-    constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
-    constants.has_exit_hook = hooks.has("sched_exit_tp");
-    constants.has_tick_hook = hooks.has("local_timer_entry");
-    if !constants.has_tick_hook {
-        constants.tick_irq = tick_irq().unwrap_or(-1);
-    }
-    constants.has_state_argument = hooks.has_state_argument;
-    constants.want_stacks = settings.wants_stacks();
-    constants.watches_stacks = settings.watches_stacks;
-    constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
-    constants.want_oracle = settings.oracle;
-    constants.slots_per_cpu = settings.slots_per_cpu;
-    constants.task_slots = task_slots;
-    constants.summary = settings.summary.is_some();
-    constants.summary_places = places(settings.summary.unwrap_or(1));
-    if let Some(missed) = settings.missed {
-        let bits = missed.hooks.iter().map(|hook| 1u32 << *hook as u8);
-        constants.missed_hooks = bits.fold(0, |all, bit| all | bit);
-        constants.miss_one_in = missed.one_in.max(1);
-    }
-    let clone3 = calls
-        .number_named("clone3")
-        .and_then(|number| i32::try_from(number).ok());
-    constants.syscall_clone3 = clone3.unwrap_or(-1);
-    let restart = calls
-        .number_named("restart_syscall")
-        .and_then(|number| i32::try_from(number).ok());
-    constants.syscall_restart = restart.unwrap_or(-1);
-    set_bits(&mut constants.syscalls_on_files, calls.numbers_on_files());
-    set_bits(
-        &mut constants.syscalls_on_futexes,
-        calls.numbers_on_futexes(),
-    );
-    set_bits(
-        &mut constants.syscalls_with_arguments,
-        calls.numbers_with_arguments(),
-    );
-}
-
-/// Sets the bits with these numbers; those beyond the end are left out.
-fn set_bits(bytes: &mut [u8], numbers: impl Iterator<Item = u32>) {
-    for number in numbers {
-        let index = usize::try_from(number / 8).unwrap_or(usize::MAX);
-        if let Some(byte) = bytes.get_mut(index) {
-            *byte |= 1 << (number % 8);
-        }
-    }
-}
-
-/// Leaves out the programs whose hook is missing or that the settings do not need.
-fn choose_programs(
-    open: &mut OpenSwtchSkel<'_>,
-    settings: &Settings,
-    plan: &ScopePlan,
-    hooks: &FoundHooks,
-) {
-    let progs = &mut open.progs;
-    progs.walk_tasks.set_autoload(!plan.targets.is_empty());
-    progs.flush_tasks.set_autoload(settings.summary.is_some());
-    progs.list_blocked.set_autoload(settings.lasting_waits);
-    progs
-        .sched_set_need_resched
-        .set_autoload(hooks.has("sched_set_need_resched_tp"));
-    progs
-        .sched_exit
-        .set_autoload(settings.wants_stacks() && hooks.has("sched_exit_tp"));
-    progs
-        .sched_migrate_task
-        .set_autoload(hooks.has("sched_migrate_task"));
-    progs
-        .local_timer_entry
-        .set_autoload(hooks.has("local_timer_entry"));
-    progs
-        .local_timer_exit
-        .set_autoload(hooks.has("local_timer_entry"));
-    progs
-        .irq_handler_entry
-        .set_autoload(hooks.has("irq_handler_entry"));
-    progs
-        .irq_handler_exit
-        .set_autoload(hooks.has("irq_handler_entry"));
-    progs.softirq_entry.set_autoload(hooks.has("softirq_entry"));
-    progs.softirq_exit.set_autoload(hooks.has("softirq_entry"));
-}
-
-fn update(map: &impl MapCore, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
-    map.update(key, value, MapFlags::ANY)
-        .map_err(|source| Error::Map { map: name, source })
 }
 
 /// Notes which threads in scope are blocked now.
@@ -620,47 +405,9 @@ fn shared<'a>(skel: &'a mut SwtchSkel<'static>) -> &'a mut types::bss {
     shared
 }
 
-/// Starts or stops the writing of records.
-fn set_recording(skel: &mut SwtchSkel<'static>, on: bool) {
-    let shared = shared(skel);
-    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
-    // reads it, and reads it anew at each event.
-    unsafe { (&raw mut shared.recording).write_volatile(on) };
-}
-
-/// Attaches all loaded programs; they write no record before [`set_recording`].
-///
-/// The exit of an interrupt is attached before its entry, so that no entry is seen without its
-/// exit; between the two the CPU may be in a softirq. (The next switch would correct it.)
-fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
-    macro_rules! attach {
-        ($($program:ident),+ $(,)?) => {
-            $(if skel.progs.$program.autoload() {
-                skel.links.$program = Some(skel.progs.$program.attach().map_err(|source| {
-                    Error::Attach { program: stringify!($program).to_owned(), source }
-                })?);
-            })+
-        };
-    }
-    attach!(
-        local_timer_exit,
-        local_timer_entry,
-        irq_handler_exit,
-        irq_handler_entry,
-        softirq_exit,
-        softirq_entry,
-        sched_process_fork,
-        sched_process_exec,
-        sched_process_exit,
-        sched_process_free,
-        task_rename,
-        sched_migrate_task,
-        sched_set_need_resched,
-        sched_waking,
-        sched_wakeup,
-        sched_wakeup_new,
-        sched_exit,
-        sched_switch,
-    );
-    Ok(())
+/// Writes a variable that the kernel side reads anew at each event.
+pub(crate) fn tell<T>(variable: &mut T, value: T) {
+    // SAFETY: what is borrowed can be written. A plain write could be left out or put off, because nothing here
+    // reads the variable; the kernel side does, and only reads it.
+    unsafe { ptr::from_mut(variable).write_volatile(value) };
 }

@@ -28,6 +28,8 @@ pub struct Settings {
     /// Find the threads that are blocked from the start of the capture to its end
     /// ([`crate::Capture::lasting_tasks`]).
     pub lasting_waits: bool,
+    /// Whose stacks can be looked at while they wait ([`crate::Capture::look_program`]); `None` if none are.
+    pub looks: Option<LookedUsers>,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
@@ -43,6 +45,15 @@ pub struct Settings {
     pub task_slots: Option<u32>,
     /// For tests: events that the recorder treats as if it had not seen them.
     pub missed: Option<MissedEvents>,
+}
+
+/// The users whose processes may be looked into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookedUsers {
+    /// All, as root may.
+    All,
+    /// The one with this number.
+    One(u32),
 }
 
 /// A callback for tests of processes that come and go at that moment.
@@ -125,6 +136,7 @@ impl Settings {
             summary: None,
             watches_stacks: false,
             lasting_waits: false,
+            looks: None,
             without_hooks: Vec::new(),
             with_hooks: Vec::new(),
             oracle: false,

@@ -149,6 +149,17 @@ impl Stacks {
         });
     }
 
+    /// Adds a stack of a process that was read elsewhere. What the process maps at its addresses is looked up now.
+    pub fn add_user(&mut self, id: u32, pid: Pid, addresses: &[u64]) {
+        let frames = self.frames_of(StackKind::User, addresses, Some(pid));
+        self.fresh.push(Stack {
+            id,
+            kind: StackKind::User,
+            pid: Some(pid),
+            frames,
+        });
+    }
+
     /// Numbers of the frames at these addresses, in the same order. The addresses are looked up in
     /// what the process maps now; their names are found by [`Self::named_frames`].
     pub fn user_frames(&mut self, pid: Pid, addresses: &[u64]) -> Vec<u32> {

@@ -14,6 +14,7 @@ use std::io::{self, Read as _};
 use libbpf_rs::{Iter, Link};
 
 use crate::error::Error;
+use crate::load::tell;
 use crate::scope::Children;
 use crate::settings::BeforeWalk;
 use crate::skeleton::recorder::types;
@@ -117,9 +118,7 @@ pub(crate) fn is_to_be_continued(error: &io::Error) -> bool {
 
 /// Sets whether the kernel side checks a task's ancestors to decide if it is in scope.
 fn set_taking(shared: &mut types::bss, on: bool) {
-    // SAFETY: the variable is mapped for as long as the object is loaded; the kernel side only
-    // reads it, and reads it anew at each event.
-    unsafe { (&raw mut shared.taking_tree).write_volatile(on) };
+    tell(&mut shared.taking_tree, on);
 }
 
 fn read(counter: *const u64) -> u64 {

@@ -41,7 +41,7 @@ const FEWEST_STEPS: usize = 32;
 /// lies across an end of the wait, or whose priority matters.
 const MOST_WALKED: u32 = 512;
 
-/// And the most where many waits have chains as long: so many for each row, on average, beside [`FIRST_WALKED`] and
+/// The most looks where many waits have chains as long: so many for each row, on average, beside [`FIRST_WALKED`] and
 /// [`FEWEST_WALKED`] of each wait. So the work grows with the rows.
 const WALKED_EACH: u64 = 1;
 const FIRST_WALKED: u64 = 1 << 20;
@@ -83,7 +83,7 @@ pub enum Spent {
 }
 
 impl Spent {
-    /// All of them, in order.
+    /// All ways to spend time, in order.
     pub const ALL: [Self; 9] = [
         Self::Ran,
         Self::NoCpu,
@@ -144,7 +144,7 @@ impl Meanwhile {
         self.inverted += other.inverted;
     }
 
-    /// All of it: what the waits sum to.
+    /// All parts together: what the waits sum to.
     pub fn whole(&self) -> Nanos {
         self.parts.iter().copied().sum()
     }

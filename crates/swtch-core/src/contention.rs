@@ -129,11 +129,11 @@ impl Contended<'_> {
 /// A way in which a wait is split.
 #[derive(Clone, Copy, Debug)]
 enum WaitSplit<'a> {
-    /// All of it is the throttle's.
+    /// All of the wait is the throttle's.
     Throttled,
     /// The moments of the wait are not known, so nobody can be named.
     AtUnknownTime,
-    /// All of it was spent in the queue of one CPU.
+    /// All of the wait was spent in the queue of one CPU.
     OnOneCpu {
         history: &'a CpuHistory,
         stretch: Stretch,

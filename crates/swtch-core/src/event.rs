@@ -16,6 +16,21 @@ pub enum Event {
     Task(TaskEvent),
     /// A worker of a user-mode scheduler left its thread.
     User(UserSwitchEvent),
+    /// A task was seen where it waits.
+    Look(LookEvent),
+}
+
+/// A look at a task while it waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookEvent {
+    /// The moment of the look, on the trace clock.
+    pub ts: Timestamp,
+    /// The task.
+    pub task: TaskKey,
+    /// The switch-out that its wait began with, by which the wait is found.
+    pub out: Timestamp,
+    /// Number of the user stack in which it waited.
+    pub user_stack: u32,
 }
 
 impl Event {
@@ -25,6 +40,7 @@ impl Event {
             Self::Switch(switch) => switch.ts,
             Self::Task(task) => task.ts,
             Self::User(user) => user.ts,
+            Self::Look(look) => look.ts,
         }
     }
 
@@ -48,6 +64,7 @@ impl Event {
                 named.into_iter().flatten().for_each(change);
             }
             Self::Task(task) => change(&mut task.task),
+            Self::Look(look) => change(&mut look.task),
             Self::User(_) => {}
         }
     }

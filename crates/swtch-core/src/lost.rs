@@ -51,7 +51,7 @@ pub enum AwaitedThing {
 }
 
 impl AwaitedThing {
-    /// All of them, in order.
+    /// All things that tasks wait for, in order.
     pub const ALL: [Self; 5] = [
         Self::Work,
         Self::Own,
@@ -169,7 +169,7 @@ impl LostTime {
         self.ran + self.lost()
     }
 
-    /// All of it.
+    /// All of the time: on a CPU, without one, and blocked.
     pub fn whole(&self) -> Nanos {
         let blocked: Nanos = self.blocked.iter().copied().sum();
         self.ran + self.no_cpu + blocked

@@ -24,7 +24,7 @@ use crate::units::Timestamp;
 
 /// An item with a moment on the trace clock.
 pub trait HasMoment {
-    /// That moment.
+    /// The moment of the item.
     fn ts(&self) -> Timestamp;
 }
 

@@ -22,9 +22,9 @@ use crate::units::Nanos;
 pub struct Tally {
     /// Number of switch-outs.
     pub switches: u64,
-    /// Of these, those that the kernel counts as voluntary (`nvcsw`).
+    /// Of the switch-outs, those that the kernel counts as voluntary (`nvcsw`).
     pub voluntary: u64,
-    /// Of these, those whose reason the kernel itself gave.
+    /// Of the switch-outs, those whose reason the kernel itself gave.
     pub certain: u64,
     /// Switch-outs by reason, at [`Reason::index`].
     pub reasons: [u64; Reason::ALL.len()],

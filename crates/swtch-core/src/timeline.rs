@@ -18,11 +18,12 @@ mod threads;
 
 use std::collections::HashMap;
 
-use crate::event::{Event, SwitchEvent};
+use crate::event::{Event, LookEvent, SwitchEvent};
 use crate::evidence::{Evidence, EvidenceBits};
 use crate::ids::TaskKey;
 use crate::reason::Reason;
 use crate::rules::{Rule, UserRules, classify, classify_user};
+use crate::stack::StackNumbers;
 use crate::switch::{Open, Switch, TaskAtEnd, TaskEvent};
 use crate::syscall::SyscallTable;
 use crate::units::{Nanos, Timestamp};
@@ -82,6 +83,8 @@ struct LastOut {
     was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
+    /// Number of the user stack in which the task was seen since.
+    user_stack: Option<u32>,
 }
 
 impl Timeline {
@@ -117,6 +120,10 @@ impl Timeline {
             Event::Switch(event) => {
                 self.place_threads(&event, &mut sink);
                 self.switch(&event).map(TraceRow::Switch)
+            }
+            Event::Look(look) => {
+                self.look(look);
+                None
             }
         };
         row.into_iter().for_each(sink);
@@ -211,9 +218,19 @@ impl Timeline {
             in_scope: event.in_scope,
             was_runnable: row.evidence.left_runnable(),
             call: call.or_else(|| self.last(row.task)?.call),
+            user_stack: None,
         };
         self.remember(row.task, last);
         Some(row)
+    }
+
+    /// Notes where a task waits, if the switch-out that its wait began with has a row.
+    fn look(&mut self, look: LookEvent) {
+        let index = usize::try_from(look.task.get()).unwrap_or(usize::MAX);
+        let last = self.last_out.get_mut(index).and_then(Option::as_mut);
+        if let Some(last) = last.filter(|last| last.ts == look.out) {
+            last.user_stack = Some(look.user_stack);
+        }
     }
 
     /// The row of a switch-out, which is forgotten at once: the next row of the task says nothing
@@ -338,14 +355,19 @@ impl Timeline {
         };
         let last = self.last(task);
         // Another moment means that the row of that switch-out was lost or out of scope.
-        let reason = last.filter(|last| last.ts == out).map(|last| last.reason);
+        let last = last.filter(|last| last.ts == out);
+        let reason = last.map(|last| last.reason);
+        let stacks = StackNumbers {
+            user: seen.stacks.user.or_else(|| last?.user_stack),
+            ..seen.stacks
+        };
         let off = self.length(Some(out), start);
         let moved = seen.moved.filter(|moved| *moved > out);
         let wait = Wait {
             reason,
             off,
             moved: moved.and_then(|moved| start.since(moved)),
-            stacks: seen.stacks,
+            stacks,
             ..Wait::default()
         };
         if seen.was_runnable {

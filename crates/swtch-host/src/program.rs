@@ -19,9 +19,10 @@ pub(super) fn facts() -> Vec<Fact> {
             "it decides the code between two system calls",
         ),
         built(env!("SWTCH_TARGET")).named("build_target", "the instruction set that it may use"),
-        built(match IS_LIGHT {
-            true => "light: hardly optimised",
-            false => env!("SWTCH_PROFILE"),
+        built(if IS_LIGHT {
+            "light: hardly optimised"
+        } else {
+            env!("SWTCH_PROFILE")
         })
         .named(
             "build_profile",

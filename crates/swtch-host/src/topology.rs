@@ -60,9 +60,10 @@ fn nodes_of(topology: &CpuTopology) -> SourcedValue {
     let nodes: Vec<_> = nodes
         .map(|node| format!("node {}: {}", node.node, node.cpus))
         .collect();
-    match nodes.is_empty() {
-        true => SourcedValue::unknown("this kernel shows no nodes", source),
-        false => SourcedValue::known(nodes.join("; "), source),
+    if nodes.is_empty() {
+        SourcedValue::unknown("this kernel shows no nodes", source)
+    } else {
+        SourcedValue::known(nodes.join("; "), source)
     }
 }
 
@@ -73,9 +74,10 @@ fn siblings_of(topology: &CpuTopology) -> SourcedValue {
     let source = format!("{CPUS}/cpu*/topology/thread_siblings_list");
     let cores = &topology.cores;
     let named: Vec<_> = cores.iter().take(MOST_NAMED).map(String::as_str).collect();
-    let mut words = match named.is_empty() {
-        true => "none".to_owned(),
-        false => named.join("; "),
+    let mut words = if named.is_empty() {
+        "none".to_owned()
+    } else {
+        named.join("; ")
     };
     if cores.len() > MOST_NAMED {
         words += &format!("; and {} more cores", cores.len() - MOST_NAMED);

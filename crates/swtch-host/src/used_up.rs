@@ -34,7 +34,7 @@ pub struct DiskSums {
 }
 
 impl DiskSums {
-    /// Those of all disks that ever had a request, without their partitions.
+    /// The sums of all disks that ever had a request, without their partitions.
     pub fn read() -> Vec<Self> {
         let is_disk = |disk: &Self| Path::new("/sys/block").join(&disk.name).exists();
         let disks = read("/proc/diskstats").unwrap_or_default();
@@ -73,7 +73,7 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Those of all cgroups that have one.
+    /// The limits of all cgroups that have one.
     pub fn read() -> Vec<Self> {
         let Ok(cgroups) = probe::cgroups() else {
             return Vec::new();

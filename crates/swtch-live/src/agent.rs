@@ -149,10 +149,10 @@ fn thread_cpu_time() -> Duration {
 /// half of the table is in use.
 fn pause_after(took: Duration, (room, in_use): (u32, usize)) -> Duration {
     let is_roomy = in_use.saturating_mul(2) < usize::try_from(room).unwrap_or(usize::MAX);
-    match is_roomy {
-        true => (took * READING_SHARE)
-            .clamp(AgentRequest::READ_EVERY, AgentRequest::READ_AT_LEAST_EVERY),
-        false => AgentRequest::READ_EVERY,
+    if is_roomy {
+        (took * READING_SHARE).clamp(AgentRequest::READ_EVERY, AgentRequest::READ_AT_LEAST_EVERY)
+    } else {
+        AgentRequest::READ_EVERY
     }
 }
 

@@ -182,9 +182,10 @@ impl FileRights {
         set_thread_groups(&groups.map(ThreadGid::from_raw).collect::<Vec<_>>())?;
         setfsgid(self.group);
         setfsuid(self.user);
-        match (user_of_files(), group_of_files()) == (self.user, self.group) {
-            true => Ok(()),
-            false => Err(io::ErrorKind::PermissionDenied.into()),
+        if (user_of_files(), group_of_files()) == (self.user, self.group) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::PermissionDenied.into())
         }
     }
 }

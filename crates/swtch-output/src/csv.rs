@@ -69,9 +69,10 @@ impl<'w> CsvWriter<'w> {
     /// As [`Self::empty`].
     pub fn text(&mut self, text: &str) -> io::Result<()> {
         let text = escaped(text);
-        match text.starts_with(['=', '+', '-', '@', '\'']) {
-            true => self.plain(quoted(&format!("'{text}"))),
-            false => self.plain(quoted(&text)),
+        if text.starts_with(['=', '+', '-', '@', '\'']) {
+            self.plain(quoted(&format!("'{text}")))
+        } else {
+            self.plain(quoted(&text))
         }
     }
 

@@ -101,10 +101,11 @@ impl Write for Destination {
 fn device(place: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(openat(CWD, place, flags, Mode::empty())?);
-    match file.metadata()?.is_file() {
+    if file.metadata()?.is_file() {
         // Somebody put it there since: its beginning must not be written over.
-        true => Err(io::Error::other("another file has taken its place")),
-        false => Ok(file),
+        Err(io::Error::other("another file has taken its place"))
+    } else {
+        Ok(file)
     }
 }
 

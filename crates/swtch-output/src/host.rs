@@ -42,7 +42,7 @@ impl<'a> HostWords<'a> {
         self.joined(" · ", [Some(kernel), self.cpu_model.map(str::to_owned)])
     }
 
-    /// The same inside a sentence: `db1, Linux 6.18.0, x86_64, 2 CPUs`.
+    /// The host inside a sentence: `db1, Linux 6.18.0, x86_64, 2 CPUs`.
     pub fn to_list(self) -> String {
         self.joined(", ", [Some(self.kernel()), self.machine.map(str::to_owned)])
     }

@@ -53,7 +53,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         }
     }
 
-    /// The same for a backend that writes text too high by `drop` of its size.
+    /// The pen for a backend that writes text too high by `drop` of its size.
     #[must_use]
     pub fn with_text_drop(self, drop: f64) -> Self {
         Self {

@@ -84,7 +84,7 @@ impl AxisSpan {
         }
     }
 
-    /// The same with its low end times `factor` (below 1), for room on a logarithmic axis.
+    /// The span with its low end times `factor` (below 1), for room on a logarithmic axis.
     #[must_use]
     pub fn with_room_below(self, factor: f64) -> Self {
         Self {

@@ -10,4 +10,7 @@
 
 pub mod counters;
 pub mod dump;
+mod helper;
+mod packets;
 pub mod record;
+pub mod stacks;

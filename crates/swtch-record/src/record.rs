@@ -12,6 +12,7 @@ mod commands;
 mod ebpf;
 pub mod facts;
 mod lasting;
+mod named_stacks;
 mod pause;
 mod perf;
 mod pipeline;
@@ -41,7 +42,7 @@ use perf::PerfRecording;
 use pipeline::RowsToMake;
 
 pub use pause::StopSignals;
-pub use request::{AfterRecording, CaptureRequest, RecordRequest, Target, TraceBy};
+pub use request::{AfterRecording, CaptureRequest, RecordRequest, StacksBy, Target, TraceBy};
 pub use result::RecordingResult;
 pub use rights::{WorkAhead, end_with};
 pub use ring::{DumpAnswer, DumpAsk, KeptSize, MOST_ASK_BYTES, RingRequest, SOCKET};

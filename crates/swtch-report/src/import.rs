@@ -191,9 +191,10 @@ impl ImportPipeline {
     }
 
     fn comm(&mut self, ts: Timestamp, comm: &CommOrExecRecord<'_>) {
-        let kind = match comm.is_execve {
-            true => TaskEventKind::Exec,
-            false => TaskEventKind::Rename,
+        let kind = if comm.is_execve {
+            TaskEventKind::Exec
+        } else {
+            TaskEventKind::Rename
         };
         let name = comm.name.as_slice();
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -110,9 +110,10 @@ fn missing_advice(path: &Path) -> String {
     let mut whole = path.as_os_str().to_owned();
     whole.push(".swtch");
     let whole = Path::new(&whole);
-    match whole.is_dir() {
-        true => format!("there is {}: give that", whole.display()),
-        false => "swtch record and swtch explain say at their end where the trace is".to_owned(),
+    if whole.is_dir() {
+        format!("there is {}: give that", whole.display())
+    } else {
+        "swtch record and swtch explain say at their end where the trace is".to_owned()
     }
 }
 

@@ -76,9 +76,10 @@ pub fn save(list: &PriceList, place: &Path) -> Result<()> {
         }
         write_whole_with_own_rights(place, json_text(&to_json(list)).as_bytes())
     };
-    match is_in_place_of_root(place) {
-        true => save(),
-        false => as_caller(save),
+    if is_in_place_of_root(place) {
+        save()
+    } else {
+        as_caller(save)
     }
 }
 

@@ -20,7 +20,7 @@ use swtch_core::merge::Merge;
 use swtch_core::{Arch, Event, RULES_VERSION, SyscallTable, TaskKey, Timestamp};
 use swtch_store::{
     Counts, Error, EventWriter, Meta, RecordFile, RecordStream, RecordingState, StreamKind, Trace,
-    UserEventDecoder, Writer,
+    UserEventDecoder, Writer, decode_looks,
 };
 use swtch_wire::{
     PerfRecord, PerfThreads, READABLE_WIRES, RawKind, decode_perf_records, decode_records,
@@ -215,6 +215,7 @@ fn event_decoder(
             StreamKind::UserEvents => {
                 user_events.decode(bytes, |event| events.push(Event::User(event)))
             }
+            StreamKind::Looks => decode_looks(bytes, |look| events.push(Event::Look(look))),
             StreamKind::Switches => {
                 decode_records(RawKind::Switches, bytes, |event| events.push(event))
             }
@@ -234,6 +235,7 @@ fn is_of_tasks_below(event: &Event, most: u64) -> bool {
     let tasks = match event {
         Event::Switch(switch) => [switch.task, switch.next_task],
         Event::Task(task) => [Some(task.task), None],
+        Event::Look(look) => [Some(look.task), None],
         Event::User(_) => [None, None],
     };
     let mut tasks = tasks.into_iter().flatten();

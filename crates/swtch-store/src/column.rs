@@ -344,9 +344,10 @@ pub(crate) fn set_names<R>(
 }
 
 fn check_length(bytes: usize) -> Result<(), Mismatch> {
-    match bytes <= MOST_NAME_BYTES {
-        true => Ok(()),
-        false => Err(Mismatch::TooLong(bytes)),
+    if bytes <= MOST_NAME_BYTES {
+        Ok(())
+    } else {
+        Err(Mismatch::TooLong(bytes))
     }
 }
 

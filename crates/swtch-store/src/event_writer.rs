@@ -65,9 +65,9 @@ struct TraceTask {
 #[derive(Debug, Default)]
 struct TraceCgroups {
     known: HashSet<CgroupId>,
-    /// Those that have come since the caller asked last.
+    /// The cgroups that have come since the caller asked last.
     fresh: HashSet<CgroupId>,
-    /// That of the row before: most rows need no look into the set.
+    /// The cgroup of the row before: most rows need no look into the set.
     last: Option<CgroupId>,
 }
 

@@ -29,12 +29,13 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Returns the file if it is a regular one.
 pub(crate) fn regular(file: File) -> io::Result<File> {
     let found = file.metadata()?.file_type();
-    match found.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(
+    if found.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("it is {}, not a regular file", kind_of(found)),
-        )),
+        ))
     }
 }
 

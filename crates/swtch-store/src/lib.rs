@@ -44,6 +44,7 @@ mod final_table;
 mod final_tables;
 mod finish;
 pub mod input;
+mod look_events;
 mod meta;
 mod order;
 mod packing;
@@ -66,6 +67,7 @@ pub use contain::{Panicked, contained};
 pub use directory::{Directory, DirectoryState};
 pub use error::Error;
 pub use event_writer::EventWriter;
+pub use look_events::{decode_looks, encode_look};
 pub use meta::{
     ClockSample, Counts, DiskCounts, DiskFacts, FORMAT_VERSION, FiredSwitch, Hooks, HostLoad,
     Imported, KernelCounts, LastingGroup, LastingWaits, MemoryLimitFacts, Meta, Overhead,

@@ -254,16 +254,16 @@ pub struct HostLoad {
     /// Time in which some task of the machine waited for a CPU (`some` of `/proc/pressure/cpu`), when
     /// the recording began.
     pub cpu_pressure_before_ns: Option<u64>,
-    /// The same when it ended.
+    /// Time in which some task of the machine waited for a CPU, when the recording ended.
     pub cpu_pressure_after_ns: Option<u64>,
     /// CPU time of all CPUs that the hypervisor gave to others (`steal` of `/proc/stat`), when the
     /// recording began.
     pub steal_before_ns: Option<u64>,
-    /// The same when it ended.
+    /// CPU time of all CPUs that the hypervisor gave to others, when the recording ended.
     pub steal_after_ns: Option<u64>,
     /// CPU time of all CPUs that was not idle, nor given to others (`/proc/stat`), when the recording began.
     pub busy_before_ns: Option<u64>,
-    /// The same when it ended.
+    /// CPU time of all CPUs that was not idle, nor given to others, when the recording ended.
     pub busy_after_ns: Option<u64>,
 }
 
@@ -445,7 +445,7 @@ pub struct DiskFacts {
     pub name: String,
     /// Its sums when the recording began.
     pub before: DiskCounts,
-    /// The same when it ended; `None` in a recording that was cut off.
+    /// Its sums when the recording ended; `None` in a recording that was cut off.
     pub after: Option<DiskCounts>,
 }
 
@@ -484,7 +484,8 @@ pub struct MemoryLimitFacts {
     pub bytes: u64,
     /// The number of times that it had been reached when the recording began.
     pub reached_before: u64,
-    /// The same when it ended; `None` in a recording that was cut off.
+    /// The number of times that it had been reached when the recording ended; `None` in a recording that was cut
+    /// off.
     pub reached_after: Option<u64>,
 }
 
@@ -541,6 +542,8 @@ pub struct LastingGroup {
 pub struct StackSettings {
     /// Only waits blocked for at least this long have stacks.
     pub min_blocked_ns: u64,
+    /// True if they were read while the threads waited, so that short waits have none.
+    pub by_looks: bool,
 }
 
 impl Default for Meta {
@@ -646,7 +649,10 @@ mod tests {
         let meta = Meta {
             state: RecordingState::StoppedEarly,
             stop_reason: Some("disk full".into()),
-            stacks: Some(StackSettings { min_blocked_ns: 5 }),
+            stacks: Some(StackSettings {
+                min_blocked_ns: 5,
+                by_looks: false,
+            }),
             command: vec!["perf".into(), "bench".into()],
             host: TraceHost {
                 topology: Some(CpuTopology::of_lists(

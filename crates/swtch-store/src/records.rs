@@ -44,7 +44,6 @@ const BLOCK_BYTES: usize = 32 << 10;
 /// of a ring adds to that.
 const MOST_BLOCK_BYTES: usize = 64 << 20;
 
-/// The longest header.
 const MOST_HEADER_BYTES: usize = 4096;
 
 /// Bytes of the head of a block.
@@ -66,16 +65,19 @@ pub enum StreamKind {
     /// Records of the tasks that lived when the segment of a ring began, of which records before may
     /// be gone. It is read of the first segment only.
     LivingTasks,
+    /// Looks at tasks that wait ([`crate::encode_look`]).
+    Looks,
 }
 
 impl StreamKind {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Switches,
         Self::Tasks,
         Self::UserEvents,
         Self::PerfSwitchOuts,
         Self::PerfOthers,
         Self::LivingTasks,
+        Self::Looks,
     ];
 
     /// Returns true if its records come of perf events, and not of eBPF programs.
@@ -131,7 +133,7 @@ struct BlockHead {
     length: u32,
     /// Length of what they were packed to.
     stored: u32,
-    /// Of the packed bytes.
+    /// Checksum of the packed bytes.
     crc32: u32,
 }
 
@@ -206,7 +208,10 @@ impl RecordCounts {
         match kind {
             StreamKind::Switches | StreamKind::PerfSwitchOuts => self.switches += records,
             StreamKind::UserEvents => self.user_events += records,
-            StreamKind::Tasks | StreamKind::PerfOthers | StreamKind::LivingTasks => {}
+            StreamKind::Tasks
+            | StreamKind::PerfOthers
+            | StreamKind::LivingTasks
+            | StreamKind::Looks => {}
         }
     }
 }
@@ -385,10 +390,7 @@ fn width_of(kind: StreamKind, count: u32, bytes: &[u8]) -> usize {
     let width = bytes.len() / count.max(1);
     // Events of user-mode schedulers have different lengths.
     let is_one = kind != StreamKind::UserEvents && width * count == bytes.len();
-    match is_one && can_pack(width) {
-        true => width,
-        false => 0,
-    }
+    if is_one && can_pack(width) { width } else { 0 }
 }
 
 /// The records of an unfinished trace.
@@ -396,10 +398,10 @@ fn width_of(kind: StreamKind, count: u32, bytes: &[u8]) -> usize {
 pub struct RecordFile {
     /// One, or one of each segment.
     parts: Vec<RecordPart>,
-    /// By number and kind.
+    /// The streams, by number and kind.
     streams: BTreeMap<(u32, u32), RecordStream>,
     switches: u64,
-    /// True if they are those of segments (or of one), before which there may have been others.
+    /// True if the records are those of segments (or of one), before which there may have been others.
     is_of_ring: bool,
 }
 

@@ -21,28 +21,31 @@ use swtch_core::{Certainty, Level, Reason, Rule, Switch, TaskKey};
 use crate::column::{Mismatch, dictionary, for_each_word, word_list};
 
 /// Names of all rules of this version: the values of the `rule` column.
-static NAMES: LazyLock<ArrayRef> = LazyLock::new(|| word_list(all_rules().map(|rule| rule.name)));
+static RULE_NAMES: LazyLock<ArrayRef> =
+    LazyLock::new(|| word_list(all_rules().map(|rule| rule.name)));
 
 /// Address and index of each rule, sorted by address, because millions of rows are written.
-static PLACES: LazyLock<Vec<(usize, u8)>> = LazyLock::new(|| {
-    let mut places: Vec<_> = all_rules().map(address).zip(0..).collect();
-    places.sort_unstable();
-    places
+static RULE_INDEX_BY_ADDRESS: LazyLock<Vec<(usize, u8)>> = LazyLock::new(|| {
+    let mut index_by_address: Vec<_> = all_rules().map(address).zip(0..).collect();
+    index_by_address.sort_unstable();
+    index_by_address
 });
 
-/// Stand-ins for rules of which only the reason and certainty were read.
-static NAMELESS: LazyLock<Vec<[Rule; 2]>> = LazyLock::new(|| {
-    let nameless = |reason, certainty| Rule::foreign("", reason, certainty);
-    let by_certainty = |&reason| {
+/// Stand-ins for rules of which only the reason and certainty were read, at [`Reason::index`] and then
+/// [`Certainty::index`].
+static NAMELESS_RULES_BY_REASON: LazyLock<Vec<[Rule; 2]>> = LazyLock::new(|| {
+    let nameless_rule = |reason, certainty| Rule::foreign("", reason, certainty);
+    let nameless_of_each_certainty = |&reason| {
         [
-            nameless(reason, Certainty::Certain),
-            nameless(reason, Certainty::Inferred),
+            nameless_rule(reason, Certainty::Certain),
+            nameless_rule(reason, Certainty::Inferred),
         ]
     };
-    Reason::ALL.iter().map(by_certainty).collect()
+    Reason::ALL.iter().map(nameless_of_each_certainty).collect()
 });
 
-static FOREIGN: Mutex<Vec<&'static Rule>> = Mutex::new(Vec::new());
+/// Rules of other versions, each once, with the name and verdict that a file gave them.
+static FOREIGN_RULES: Mutex<Vec<&'static Rule>> = Mutex::new(Vec::new());
 
 fn address(rule: &Rule) -> usize {
     ptr::from_ref(rule).addr()
@@ -55,7 +58,7 @@ pub(crate) fn unread() -> &'static Rule {
 
 /// The stand-in for a rule of which only the verdict is known.
 pub(crate) fn nameless(reason: Reason, certainty: Certainty) -> &'static Rule {
-    &NAMELESS[reason.index()][certainty.index()]
+    &NAMELESS_RULES_BY_REASON[reason.index()][certainty.index()]
 }
 
 /// The rule with this name and this verdict.
@@ -96,9 +99,9 @@ impl JudgedWaits {
 
 fn foreign(name: &str, verdict: &Rule) -> &'static Rule {
     // The list only grows by whole entries, so one left by a panicking thread is sound.
-    let mut known = FOREIGN.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |rule: &&&Rule| rule.name == name && is_same_verdict(rule, verdict);
-    if let Some(rule) = known.iter().find(same) {
+    let mut known = FOREIGN_RULES.lock().unwrap_or_else(PoisonError::into_inner);
+    let has_name_and_verdict = |rule: &&&Rule| rule.name == name && is_same_verdict(rule, verdict);
+    if let Some(rule) = known.iter().find(has_name_and_verdict) {
         return rule;
     }
     let name = Box::leak(name.to_owned().into_boxed_str());
@@ -114,10 +117,10 @@ fn foreign(name: &str, verdict: &Rule) -> &'static Rule {
 /// Adds the rules' names to the verdicts that the columns `reason` and `certainty` have set.
 pub(crate) fn set_rules(array: &dyn Array, rows: &mut [Switch]) -> Result<(), Mismatch> {
     // A name has one verdict in nearly all traces, so its rule is looked up once per batch.
-    let mut last = [None::<(&'static Rule, &'static Rule)>; 256];
-    for_each_word(array, rows, |row: &mut Switch, name, place| {
+    let mut last_by_name = [None::<(&'static Rule, &'static Rule)>; 256];
+    for_each_word(array, rows, |row: &mut Switch, name, name_index| {
         let verdict = row.rule;
-        let last = &mut last[usize::from(place)];
+        let last = &mut last_by_name[usize::from(name_index)];
         row.rule = match *last {
             Some((then, rule)) if is_same_verdict(then, verdict) => rule,
             _ => last.insert((verdict, named(name, verdict))).1,
@@ -131,22 +134,23 @@ fn is_same_verdict(left: &Rule, right: &Rule) -> bool {
 
 /// The `rule` column of these rows, as a dictionary array.
 pub(crate) fn rule_names(rows: &[Switch]) -> ArrayRef {
-    let own: Option<Vec<u8>> = rows.iter().map(|row| own_place(row.rule)).collect();
-    match own {
-        Some(places) => dictionary(UInt8Array::from(places), &NAMES),
+    let indices: Option<Vec<u8>> = rows.iter().map(|row| index_in_table(row.rule)).collect();
+    match indices {
+        Some(indices) => dictionary(UInt8Array::from(indices), &RULE_NAMES),
         None => rule_names_with_foreign(rows),
     }
 }
 
-fn own_place(rule: &Rule) -> Option<u8> {
-    let found = PLACES.binary_search_by_key(&address(rule), |place| place.0);
-    found.ok().map(|index| PLACES[index].1)
+/// The index of a rule in today's table; `None` for a foreign one.
+fn index_in_table(rule: &Rule) -> Option<u8> {
+    let found = RULE_INDEX_BY_ADDRESS.binary_search_by_key(&address(rule), |entry| entry.0);
+    found.ok().map(|entry| RULE_INDEX_BY_ADDRESS[entry].1)
 }
 
 /// As [`rule_names`], for a trace made from another: the list gets the foreign names as well.
 fn rule_names_with_foreign(rows: &[Switch]) -> ArrayRef {
     let mut names: Vec<&str> = all_rules().map(|rule| rule.name).collect();
-    let mut place = |rule: &Rule| {
+    let mut index_of_name = |rule: &Rule| {
         let found = names.iter().position(|name| *name == rule.name);
         let index = found.unwrap_or_else(|| {
             names.push(rule.name);
@@ -154,8 +158,8 @@ fn rule_names_with_foreign(rows: &[Switch]) -> ArrayRef {
         });
         u8::try_from(index).expect("all versions together have at most 256 rules")
     };
-    let places: Vec<u8> = rows.iter().map(|row| place(row.rule)).collect();
-    dictionary(UInt8Array::from(places), &word_list(names.into_iter()))
+    let indices: Vec<u8> = rows.iter().map(|row| index_of_name(row.rule)).collect();
+    dictionary(UInt8Array::from(indices), &word_list(names.into_iter()))
 }
 
 #[cfg(test)]
@@ -163,9 +167,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rule_finds_its_own_place() {
-        for (rule, place) in all_rules().zip(0..) {
-            assert_eq!(own_place(rule), Some(place), "{}", rule.name);
+    fn every_rule_finds_its_index() {
+        for (rule, index) in all_rules().zip(0..) {
+            assert_eq!(index_in_table(rule), Some(index), "{}", rule.name);
         }
     }
 

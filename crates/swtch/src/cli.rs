@@ -90,6 +90,9 @@ pub enum Verb {
     /// Look for user-mode schedulers: what `swtch record` starts.
     #[command(hide = true)]
     FindSchedulers,
+    /// Read stacks of threads that wait: what `swtch record` starts.
+    #[command(hide = true)]
+    ReadStacks,
     /// Run a workload that makes a known number of switches of known kinds, as the tests do.
     #[command(hide = true)]
     Workload(WorkloadArgs),

@@ -377,7 +377,7 @@ fn dropping_a_runtime_ends_pending_operations() {
     });
 }
 
-/// The same when its tasks have hardly begun: one that is bound and has not run yet is cancelled
+/// A runtime can end while its tasks have hardly begun: one that is bound and has not run yet is cancelled
 /// too.
 #[test]
 fn dropping_a_runtime_at_any_moment_ends_it() {

@@ -186,7 +186,7 @@ impl Parameters {
         pairs.collect::<Result<_>>().map(Self)
     }
 
-    /// All of them, in the order of the file.
+    /// All parameters, in the order of the file.
     pub fn all(&self) -> &[(String, ParameterValue)] {
         &self.0
     }

@@ -30,12 +30,12 @@ pub struct Quantities {
 }
 
 impl Quantities {
-    /// Those of an experiment that plays loads: what is missing was not played.
+    /// The quantities of an experiment that plays loads: what is missing was not played.
     pub fn of_loads() -> Self {
         Self::without(cannot_be_tested(STOPPED))
     }
 
-    /// Those of an experiment that times arms: what is missing has too few process trees.
+    /// The quantities of an experiment that times arms: what is missing has too few process trees.
     pub fn of_arms() -> Self {
         let why = "what it takes was not measured, or in too few process trees";
         Self::without(Verdict::Undecided(why.to_owned()))
@@ -181,7 +181,7 @@ impl Quantities {
 mod tests {
     use super::*;
 
-    /// Those of A2, whose borders are 1.8 to 2.2 and 0.9 to 1.1.
+    /// The quantities of A2, whose borders are 1.8 to 2.2 and 0.9 to 1.1.
     fn sharing(shared: f64, own: Option<f64>) -> Quantities {
         let mut all = Quantities::of_loads();
         let number = |number: f64| LabNumber::of(&[number; 6]);

@@ -72,7 +72,7 @@ fn steal(stat: &str) -> Option<f64> {
 /// makes many itself (`Documentation/filesystems/proc.rst`, v6.18).
 const BETWEEN_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
-/// The beginning of arm64's labels for the same: `IPI0`, `IPI1` (`arch/arm64/kernel/smp.c`, v6.18).
+/// The beginning of arm64's labels for interrupts between CPUs: `IPI0`, `IPI1` (`arch/arm64/kernel/smp.c`, v6.18).
 const BETWEEN_CPUS_ON_ARM: &str = "IPI";
 
 /// Sum of one CPU's column of `/proc/interrupts`, without those between CPUs.

@@ -74,7 +74,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// All of them, in the order of the table.
+    /// All sections, in the order of the table.
     pub const ALL: &'static [Self] = &[
         Self::Switch,
         Self::Place,

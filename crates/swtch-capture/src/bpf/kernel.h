@@ -66,6 +66,20 @@ enum {
 /* arch/x86/include/asm/thread_info.h: a 32-bit system call is being executed */
 #define TS_COMPAT 0x0002
 
+/* arch/x86/include/asm/segment.h: the code segment of 32-bit programs */
+#define USER32_CS 0x23
+
+/* include/linux/mm_types.h, include/linux/sched/coredump.h: who may look into a process */
+#define MMF_DUMPABLE_MASK 3
+#define SUID_DUMP_USER 1
+
+/* DWARF's number of the stack pointer */
+#if defined(__TARGET_ARCH_x86)
+#define STACK_POINTER 7
+#else
+#define STACK_POINTER 31
+#endif
+
 /* arch/arm64/include/uapi/asm/ptrace.h: the state that user mode has is that of 32-bit code */
 #define PSR_MODE32_BIT 0x10
 
@@ -175,6 +189,28 @@ struct mm_struct {
 	struct rw_semaphore mmap_lock;
 };
 
+struct mm_struct___word {
+	unsigned long flags; /* before 6.18 */
+};
+
+struct mm_flags {
+	unsigned long __mm_flags[1];
+};
+
+struct mm_struct___bitmap {
+	struct mm_flags flags; /* 6.18 and later */
+};
+
+struct kuid {
+	__u32 val;
+};
+
+struct cred {
+	struct kuid uid;
+	struct kuid euid;
+	struct kuid suid;
+};
+
 struct super_block {
 	unsigned long s_magic;
 };
@@ -261,6 +297,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct css_set *cgroups;
 	struct mm_struct *mm;
+	const struct cred *cred;
 };
 
 struct seq_file;
@@ -282,14 +319,31 @@ struct task_struct___cpu {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long orig_ax;
-	unsigned long di;
-	unsigned long si;
+	unsigned long r15;
+	unsigned long r14;
+	unsigned long r13;
+	unsigned long r12;
+	unsigned long bp;
+	unsigned long bx;
+	unsigned long r11;
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long ax;
+	unsigned long cx;
 	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	__u64 regs[31];
+	__u64 sp;
+	__u64 pc;
 	__u64 pstate;
 	__u64 orig_x0;
 	__s32 syscallno;

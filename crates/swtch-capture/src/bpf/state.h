@@ -167,7 +167,8 @@ struct task_state {
 	__u64 pending_irq;
 	union summary_key_words pending;
 	__s32 last_call;
-	__u32 pad;
+	__u32 look; /* of looks.h: of its last copy */
+	__u64 looked_ts; /* the switch-out that the last wait which was copied began with */
 };
 
 /*

@@ -515,6 +515,8 @@ int BPF_PROG(sched_exit, bool is_switch)
 
 #include "lasting.h"
 
+#include "looks.h"
+
 /* Attached to nothing: it is run to learn what the kernel's own statistics of programs take. */
 SEC("raw_tp")
 int do_nothing(void *ctx)

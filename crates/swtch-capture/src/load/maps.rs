@@ -1,12 +1,14 @@
-//! The maps of the kernel side: how large each is.
+//! The maps of the kernel side: how large each is, and what it holds at first.
 
-use libbpf_rs::{MapHandle, MapType};
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use super::ScopePlan;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+
+use super::scope_plan::ScopePlan;
 use crate::error::Error;
 use crate::probe::threads_of_this_machine;
 use crate::settings::Settings;
-use crate::skeleton::recorder::OpenSwtchSkel;
+use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel};
 use crate::summary::places;
 
 /// The most distinct stacks that are kept, of each kind.
@@ -21,6 +23,7 @@ const WATCHED_STACKS: u32 = 8 << 10;
 /// Distinct switches of one task that is watched: each key of `bpf/summary_stacks.h` is one.
 const STACK_SUMS: u32 = 4 << 10;
 
+/// Sets how many entries each map can have.
 pub fn size_maps(
     open: &mut OpenSwtchSkel<'_>,
     settings: &Settings,
@@ -35,7 +38,6 @@ pub fn size_maps(
         false if settings.watches_stacks => WATCHED_STACKS,
         false => 1,
     };
-    let failed = |map| move |source| Error::Map { map, source };
     open.maps
         .targets
         .set_max_entries(plan.most_targets())
@@ -84,6 +86,33 @@ pub fn size_maps(
         .map_err(failed("stack_sums"))
 }
 
+/// Fills in the rings and what is to be recorded.
+pub fn fill_maps(skel: &SwtchSkel<'_>, plan: &ScopePlan, rings: &[MapHandle]) -> Result<(), Error> {
+    let maps = &skel.maps;
+    for (cpu, ring) in (0u32..).zip(rings) {
+        let descriptor = ring.as_fd().as_raw_fd();
+        maps.rings
+            .update(&cpu.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("rings"))?;
+    }
+    for target in &plan.targets {
+        let pid = target.pid.get().to_ne_bytes();
+        maps.targets
+            .update(&pid, &target.start_ticks.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("targets"))?;
+    }
+    for id in plan.cgroups.iter().flat_map(|cgroups| &cgroups.ids) {
+        maps.scope_cgroups
+            .update(&id.to_ne_bytes(), &[1], MapFlags::ANY)
+            .map_err(failed("scope_cgroups"))?;
+    }
+    Ok(())
+}
+
+fn failed(map: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |source| Error::Map { map, source }
+}
+
 /// Number of slots for the states of tasks, a power of two: at least four for each thread that there
 /// is now. The least number takes 15 MB. A task is refused a slot when 32 in a row are taken
 /// (`claim_probe` in `bpf/scope.h`): 6 in a million while half of all slots are taken, none while a
@@ -93,6 +122,7 @@ pub fn task_slots() -> u32 {
     wanted.clamp(64 << 10, 1 << 20).next_power_of_two()
 }
 
+/// Makes a ring of records of tasks for each CPU.
 pub fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>()
@@ -104,9 +134,4 @@ pub fn make_rings(bytes: u32, cpus: usize) -> Result<Vec<MapHandle>, Error> {
             .map_err(Error::of_load)
     };
     (0..cpus).map(make).collect()
-}
-
-pub fn ring_fd(ring: &MapHandle) -> [u8; 4] {
-    use std::os::fd::{AsFd, AsRawFd};
-    ring.as_fd().as_raw_fd().to_ne_bytes()
 }

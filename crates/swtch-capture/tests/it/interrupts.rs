@@ -66,7 +66,7 @@ fn record(scope: RecordingScope, arch: Arch) -> (Vec<SwitchEvent>, HashMap<TaskK
         Event::Task(task) => {
             tids.insert(task.task, task.tid.get());
         }
-        Event::User(_) => {}
+        Event::User(_) | Event::Look(_) => {}
     };
     let start = Instant::now();
     while start.elapsed() < LENGTH {

@@ -132,7 +132,7 @@ impl Recorder {
             Event::Task(task) => {
                 tids.insert(task.task, task.tid.get());
             }
-            Event::User(_) => {}
+            Event::User(_) | Event::Look(_) => {}
         });
         drained.switches
     }

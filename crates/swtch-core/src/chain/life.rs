@@ -145,7 +145,6 @@ pub(super) struct ChainTask {
     steps: VecDeque<ChainStep>,
     /// Number of steps that are no longer in memory.
     dropped: usize,
-    /// The sum of those.
     dropped_sum: Parts,
     /// Number of steps, from the first, of which it is known what they were for.
     settled: usize,

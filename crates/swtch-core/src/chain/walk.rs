@@ -23,7 +23,7 @@ pub(super) struct ChainWalk<'a> {
     pub(super) stretches: Vec<AwaitedStretch>,
     /// Looks that may be taken, at most.
     most: u32,
-    /// Those of them that may be taken still.
+    /// Looks that may still be taken.
     left: u32,
     /// Looks at priorities, of which there may be as many.
     compared: u32,

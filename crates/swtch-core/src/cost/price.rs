@@ -141,7 +141,7 @@ pub struct Price {
     pub policy: Option<Policy>,
     /// Wall time per operation; in a ring, of one hand-off.
     pub hand_off_ns: Estimate,
-    /// The same calls without a peer.
+    /// Wall time per operation of the same calls without a peer.
     pub baseline_ns: Option<Estimate>,
     /// Hand-off less baseline, paired round by round.
     pub net_ns: Option<Estimate>,
@@ -233,7 +233,7 @@ pub struct Point {
     pub size: f64,
     /// Cost of a hop minus the same work without switches, with hot caches.
     pub net_ns: Estimate,
-    /// The same work without switches, with hot caches.
+    /// Cost of the same work without switches, with hot caches.
     pub hot_ns: Option<Estimate>,
 }
 

@@ -44,8 +44,8 @@ use crate::stats::regimes::Regimes;
 /// tree agree within 0.2.
 pub const RESOLUTION_PCT: f64 = 0.5;
 
-/// The same with too few trees to see what differs between trees: identical arms of one tree were
-/// seen to differ by about 1 %.
+/// The smallest difference at which two arms are told apart, in per cent, with too few trees to see what differs
+/// between trees: identical arms of one tree were seen to differ by about 1 %.
 pub const FEW_TREES_PCT: f64 = 2.0;
 
 /// The fewest rounds of all trees, if the trees are few. Of 10 rounds whose contrast drifts by 2.8

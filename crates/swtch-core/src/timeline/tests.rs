@@ -636,3 +636,40 @@ fn an_os_switch_carries_the_worker_that_the_word_named() {
     assert_eq!(row(Some(UserWord::default())), (None, Some(0), Level::Os));
     assert_eq!(row(None), (None, None, Level::Os));
 }
+
+fn look_at(moment: u64, out: u64) -> Event {
+    Event::Look(LookEvent {
+        ts: Timestamp::from_ns(moment),
+        task: TASK,
+        out: Timestamp::from_ns(out),
+        user_stack: 9,
+    })
+}
+
+/// ```text
+///   out      look     out
+/// ───┼────────┼────────┼──▶
+///    └── the wait has the stack that was seen
+/// ```
+#[test]
+fn a_wait_is_where_it_was_seen() {
+    let mut timeline = timeline();
+    row(&mut timeline, run(0, 10));
+    assert!(rows(&mut timeline, look_at(20, 10)).is_empty());
+    let seen = row(&mut timeline, after(10, run(30, 40)));
+    assert_eq!(seen.wait.stacks.user, Some(9));
+    // The next wait was not seen.
+    let unseen = row(&mut timeline, after(40, run(50, 60)));
+    assert_eq!(unseen.wait.stacks.user, None);
+}
+
+/// The look was at a wait whose beginning was lost, or that had ended when the look arrived.
+#[test]
+fn a_look_at_another_wait_tells_nothing() {
+    let mut timeline = timeline();
+    rows(&mut timeline, look_at(5, 1));
+    row(&mut timeline, run(0, 10));
+    rows(&mut timeline, look_at(20, 8));
+    let row = row(&mut timeline, after(10, run(30, 40)));
+    assert_eq!(row.wait.stacks.user, None);
+}

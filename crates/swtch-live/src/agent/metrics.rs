@@ -117,7 +117,7 @@ pub enum MetricValue {
     Number(f64),
     /// Lengths in seconds: their sum, and how many are in each bucket, by its upper edge.
     Lengths {
-        /// Their sum.
+        /// The sum of the lengths.
         sum_s: f64,
         /// Of each bucket its upper edge, and how many are in it. The last edge is infinite.
         buckets: Vec<(f64, u64)>,

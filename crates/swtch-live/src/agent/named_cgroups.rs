@@ -50,9 +50,9 @@ const IDS_OF_A_PATH: usize = 2;
 /// The cgroups whose switches are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedCgroups {
-    /// All.
+    /// All cgroups.
     All,
-    /// Those that were asked for.
+    /// The cgroups that were asked for.
     Chosen,
 }
 
@@ -121,7 +121,7 @@ impl NamedCgroups {
         self.most
     }
 
-    /// Those with a name, each with its label, in the order of labels.
+    /// The cgroups with a name, each with its label, in the order of labels.
     pub fn named(&self) -> impl Iterator<Item = (&str, &NamedCgroup)> {
         self.named.iter().map(|(label, one)| (label.as_str(), one))
     }
@@ -215,9 +215,10 @@ impl NamedCgroups {
         };
         let mut made_again = Vec::new();
         for one in self.named.values_mut() {
-            one.removed = match one.counters.read(&tree, &one.path) {
-                true => None,
-                false => one.removed.or(Some(now)),
+            one.removed = if one.counters.read(&tree, &one.path) {
+                None
+            } else {
+                one.removed.or(Some(now))
             };
             if let Some(id) = one.counters.id().filter(|id| !one.ids.contains(id)) {
                 made_again.push((id, one.path.clone()));

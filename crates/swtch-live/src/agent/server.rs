@@ -32,7 +32,6 @@ const MOST_CONNECTIONS: usize = 128;
 /// A connection is closed after so long: who has not read an answer by then will not.
 const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 
-/// The longest token.
 const MOST_TOKEN_BYTES: u64 = 4096;
 
 /// A port that is ours, on which nobody is served yet.

@@ -104,9 +104,10 @@ impl SchedulerProcess {
             0 => String::new(),
             ended => format!(" ({ended} ended)"),
         };
-        let since = match self.has_ended {
-            true => "the process has ended, and these counters are final".to_owned(),
-            false => format!("counted since they started, {} ago", self.counted_for),
+        let since = if self.has_ended {
+            "the process has ended, and these counters are final".to_owned()
+        } else {
+            format!("counted since they started, {} ago", self.counted_for)
         };
         format!(
             "process {} ({}) · {}{ended} · {since}",

@@ -138,9 +138,10 @@ impl LiveDisplay<'_> {
                 let head_is_due = self.lines == 0;
                 self.lines += 1;
                 self.sheet.rows = rates.iter().map(|rates| rates.cells(at)).collect();
-                let csv = match head_is_due {
-                    true => self.sheet.to_csv(),
-                    false => self.sheet.to_csv_rows(),
+                let csv = if head_is_due {
+                    self.sheet.to_csv()
+                } else {
+                    self.sheet.to_csv_rows()
                 };
                 tell(csv.as_bytes())
             }

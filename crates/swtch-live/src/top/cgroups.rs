@@ -22,7 +22,7 @@ pub struct CgroupQuotas {
     at_start: ThrottledSoFar,
     /// The throttling that each path had last, and the frame in which it was read.
     throttled: HashMap<String, (u64, Throttling)>,
-    /// Those that were looked for and have no path.
+    /// The cgroups that were looked for and have no path.
     not_found: FxHashSet<CgroupId>,
     frames: u64,
 }

@@ -118,9 +118,10 @@ fn csv(made: &MadeFrame, session: &TopSession, request: &TopRequest, is_first: b
     if let Some(loss) = made.loss_in_words() {
         message!("swtch: {loss}");
     }
-    match is_first {
-        true => sheet.to_csv(),
-        false => sheet.to_csv_rows(),
+    if is_first {
+        sheet.to_csv()
+    } else {
+        sheet.to_csv_rows()
     }
 }
 

@@ -49,7 +49,9 @@ impl LiveSchedulers {
 
     /// CPU time of the process that looks for schedulers.
     pub fn cpu_time(&self) -> Nanos {
-        self.finder.as_ref().map_or(Nanos::ZERO, Finder::cpu_time)
+        self.finder
+            .as_ref()
+            .map_or(Nanos::ZERO, |finder| finder.process().cpu_time())
     }
 
     /// Notes an event of a task: its process may have a scheduler.

@@ -1,18 +1,21 @@
 //! `swtch record` by eBPF programs: every switch, with all that explains it.
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, Settings};
-use swtch_output::caller::as_caller;
+use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings};
+use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
 use swtch_output::text::escaped;
-use swtch_store::{Directory, Error, Meta, StackSettings, Writer};
+use swtch_store::{Directory, Error, Meta, Writer};
 
 use super::commands::Commands;
+use super::named_stacks::StacksToName;
 use super::pause::DrainRound;
 use super::pipeline::{Pipeline, RowsToMake};
+use super::request::StacksBy;
 use super::ring::DumpRequests;
 use super::user_level::{Finder, UserLevel};
 use super::{Backend, RecordRequest, RecordedSoFar, TraceBy, facts, make_trace, priority};
+use crate::stacks::{self, StackReader};
 
 /// A recording by eBPF programs, and its trace.
 pub(super) struct EbpfRecording<'a> {
@@ -48,25 +51,33 @@ impl<'a> EbpfRecording<'a> {
             }),
             _ => None,
         };
+        let at_switches = stacks.and_then(StacksBy::least_at_switches);
         let settings = Settings {
             lasting_waits: true,
-            stacks,
+            stacks: at_switches,
+            looks: (stacks == Some(StacksBy::Looks))
+                .then(looked_users)
+                .transpose()?,
             ..request.capture.settings(command)?
         };
         // The finder inherits a right that we drop later, and must not inherit our priority. The
         // switches that starting it causes are over before recording begins.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
+        let reader = match settings.looks {
+            Some(_) => Some(StackReader::start().context("starting to read stacks")?),
+            None => None,
+        };
         let capture = Capture::start(&settings, arch)?;
+        let reader = with_program(reader, &capture)?;
         let meta = Meta {
             hooks: facts::hooks(&capture),
-            stacks: stacks.map(|least| StackSettings {
-                min_blocked_ns: least.as_ns(),
-            }),
+            stacks: stacks.map(StacksBy::settings),
             ..facts::at_start(&request.capture.target, capture.started())
         };
         let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
         let user_level = UserLevel::new(finder, capture.streams());
-        let pipeline = Pipeline::new(arch, writer, user_level, stacks.is_some(), capture.naming());
+        let stacks = stacks.map(|_| StacksToName::new(reader));
+        let pipeline = Pipeline::new(arch, writer, user_level, stacks, capture.naming());
         let guard = start_guard(&capture, will_change_user)?;
         let recording = Self {
             capture,
@@ -151,6 +162,24 @@ impl Backend for EbpfRecording<'_> {
         self.pipeline.narrow_to_kept(meta, &self.capture);
         self.pipeline.into_rows()
     }
+}
+
+/// Whose stacks may be looked at: those of the user who called sudo; without sudo, root's rights decide.
+fn looked_users() -> Result<LookedUsers> {
+    Ok(match Caller::of_sudo()? {
+        Some(caller) => LookedUsers::One(caller.user.as_raw()),
+        None => LookedUsers::All,
+    })
+}
+
+/// Hands the program that looks to the process that reads.
+fn with_program(reader: Option<StackReader>, capture: &Capture) -> Result<Option<StackReader>> {
+    if let (Some(reader), Some(program)) = (&reader, capture.look_program()?) {
+        reader
+            .begin(&program, stacks::CPU_THOUSANDTHS)
+            .context("handing over the program that looks at stacks")?;
+    }
+    Ok(reader)
 }
 
 /// Starts the guard that keeps this thread from being starved, while there is the right to a

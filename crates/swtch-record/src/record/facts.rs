@@ -228,9 +228,10 @@ fn lasting_tasks(capture: &mut Capture) -> Option<LastingTasks> {
 pub(crate) fn complete(meta: &mut Meta, capture: &Capture, pipeline: &mut Pipeline) {
     complete_counts(meta, capture);
     meta.quotas = pipeline.quotas();
-    let finder = pipeline.finder();
-    meta.overhead.recorder_cpu_ns += finder.cpu_time().as_ns();
-    meta.overhead.recorder_peak_rss_bytes += peak_memory_bytes(&finder.pid().to_string());
+    for helper in pipeline.helpers() {
+        meta.overhead.recorder_cpu_ns += helper.cpu_time().as_ns();
+        meta.overhead.recorder_peak_rss_bytes += peak_memory_bytes(&helper.pid().to_string());
+    }
     meta.user = pipeline.user_counts();
     if let Some(user) = &mut meta.user {
         user.words_unread = capture.counters().words_unread;

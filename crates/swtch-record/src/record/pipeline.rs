@@ -11,27 +11,28 @@ use std::path::PathBuf;
 
 use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
-use swtch_capture::{Capture, Drained, RawRecords, Stacks};
+use swtch_capture::{Capture, Drained, RawRecords};
 use swtch_core::{
-    Arch, CgroupId, Event, Pid, StackKind, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind,
-    TaskKey, Timestamp,
+    Arch, CgroupId, Event, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind, Timestamp,
 };
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_report::replay::{copy_rows, replay, see_what_was_kept};
 use swtch_store::{
-    Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer,
+    Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer, encode_look,
     encode_user_event,
 };
 use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks, switch_hints};
 
 use super::commands::Commands;
+use super::named_stacks::StacksToName;
 use super::pause::DrainRound;
 use super::quotas::RecordedCgroups;
 use super::ring::{
     DumpCause, DumpPart, Firing, FlightRing, RingRequest, RingTotals, SegmentCounts,
 };
-use super::user_level::{Finder, UserLevel};
+use super::user_level::UserLevel;
+use crate::helper::HelperProcess;
 
 /// Version of the records that a recording keeps.
 pub const RECORDS: u32 = WIRE_VERSION;
@@ -44,7 +45,7 @@ pub(crate) struct Pipeline {
     cgroups: NewCgroups,
     recorded_cgroups: RecordedCgroups,
     /// `None` if no stacks are recorded.
-    stacks: Option<NamedStacks>,
+    stacks: Option<StacksToName>,
     /// Of a ring, its newest segment.
     writer: Writer,
     /// `None` if all of the recording is kept.
@@ -65,7 +66,7 @@ impl Pipeline {
         arch: Arch,
         writer: Writer,
         user_level: UserLevel,
-        with_stacks: bool,
+        stacks: Option<StacksToName>,
         naming: NamingHierarchy,
     ) -> Self {
         Self {
@@ -74,7 +75,7 @@ impl Pipeline {
             commands: Commands::default(),
             cgroups: NewCgroups::default(),
             recorded_cgroups: RecordedCgroups::of(naming),
-            stacks: with_stacks.then(NamedStacks::new),
+            stacks,
             writer,
             ring: None,
             taken: 0,
@@ -110,7 +111,11 @@ impl Pipeline {
         if let Some(stacks) = &mut self.stacks {
             stacks.look_up(capture);
         }
-        let drained = match kernel.and_then(|kernel| Ok(kernel.and(user?))) {
+        let looks = self.take_looks();
+        let drained = match kernel.and_then(|kernel| {
+            looks?;
+            Ok(kernel.and(user?))
+        }) {
             Ok(drained) => drained,
             Err(error) => {
                 self.go_on_after(error, capture)?;
@@ -181,7 +186,7 @@ impl Pipeline {
             }
         }
         self.recorded_cgroups.look();
-        for stack in self.stacks.iter_mut().flat_map(NamedStacks::take_fresh) {
+        for stack in self.stacks.iter_mut().flat_map(StacksToName::take_fresh) {
             writer.push_stack(&stack)?;
         }
         writer.flush()?;
@@ -285,8 +290,10 @@ impl Pipeline {
             // The tasks that are still not named will not be.
             stacks.look_up(capture);
         }
+        let looks = self.take_looks();
         written?;
         user?;
+        looks?;
         for command in self.commands.end() {
             self.writer.push_command(&command)?;
         }
@@ -332,9 +339,11 @@ impl Pipeline {
         self.writer.discard()
     }
 
-    /// The process that looks for user-mode schedulers.
-    pub const fn finder(&self) -> &Finder {
-        self.user_level.finder()
+    /// The processes that help: the one that looks for user-mode schedulers, and the one that reads stacks.
+    pub fn helpers(&self) -> impl Iterator<Item = &HelperProcess> {
+        let finder = self.user_level.finder().process();
+        let reader = self.stacks.as_ref().and_then(StacksToName::reader);
+        [Some(finder), reader].into_iter().flatten()
     }
 
     /// Number of switches that were taken from the rings.
@@ -422,6 +431,28 @@ impl Pipeline {
         written.map(|()| drained)
     }
 
+    /// Keeps where threads were seen to wait. Without the process that reads stacks recording goes on.
+    fn take_looks(&mut self) -> Result<(), Error> {
+        let Some(stacks) = &mut self.stacks else {
+            return Ok(());
+        };
+        let (mut bytes, mut count) = (Vec::new(), 0);
+        let taken = stacks.take_looks(|look| {
+            count += 1;
+            encode_look(&look, &mut bytes);
+        });
+        if let Err(error) = taken {
+            message!(
+                "swtch: stacks are not read any more: {}",
+                escaped(&error.to_string())
+            );
+        }
+        match count {
+            0 => Ok(()),
+            _ => self.writer.record(StreamKind::Looks, 0, count, &bytes),
+        }
+    }
+
     /// If the kernel side has no room for more threads, their switches lack a worker; recording
     /// goes on.
     fn watch_user_level(&mut self, capture: &mut Capture) {
@@ -435,7 +466,7 @@ impl Pipeline {
         let Some(stacks) = self.stacks.take() else {
             return Ok(());
         };
-        for frame in stacks.stacks.named_frames() {
+        for frame in stacks.named_frames() {
             self.writer.push_frame(&frame)?;
         }
         self.writer.flush()
@@ -530,76 +561,4 @@ impl NewCgroups {
     fn take(&mut self) -> FxHashSet<CgroupId> {
         std::mem::take(&mut self.fresh)
     }
-}
-
-/// The stacks that records name. They are looked up while their process lives.
-#[derive(Debug)]
-struct NamedStacks {
-    stacks: Stacks,
-    /// The process of each task, by the task's key; `None` until a record names it.
-    pids: Vec<Option<Pid>>,
-    /// Stacks that are not looked up yet. A task may be named a little later than its switch, so
-    /// the look-up is put off once.
-    waiting: Vec<(StackKind, u32, Option<TaskKey>)>,
-    put_off: Vec<(StackKind, u32, Option<TaskKey>)>,
-    met: FxHashSet<(bool, u32)>,
-}
-
-impl NamedStacks {
-    fn new() -> Self {
-        let stacks = Stacks::new();
-        stacks.read_kernel_symbols();
-        Self {
-            stacks,
-            pids: Vec::new(),
-            waiting: Vec::new(),
-            put_off: Vec::new(),
-            met: FxHashSet::default(),
-        }
-    }
-
-    fn name(&mut self, task: &TaskEvent) {
-        if task.kind == TaskEventKind::Exit {
-            return;
-        }
-        let index = index(task.task);
-        if index >= self.pids.len() {
-            self.pids.resize(index + 1, None);
-        }
-        self.pids[index] = Some(task.pid);
-    }
-
-    fn meet(&mut self, named: impl Iterator<Item = (StackKind, u32, Option<TaskKey>)>) {
-        for stack in named {
-            if self.met.insert((stack.0 == StackKind::User, stack.1)) {
-                self.waiting.push(stack);
-            }
-        }
-    }
-
-    fn look_up(&mut self, capture: &Capture) {
-        let put_off = std::mem::take(&mut self.put_off);
-        for (kind, number, task) in put_off {
-            let pid = self.pid(task);
-            self.stacks.meet(capture, kind, number, pid);
-        }
-        for (kind, number, task) in std::mem::take(&mut self.waiting) {
-            match self.pid(task) {
-                None if task.is_some() => self.put_off.push((kind, number, task)),
-                pid => self.stacks.meet(capture, kind, number, pid),
-            }
-        }
-    }
-
-    fn pid(&self, task: Option<TaskKey>) -> Option<Pid> {
-        self.pids.get(index(task?)).copied().flatten()
-    }
-
-    fn take_fresh(&mut self) -> Vec<swtch_core::Stack> {
-        self.stacks.take_fresh()
-    }
-}
-
-fn index(task: TaskKey) -> usize {
-    usize::try_from(task.get()).unwrap_or(usize::MAX)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use swtch_capture::{Children, HeldCommand, RecordingScope, Settings};
 use swtch_core::{Nanos, Pid};
+use swtch_store::StackSettings;
 
 use super::facts;
 use super::ring::RingRequest;
@@ -33,8 +34,8 @@ pub enum TraceBy {
     Auto,
     /// eBPF programs, and all is kept.
     Ebpf {
-        /// The stacks of waits that blocked for at least this long are recorded; `None` records no stacks.
-        stacks: Option<Nanos>,
+        /// How the stacks of waits are recorded; `None` records no stacks.
+        stacks: Option<StacksBy>,
     },
     /// eBPF programs, and the last part is kept.
     Ring(RingRequest),
@@ -42,9 +43,47 @@ pub enum TraceBy {
     Perf,
 }
 
+/// How the stacks of waits are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StacksBy {
+    /// They are read from outside, while the threads wait.
+    Looks,
+    /// The kernel side takes them as a wait ends, of waits that blocked for at least so long.
+    Switches {
+        /// The least length.
+        least: Nanos,
+    },
+}
+
+impl StacksBy {
+    /// The least length of a wait whose stacks the kernel side takes; `None` if it takes none.
+    pub const fn least_at_switches(self) -> Option<Nanos> {
+        match self {
+            Self::Looks => None,
+            Self::Switches { least } => Some(least),
+        }
+    }
+}
+
+impl StacksBy {
+    /// What a trace says of it.
+    pub const fn settings(self) -> StackSettings {
+        match self {
+            Self::Looks => StackSettings {
+                min_blocked_ns: 0,
+                by_looks: true,
+            },
+            Self::Switches { least } => StackSettings {
+                min_blocked_ns: least.as_ns(),
+                by_looks: false,
+            },
+        }
+    }
+}
+
 impl TraceBy {
-    /// The shortest wait whose stacks are recorded; `None` if no stacks are.
-    pub const fn stacks(&self) -> Option<Nanos> {
+    /// How the stacks of waits are recorded; `None` if none are.
+    pub const fn stacks(&self) -> Option<StacksBy> {
         match self {
             Self::Ebpf { stacks } => *stacks,
             Self::Auto | Self::Ring(_) | Self::Perf => None,

@@ -4,8 +4,8 @@ use anyhow::{Context as _, Result};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{Signal, raise};
 use swtch_capture::{
-    HeldCommand, KeptPrivileges, drop_privileges, empty_bounding_set, forbid_new_privileges,
-    kernel_version, refuse_system_calls,
+    ConfinedWork, HeldCommand, KeptPrivileges, drop_privileges, empty_bounding_set,
+    forbid_new_privileges, kernel_version, refuse_system_calls,
 };
 use swtch_core::Pid;
 use swtch_output::caller::Caller;
@@ -52,7 +52,7 @@ impl WorkAhead<'_> {
         drop_privileges(kept, kernel_version())?;
         forbid_new_privileges()?;
         if self.afterwards == AfterRecording::Tells {
-            refuse_system_calls()?;
+            refuse_system_calls(ConfinedWork::ReadsMaps)?;
         }
         Ok(())
     }

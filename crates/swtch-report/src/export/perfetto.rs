@@ -49,9 +49,10 @@ const TASK_STATE_INTERRUPTIBLE_SLEEP: i32 = 4;
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
 pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
-    let between = match rows.are_all() {
-        true => IdleSpan::Idle,
-        false => IdleSpan::NotRecorded,
+    let between = if rows.are_all() {
+        IdleSpan::Idle
+    } else {
+        IdleSpan::NotRecorded
     };
     let gaps = rows.gaps()?;
     let unknown = UnknownSpans::find(rows)?;
@@ -98,9 +99,10 @@ impl PerfettoWriter<'_> {
         if was_woken(row) {
             self.wake(row, &moments, before.as_ref())?;
         }
-        let then = match self.unknown.follows(self.rows) {
-            true => Continuation::Unknown,
-            false => Continuation::Known,
+        let then = if self.unknown.follows(self.rows) {
+            Continuation::Unknown
+        } else {
+            Continuation::Known
         };
         self.rows += 1;
         let (packets, threads) = (&mut self.packets, &self.threads);
@@ -164,9 +166,10 @@ impl PerfettoWriter<'_> {
         let (Some(out), true) = (moments.out, moments.woken.is_some()) else {
             return Ok(());
         };
-        let state = match was_woken(row) {
-            true => TASK_STATE_INTERRUPTIBLE_SLEEP,
-            false => TASK_STATE_RUNNABLE,
+        let state = if was_woken(row) {
+            TASK_STATE_INTERRUPTIBLE_SLEEP
+        } else {
+            TASK_STATE_RUNNABLE
         };
         let (tid, comm) = self.threads.called(CpuOccupant::Task(row.task));
         let state = TaskState {
@@ -206,9 +209,10 @@ impl PerfettoWriter<'_> {
 
     fn waking(&self, row: &Switch, at: Timestamp, waker: TaskKey, target: CpuId) -> FtraceEvent {
         let (tid, comm) = self.threads.called(CpuOccupant::Task(row.task));
-        let waker = match waker.is_idle() {
-            true => 0,
-            false => self.threads.tid(waker).cast_unsigned(),
+        let waker = if waker.is_idle() {
+            0
+        } else {
+            self.threads.tid(waker).cast_unsigned()
         };
         FtraceEvent {
             timestamp: Some(at.as_ns()),

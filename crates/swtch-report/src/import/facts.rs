@@ -44,9 +44,10 @@ impl PerfHead {
             bail!(
                 "it holds no sched:sched_switch events{}: record with perf sched record, or perf record -a -e \
                  'sched:*'",
-                match events.is_empty() {
-                    true => String::new(),
-                    false => format!(", only {}", events.join(", ")),
+                if events.is_empty() {
+                    String::new()
+                } else {
+                    format!(", only {}", events.join(", "))
                 }
             );
         };

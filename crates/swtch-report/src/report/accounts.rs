@@ -60,9 +60,10 @@ pub struct BillRow<G> {
 impl<G> BillRow<G> {
     /// A cost; missing if no switch has a price.
     fn direct(&self, ns: f64) -> Cell {
-        match self.is_known() {
-            true => Cell::Time(Nanos::from_rounded(ns)),
-            false => Cell::Missing,
+        if self.is_known() {
+            Cell::Time(Nanos::from_rounded(ns))
+        } else {
+            Cell::Missing
         }
     }
 

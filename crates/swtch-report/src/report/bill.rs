@@ -46,7 +46,7 @@ pub enum BillBy {
 }
 
 impl BillBy {
-    /// All of them, in the order in which help names them.
+    /// All kinds of rows of a bill, in the order in which help names them.
     pub const ALL: [Self; 5] = [
         Self::Reason,
         Self::Process,

@@ -129,9 +129,10 @@ impl Departures {
         let is_next = row.wait.reason.is_some();
         Departure {
             indirect_high: bound.map(|bound| bound.lost_in_run(displaced, back, row.ran)),
-            stacks: match is_next {
-                true => (row.wait.stacks.user, row.wait.stacks.kernel),
-                false => (None, None),
+            stacks: if is_next {
+                (row.wait.stacks.user, row.wait.stacks.kernel)
+            } else {
+                (None, None)
             },
             ..away.departure
         }

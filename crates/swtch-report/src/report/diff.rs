@@ -87,9 +87,10 @@ pub enum DiffOutcome {
 pub fn compare(request: &DiffRequest) -> Result<DiffAnswer<'_>> {
     let billing = request.prices.as_ref().map(Billing::new);
     let is_pair = request.a.len() == 1 && request.b.len() == 1;
-    let blocks = match is_pair {
-        true => RunBlocks::Many,
-        false => RunBlocks::Whole,
+    let blocks = if is_pair {
+        RunBlocks::Many
+    } else {
+        RunBlocks::Whole
     };
     let read = |paths: &[PathBuf]| -> Result<Vec<MeasuredRun>> {
         let runs = paths.iter();
@@ -153,13 +154,14 @@ fn refuse_repeated(a: &[MeasuredRun], b: &[MeasuredRun]) -> Result<()> {
             continue;
         };
         let (one, other) = (run.path.display(), other.display());
-        match of == side {
-            true => bail!(
+        if of == side {
+            bail!(
                 "{other} and {one} are the same recording, and both are on side {side}: give each run once"
-            ),
-            false => bail!(
+            );
+        } else {
+            bail!(
                 "{other} is on side {of}, and the same recording is on side {side} as {one}: give each run to one side"
-            ),
+            );
         }
     }
     Ok(())

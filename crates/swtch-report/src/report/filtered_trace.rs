@@ -165,9 +165,10 @@ impl<'t> FilteredTrace<'t> {
         let to = self.selection.to();
         let is_cut = to < Timestamp::from_ns(u64::MAX);
         let span = is_cut.then_some((Timestamp::default(), to));
-        let ts = match self.selection.is_of_a_span() {
-            true => Columns::TS,
-            false => Columns::NONE,
+        let ts = if self.selection.is_of_a_span() {
+            Columns::TS
+        } else {
+            Columns::NONE
         };
         self.scan_span(columns | ts, span, &[Level::Os], first, further)
     }

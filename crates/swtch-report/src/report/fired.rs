@@ -120,9 +120,10 @@ impl FiredWait {
             let who = match holder {
                 Holder::Task(task) => {
                     let index = names.index(*task);
-                    let real_time = match names.thread(index).is_real_time {
-                        true => ", a real-time task,",
-                        false => "",
+                    let real_time = if names.thread(index).is_real_time {
+                        ", a real-time task,"
+                    } else {
+                        ""
                     };
                     format!("{}{real_time}", names.label(index))
                 }
@@ -138,9 +139,10 @@ impl FiredWait {
             )
         });
         let named: Vec<_> = named.collect();
-        match named.is_empty() {
-            true => String::new(),
-            false => format!(": {}", named.join(", ")),
+        if named.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", named.join(", "))
         }
     }
 }

@@ -161,9 +161,10 @@ fn program_names(names: &Names, naming: FlameNaming) -> Vec<String> {
 }
 
 fn name_across_runs(process: &Process) -> String {
-    match process.is_kernel {
-        true => of_kernel(&process.comm),
-        false => process.comm.clone(),
+    if process.is_kernel {
+        of_kernel(&process.comm)
+    } else {
+        process.comm.clone()
     }
 }
 

@@ -26,9 +26,10 @@ impl<T: Copy> LastByTask<T> {
 
     /// The value of a task, whose index is `index`.
     pub fn of(&self, task: TaskKey, index: usize) -> Option<T> {
-        match index == Names::nameless() {
-            true => self.nameless.get(&task).copied(),
-            false => self.named[index],
+        if index == Names::nameless() {
+            self.nameless.get(&task).copied()
+        } else {
+            self.named[index]
         }
     }
 

@@ -103,7 +103,7 @@ const IDLE_CALLS: [&str; 35] = [
 #[derive(Debug)]
 pub struct LastingThreads<'m> {
     all: &'m LastingWaits,
-    /// Those that hardly can be idle first.
+    /// The threads that wait alike; first those that hardly can be idle.
     groups: Vec<AlikeThreads<'m>>,
     is_filtered: bool,
     start_ns: u64,
@@ -189,7 +189,7 @@ impl<'m> AlikeThreads<'m> {
 }
 
 impl<'m> LastingThreads<'m> {
-    /// Those of a trace; `None` if its recorder did not look for them, or the filter asks for something
+    /// Returns the threads of a trace; `None` if its recorder did not look for them, or the filter asks for something
     /// that only a switch has.
     pub fn of(meta: &'m Meta, filter: &Filter, arch: Option<Arch>) -> Option<Self> {
         let all = meta

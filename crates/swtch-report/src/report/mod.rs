@@ -153,7 +153,7 @@ pub enum By {
 }
 
 impl By {
-    /// All of them, in the order in which help names them.
+    /// All kinds of rows, in the order in which help names them.
     pub const ALL: [Self; 12] = [
         Self::Reason,
         Self::Process,
@@ -515,9 +515,10 @@ fn by_stack(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches
         }
     })?;
     let asked = filtered.head().meta.stacks.is_some();
-    let symbols = match asked {
-        true => filtered.symbols()?,
-        false => Symbols::default(),
+    let symbols = if asked {
+        filtered.symbols()?
+    } else {
+        Symbols::default()
     };
     Ok((places.sheet(&symbols, &names, asked), rows))
 }

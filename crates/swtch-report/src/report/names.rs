@@ -339,9 +339,10 @@ fn program_of(command: &str) -> Option<&str> {
 fn without_directory(command: &str) -> &str {
     let end = command.find(' ').unwrap_or(command.len());
     let (program, _) = command.split_at(end);
-    let start = match program.starts_with('/') {
-        true => program.rfind('/').map_or(0, |slash| slash + 1),
-        false => 0,
+    let start = if program.starts_with('/') {
+        program.rfind('/').map_or(0, |slash| slash + 1)
+    } else {
+        0
     };
     &command[start..]
 }

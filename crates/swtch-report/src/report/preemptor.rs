@@ -32,7 +32,7 @@ enum HolderOfRow {
     Task(usize, HolderCounts),
     /// A holder that is no task, by its word.
     Other(&'static str),
-    /// All of them, with the number of preemptions.
+    /// All holders together, with the number of preemptions.
     All(u64),
 }
 

@@ -76,9 +76,10 @@ impl Programs {
                 2..=MOST_COMMANDS => process.title(WIDEST),
                 _ => process.comm.clone(),
             });
-            let label = match namesakes.contains(&of.len()) {
-                true => format!("another {}", process.comm),
-                false => label,
+            let label = if namesakes.contains(&of.len()) {
+                format!("another {}", process.comm)
+            } else {
+                label
             };
             let place = *places.entry(label.clone()).or_insert_with(|| {
                 labels.push(label);
@@ -161,9 +162,10 @@ fn own_title(process: &Process) -> Option<String> {
     let is_name = !program.is_empty() && !program.contains([' ', '/']);
     let mut words = role.split_whitespace().filter(|_| is_name);
     let first = words.next()?;
-    let role = match first.ends_with(':') {
-        true => words.next().unwrap_or(first),
-        false => first,
+    let role = if first.ends_with(':') {
+        words.next().unwrap_or(first)
+    } else {
+        first
     };
     let label = text::escaped(&format!("{program}: {role}")).into_owned();
     (text::width(&label) <= WIDEST).then_some(label)

@@ -184,7 +184,7 @@ impl<L> ByReason<L> {
         &self.reasons[reason.index()]
     }
 
-    /// The same, to add to it.
+    /// Returns the counts for a reason, to add to them.
     pub fn of_mut(&mut self, reason: Reason) -> &mut OneReason<L> {
         &mut self.reasons[reason.index()]
     }

@@ -55,10 +55,10 @@ const WIDE_ENOUGH_FOR_WORDS: usize = 70;
 /// Most lines that say where the first cause comes from.
 const PLACES: usize = 4;
 
-/// Most such lines for each further cause.
+/// Most lines that say where a further cause comes from.
 const PLACES_OF_FURTHER: usize = 2;
 
-/// And for what has no number.
+/// Most lines that say where something comes from that is listed without a number.
 const PLACES_BESIDES: usize = 1;
 
 /// Lines of a table that is shown beside long causes, its heads included.
@@ -136,9 +136,10 @@ impl Screen {
             ],
         );
         let rows = self.reasons.iter().map(|(reason, tally)| {
-            let words = match width < WIDE_ENOUGH_FOR_WORDS {
-                true => reason.to_string(),
-                false => format!("{reason:<8} {}", in_words(*reason)),
+            let words = if width < WIDE_ENOUGH_FOR_WORDS {
+                reason.to_string()
+            } else {
+                format!("{reason:<8} {}", in_words(*reason))
             };
             self.row(words, tally, length)
         });

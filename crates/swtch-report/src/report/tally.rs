@@ -87,9 +87,10 @@ pub fn runq_cell(tally: &Tally) -> Cell {
 }
 
 const fn of_split_waits(tally: &Tally, time: Nanos) -> Cell {
-    match tally.is_unsplit() {
-        true => Cell::Missing,
-        false => Cell::Time(time),
+    if tally.is_unsplit() {
+        Cell::Missing
+    } else {
+        Cell::Time(time)
     }
 }
 

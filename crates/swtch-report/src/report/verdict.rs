@@ -404,9 +404,10 @@ impl VerdictInput<'_> {
         if !is_often(tally.switches, total) && (is_preempted || !self.is_long(tally.blocked)) {
             return None;
         }
-        let places = match is_preempted {
-            true => self.preemption_places(reason),
-            false => self.places_and_wakers(reason),
+        let places = if is_preempted {
+            self.preemption_places(reason)
+        } else {
+            self.places_and_wakers(reason)
         };
         Some(Finding {
             name: "reason",

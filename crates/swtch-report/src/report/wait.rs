@@ -171,12 +171,12 @@ pub struct ObjectWaits {
     pub waiters: u64,
     /// Waits that were ended by a task.
     pub woken_by_task: u64,
-    /// Of these, waits ended by a task that had itself waited for the object: the sign of a lock.
+    /// Of the waits ended by a task, those ended by one that had itself waited for the object: the sign of a lock.
     pub woken_by_waiter: u64,
-    /// Of these, waits ended by a task of the same program that had itself waited for an object of
-    /// this kind.
+    /// Of the waits ended by a task, those ended by one of the same program that had itself waited for an
+    /// object of this kind.
     pub woken_by_peer: u64,
-    /// Of these, waits that the same task ended together with another one, as at a barrier.
+    /// Of the waits ended by a task, those that it ended together with another wait, as at a barrier.
     pub woken_together: u64,
     /// Of the blocked time in waits that threads of the same program ended: what these did meanwhile.
     pub meanwhile: Meanwhile,

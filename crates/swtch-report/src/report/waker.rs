@@ -112,7 +112,7 @@ pub struct Wakers {
     table: Vec<Woken>,
     /// Number of tasks in `table`; 0 in a trace of many.
     tasks: usize,
-    /// All other pairs.
+    /// The pairs that are not in `table`.
     pairs: FxHashMap<(Waker, usize), Woken>,
     /// Waits in which the task was never blocked, so that no wakeup was needed.
     runnable: u64,

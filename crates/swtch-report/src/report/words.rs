@@ -8,7 +8,7 @@ macro_rules! words {
     ($($name:ident $key:literal $holds:ident $help:literal;)*) => {
         $(pub const $name: Word = Word::new($key, Holds::$holds, $help);)*
 
-        /// All of them.
+        /// All words that are defined here.
         pub const ALL: &[Word] = &[$($name),*];
     };
 }

@@ -241,9 +241,10 @@ impl Saving {
 
     /// CPU time that the switches took, at the lower end of its interval; 0 below this share of one CPU.
     pub fn at_least(&self, least_pct: f64) -> Nanos {
-        match self.direct_low_pct >= least_pct {
-            true => Nanos::from_rounded(self.wall.as_ns() as f64 * self.direct_low_pct / 100.0),
-            false => Nanos::ZERO,
+        if self.direct_low_pct >= least_pct {
+            Nanos::from_rounded(self.wall.as_ns() as f64 * self.direct_low_pct / 100.0)
+        } else {
+            Nanos::ZERO
         }
     }
 

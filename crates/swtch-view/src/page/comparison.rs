@@ -101,9 +101,9 @@ fn changes(parts: &DiffPageParts) -> Markup {
 /// The timelines of one trace of each side.
 #[derive(Debug)]
 struct Timelines {
-    /// Those of the sides that have switches.
+    /// The timelines of the sides that have switches.
     pictures: Vec<Picture>,
-    /// The sides that have none.
+    /// The sides that have no switches.
     empty: Vec<&'static str>,
 }
 

@@ -48,7 +48,6 @@ impl Default for CpuRuns {
     }
 }
 
-/// One run.
 #[derive(Clone, Copy, Debug)]
 struct LaneRun {
     ended_ns: u64,

@@ -46,7 +46,6 @@ const LAYOUT: u64 = 1;
 /// Words of the trailer: magic, identity, byte of the index, its words, their sum.
 const TRAILER: usize = 5;
 
-/// Bytes of a word.
 const WORD_BYTES: usize = size_of::<u64>();
 const WORD: u64 = WORD_BYTES as u64;
 

@@ -14,7 +14,9 @@ use swtch_capture::probe::HOOKS;
 use swtch_core::{Nanos, Pid, Trigger};
 use swtch_live::summary::SummaryRequest;
 use swtch_output::format::Format;
-use swtch_record::record::{CaptureRequest, KeptSize, RecordRequest, RingRequest, Target, TraceBy};
+use swtch_record::record::{
+    CaptureRequest, KeptSize, RecordRequest, RingRequest, StacksBy, Target, TraceBy,
+};
 
 use super::values::{duration, kept, length, pid, size};
 
@@ -45,6 +47,9 @@ pub struct RecordArgs {
     #[arg(long, alias = "stack", value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
           default_missing_value = "5us", value_parser = length)]
     pub stacks: Option<Nanos>,
+    /// Read the user stacks of threads while they wait.
+    #[arg(long, hide = true, conflicts_with = "stacks")]
+    pub looks: bool,
     /// Memory for records on their way to the disk, of all CPUs together (for tests of losses) [default: 112MB, or
     /// 1MB a CPU if that is more].
     #[arg(long, value_name = "SIZE", hide = true, value_parser = size)]
@@ -213,7 +218,7 @@ impl RecordArgs {
     /// Refuses what cannot be had together, before anything starts, and says what to leave out.
     fn refuse_for(&self, outcome: LeftBehind) -> Result<()> {
         use LeftBehind::{Explanation, Ring, Summary};
-        let has_stacks = self.stacks.is_some();
+        let has_stacks = self.stacks.is_some() || self.looks;
         let (is_perf, is_proc) = (
             self.backend == BackendChoice::Perf,
             self.backend == BackendChoice::Proc,
@@ -270,7 +275,8 @@ impl RecordArgs {
 
     /// What is asked for by `--backend`.
     fn recording(&self) -> Result<AskedRecording> {
-        let stacks = self.stacks;
+        let at_switches = self.stacks.map(|least| StacksBy::Switches { least });
+        let stacks = at_switches.or(self.looks.then_some(StacksBy::Looks));
         match self.backend {
             // Who asks for stacks wants no trace without them.
             BackendChoice::Auto if stacks.is_none() => self.trace(TraceBy::Auto),
@@ -389,7 +395,10 @@ mod tests {
         assert_eq!(by(&["record", "-a"]), "Auto");
         assert_eq!(by(&["explain", "-p", "1"]), "Auto");
         let with_stacks = by(&["record", "-a", "--stacks=0"]);
-        assert_eq!(with_stacks, "Ebpf { stacks: Some(Nanos(0)) }");
+        assert_eq!(
+            with_stacks,
+            "Ebpf { stacks: Some(Switches { least: Nanos(0) }) }"
+        );
         let ebpf = by(&["explain", "--backend", "ebpf", "-a"]);
         assert_eq!(ebpf, "Ebpf { stacks: None }");
         assert_eq!(by(&["record", "--backend", "perf", "-p", "1"]), "Perf");

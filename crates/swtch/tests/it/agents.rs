@@ -41,7 +41,6 @@ fn get(port: u16, path: &str, headers: &[&str]) -> std::io::Result<(u16, String)
     Ok((status.unwrap(), body.to_owned()))
 }
 
-/// An agent that serves.
 struct TestAgent {
     process: TestProcess,
     port: u16,

@@ -154,6 +154,7 @@ fn assert_whole_and_owned(way: Elevation) {
     for verb in [
         &["record"][..],
         &["record", "--stacks"],
+        &["record", "--looks"],
         &["explain", "--no-bill"],
     ] {
         let case = format!("{way:?} {verb:?}");

@@ -30,7 +30,7 @@ struct WatchedLoad {
 fn watch(tool: &str, options: &[&str], load: &str) -> Option<WatchedLoad> {
     let help = Command::new(tool).arg("--help").output().ok()?;
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    // Those of bcc have the same names, and say "usage" otherwise.
+    // The tools of bcc have the same names, and say "usage" otherwise.
     help.contains("USAGE: ").then_some(())?;
     let place = TraceDir::new();
     let mut load = Command::new("sh")

@@ -171,7 +171,7 @@ fn an_unfinished_recording_is_compared_with_a_warning() {
 /// The base waits for its lock in `handle`, the head in a function that it calls for it.
 fn with_functions(run: &mut MadeUpRun, is_head: bool) {
     run.has_stacks = true;
-    run.meta.stacks = Some(StackSettings { min_blocked_ns: 0 });
+    run.meta.stacks = Some(StackSettings::default());
     let functions: &[&str] = match is_head {
         true => &["lock_slow", "try_again", "handle", "main"],
         false => &["lock_slow", "handle", "main"],

@@ -38,7 +38,7 @@ impl SyntheticTrace {
         Self::changed(|_| {})
     }
 
-    /// The same trace after `change` was applied to its rows, which are in order of time.
+    /// The synthetic trace after `change` was applied to its rows, which are in order of time.
     pub fn changed(change: impl FnOnce(&mut Vec<Switch>)) -> Self {
         let place = TraceDir::new();
         let meta = meta();

@@ -71,6 +71,7 @@ mod imports;
 mod lab;
 mod lasting;
 mod levels;
+mod looks;
 mod machine;
 mod mishaps;
 mod names;

@@ -123,7 +123,7 @@ impl Recording {
         Self { place, output }
     }
 
-    /// The same; panics with the program's messages if it failed.
+    /// Records `words` to the end; panics with the program's messages if it failed.
     pub fn that_succeeds(words: &[&str]) -> Self {
         let recording = Self::of(words);
         let output = &recording.output;

@@ -26,7 +26,7 @@ impl ArmProgram {
 pub enum OperationGroup {
     /// One of two tasks yields to the other.
     Yield,
-    /// The same with a thousand tasks, which no longer fit into the first-level cache.
+    /// One of a thousand tasks, which no longer fit into the first-level cache, yields to the next.
     Yield1000,
     /// A thread hands the turn to another thread on the same CPU.
     HandOff,

@@ -21,8 +21,8 @@ use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
 use super::capture::{self, ThreadSnapshot, Usage};
 use super::evidence::{Call, ThreadSample};
 use super::memory;
-use super::unwind::{self, Frames, StackCopy};
-use swtch_unwind::Registers;
+use super::unwind::unwind;
+use swtch_unwind::{Chain, ChainEnd, Registers, StackCopy};
 
 /// The time that a running thread may take to answer. It answers at its next return to user mode, which an interrupt
 /// brings about at once; the monitor cannot wait longer.
@@ -100,7 +100,7 @@ fn from_outside(call: Call) -> Option<Backtrace> {
         start: stack_pointer,
         bytes: &bytes,
     };
-    Some(unwind::unwind(registers, stack).into())
+    Some(unwind(registers, stack).into())
 }
 
 /// Unwinds the stack that the thread has copied.
@@ -109,15 +109,22 @@ fn of_capture(capture: &ThreadSnapshot) -> Backtrace {
         start: capture.stack_start as u64,
         bytes: &capture.stack,
     };
-    unwind::unwind(capture.registers, stack).into()
+    unwind(capture.registers, stack).into()
 }
 
-impl From<Frames> for Backtrace {
-    fn from(frames: Frames) -> Self {
+impl From<Chain> for Backtrace {
+    fn from(chain: Chain) -> Self {
+        let missing = match chain.end {
+            ChainEnd::Root => None,
+            ChainEnd::Cut => Some("the stack is deeper than was copied"),
+            ChainEnd::TooDeep => Some("there are more frames"),
+            ChainEnd::NoTables | ChainEnd::Unknown => {
+                Some("the rest has no unwind tables that lead on from here")
+            }
+        };
         Self {
-            addresses: frames.addresses,
-            missing: (!frames.reaches_root)
-                .then_some("the rest has no unwind tables, or the stack is deeper than was copied"),
+            addresses: chain.addresses,
+            missing,
         }
     }
 }

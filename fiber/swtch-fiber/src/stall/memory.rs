@@ -11,7 +11,7 @@ const PAGE: usize = 4096;
 /// Copies bytes from `address` on. Returns how many there were before the first that cannot be
 /// read.
 ///
-/// Also 0 if the system call is forbidden (a seccomp filter).
+/// Returns 0 if the system call is forbidden, too (a seccomp filter).
 pub fn read(address: usize, bytes: &mut [u8]) -> usize {
     let mut done = 0;
     while done < bytes.len() {

@@ -1,115 +1,47 @@
-//! Unwinds a stack: from registers and a copy of the stack to return addresses.
+//! Unwinds a stack of this process: from registers and a copy of the stack to return addresses.
 //!
-//! The step from a frame to its caller is `swtch-unwind`'s, by the unwind rules of the loaded file that holds
-//! its code; for a function without rules the frame pointer is tried. Only the copy of the stack is read, and
-//! each access is checked against its bounds, so a stack that was caught in an odd state gives a short result
-//! at worst.
+//! The walk is `swtch-unwind`'s; here the tables of the loaded file that holds some code are found. Only the copy of
+//! the stack is read, and each access is checked against its bounds, so a stack that was caught in an odd state gives
+//! a short result at worst.
 //!
 //! The walk ends at the root of the thread, whose caller the tables declare undefined, or at the
-//! root of the worker's stack: the way from there to the scheduler is described by an expression
-//! (corosensei), which is not followed.
+//! root of the worker's stack (corosensei's, which leads to the scheduler).
 
 use std::ffi::c_void;
 
-use swtch_unwind::{CallerFrame, Registers, TableSection, UnwindScratch, UnwindTables};
+use swtch_unwind::{
+    Chain, CodeAt, Registers, StackCode, StackCopy, TableSection, UnwindTables, chain,
+};
 
 /// Limit of frames, more than any reader needs.
 const FRAMES: usize = 128;
 
-/// A copy of a part of a stack.
-#[derive(Clone, Copy, Debug)]
-pub struct StackCopy<'a> {
-    /// Address of the first byte in the stack.
-    pub start: u64,
-    pub bytes: &'a [u8],
-}
-
-impl StackCopy<'_> {
-    /// The word at an address; `None` outside of the copy.
-    fn word(&self, address: u64) -> Option<u64> {
-        let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-    }
-}
-
-/// The frames that were found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frames {
-    /// Addresses in code, the innermost first. Each lies inside of the call that has not returned.
-    pub addresses: Vec<u64>,
-    /// True if the last one is the root of its stack.
-    pub reaches_root: bool,
-}
-
 /// Walks from the innermost frame outwards.
-pub fn unwind(mut registers: Registers, stack: StackCopy<'_>) -> Frames {
-    let word = |address| stack.word(address);
-    let mut frames = Frames::default();
-    let mut scratch = UnwindScratch::default();
-    // The address to look up, one before the return address, which may belong to the next function.
-    let mut place = registers.pc;
-    while frames.addresses.len() < FRAMES && place != 0 {
-        frames.addresses.push(place);
-        let (caller, was_interrupted) = match beyond(place, &registers, &word, &mut scratch) {
-            CallerFrame::Found {
-                registers,
-                was_interrupted,
-            } => (registers, was_interrupted),
-            CallerFrame::Root => {
-                frames.reaches_root = true;
-                break;
-            }
-            CallerFrame::Unknown => break,
-        };
-        let grows = caller.stack_pointer() > registers.stack_pointer();
-        if !grows && (frames.addresses.len() > 1 || caller.pc == registers.pc) {
-            break;
-        }
-        registers = caller;
-        place = caller.pc.saturating_sub(u64::from(!was_interrupted));
+pub fn unwind(registers: Registers, stack: StackCopy<'_>) -> Chain {
+    chain(registers, stack, &OwnCode, FRAMES)
+}
+
+/// The code of this process. The loader holds its lock while tables are looked at, so no file is unloaded meanwhile.
+struct OwnCode;
+
+impl StackCode for OwnCode {
+    fn at(&self, address: u64, look: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
+        let mut search = TableSearch { address, look };
+        // SAFETY: `visit` gets the argument that is passed here, and does not outlive the call.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+        // The loader does not know code that was made while the program runs.
+        CodeAt::Code
     }
-    frames
-}
-
-fn beyond(
-    place: u64,
-    registers: &Registers,
-    word: &dyn Fn(u64) -> Option<u64>,
-    scratch: &mut UnwindScratch,
-) -> CallerFrame {
-    let mut found = None;
-    with_tables_of(place, |tables| {
-        found = tables.caller(place, registers, word, scratch);
-    });
-    found.unwrap_or_else(|| {
-        let caller = registers.caller_by_frame_pointer(word);
-        caller.map_or(CallerFrame::Unknown, |registers| CallerFrame::Found {
-            registers,
-            was_interrupted: false,
-        })
-    })
-}
-
-/// Calls `look` with the tables of the file that contains an address. The loader holds its lock
-/// meanwhile, so the file cannot be unloaded.
-fn with_tables_of(address: u64, mut look: impl FnMut(&UnwindTables<'_>)) {
-    let mut search = TableSearch {
-        address,
-        look: &mut look,
-    };
-    // SAFETY: `visit` gets the argument that is passed here, and does not outlive the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
 }
 
 struct TableSearch<'a> {
     address: u64,
-    look: &'a mut dyn FnMut(&UnwindTables<'_>),
+    look: &'a mut dyn FnMut(&UnwindTables<'_>, u64),
 }
 
 /// Checks one loaded file. Returns 1, which ends the search, when it contains the address.
 extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> i32 {
-    // SAFETY: `with_tables_of` passes it, and no other code uses it meanwhile.
+    // SAFETY: `at` passes it, and no other code uses it meanwhile.
     let search = unsafe { &mut *search.cast::<TableSearch<'_>>() };
     // SAFETY: the loader passes a valid description.
     let info = unsafe { &*info };
@@ -142,15 +74,16 @@ extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_
         // SAFETY: up to its end, the loaded segment is readable and never written; it stays while
         // the loader's lock is held.
         let index = unsafe { std::slice::from_raw_parts(from, len) };
-        (search.look)(&UnwindTables {
-            index: TableSection {
-                address: index_address,
-                bytes: index,
-            },
-            frames: None,
-            text: None,
-            got: None,
-        });
+        let index = TableSection {
+            address: index_address,
+            bytes: index,
+        };
+        let tables = UnwindTables {
+            index: Some(index),
+            ..UnwindTables::default()
+        };
+        // The loader has moved them already.
+        (search.look)(&tables, 0);
     }
     1
 }

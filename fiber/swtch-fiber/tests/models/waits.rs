@@ -125,7 +125,8 @@ fn a_scheduler_does_not_fall_asleep_over_a_signal() {
     });
 }
 
-/// The same with a queue of waiters: the condition itself may be set without any ordering.
+/// The model ends only if who waits in the queue is woken or sees the condition, which itself may be set
+/// without any ordering.
 #[test]
 fn who_waits_for_a_condition_hears_of_it() {
     check(3, || {

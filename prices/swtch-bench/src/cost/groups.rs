@@ -34,7 +34,7 @@ pub enum RingCgroups {
     /// In the group that they are started in.
     #[default]
     Inherited,
-    /// All of them in one new group.
+    /// All members in one new group.
     One,
     /// The leader in a new group, the peers in another.
     Two,

@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Interval between checks that an awaited leader is still alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The same interval while a leader starts. It is short, because a leader that cannot start (no
-/// permission for a cgroup) ends then, and nothing is being timed that the checks could disturb.
+/// Interval between checks that a leader is still alive while it starts. It is short, because a leader that
+/// cannot start (no permission for a cgroup) ends then, and nothing is being timed that the checks could disturb.
 const CHECK_INTERVAL_AT_START: Duration = Duration::from_millis(5);
 
 /// The block that driver and leader share: the order is the index of a timed operation and how many repetitions make

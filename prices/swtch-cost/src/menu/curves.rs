@@ -48,7 +48,7 @@ impl WalkPattern {
         label: "shared, at random (control)",
     };
 
-    /// All of them. A bill uses only the first, to bound what a task loses.
+    /// All patterns of a working set. A bill uses only the first, to bound what a task loses.
     pub const ALL: [Self; 3] = [Self::RANDOM, Self::SEQUENTIAL, Self::SHARED];
 }
 

@@ -33,7 +33,7 @@ pub struct CpuSums {
     pub starts: RunCounts,
     /// Number of waits with inner runs so far.
     pub waits: u64,
-    /// Of these, waits whose first inner run has left the window.
+    /// Number of the waits with inner runs whose first inner run has left the window.
     pub dropped_starts: u64,
 }
 

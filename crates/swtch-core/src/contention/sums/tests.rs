@@ -60,7 +60,7 @@ impl Drawn {
         (sums.totals, sums.contention.beyond_memory(), divided)
     }
 
-    /// The same, where every wait is divided.
+    /// The totals where every wait is divided, and the number of divided waits.
     fn divided(&self) -> (HolderTotals, u64) {
         let mut contention = self.contention();
         let sums = ContentionSums::new(self.contention(), &groups());

@@ -252,9 +252,9 @@ fn either(list: &PriceList, primitive: Primitive, members: Members) -> Result<Ch
 /// The part of the primitive's calls that belongs to the switch.
 #[derive(Clone, Copy)]
 enum Calls {
-    /// None of it: the program calls in any case.
+    /// No part of the calls: the program calls in any case.
     None,
-    /// All of it: without the switch there would be no call.
+    /// All of the calls: without the switch there would be none.
     OfFutex,
     /// The part that exceeds an empty system call.
     OfYield,

@@ -239,7 +239,7 @@ struct FunctionsRow<'a> {
     functions: String,
     switches: u64,
     blocked: Nanos,
-    /// The first of them.
+    /// The first of the places that look the same.
     place: &'a ThreadPlace,
 }
 

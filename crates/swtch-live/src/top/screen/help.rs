@@ -90,13 +90,12 @@ fn body(state: &ScreenState, look: Look, wide: usize) -> Vec<Line<'static>> {
 
 /// On a narrow screen the label gets a line of its own.
 fn labelled(label: &str, text: &str, wide: usize) -> Vec<Line<'static>> {
-    let lines = match wide >= 40 {
-        true => hung(label, text, wide),
-        false => {
-            let mut lines = vec![label.trim_end().to_owned()];
-            lines.extend(wrapped(text, wide));
-            lines
-        }
+    let lines = if wide >= 40 {
+        hung(label, text, wide)
+    } else {
+        let mut lines = vec![label.trim_end().to_owned()];
+        lines.extend(wrapped(text, wide));
+        lines
     };
     lines
         .iter()

@@ -32,9 +32,10 @@ pub fn lines(
         return help::lines(state, look, first, wide, high);
     }
     let is_low = high < LOW;
-    let mut lines = match is_low {
-        true => vec![short_head(shown, look, wide)],
-        false => head(state, shown, look, wide),
+    let mut lines = if is_low {
+        vec![short_head(shown, look, wide)]
+    } else {
+        head(state, shown, look, wide)
     };
     let foot = if is_low { 0 } else { 2 };
     let room = high.saturating_sub(lines.len() + foot);
@@ -135,9 +136,10 @@ fn tabs(state: &ScreenState, shown: &Shown<'_>, look: Look, wide: usize) -> Line
     for (number, view) in (1..).zip(LiveView::ALL) {
         let is_shown = view == state.view;
         // The brackets tell it where nothing can be reversed.
-        let words = match is_shown {
-            true => format!("[{number} {}]", title(view)),
-            false => format!(" {number} {} ", title(view)),
+        let words = if is_shown {
+            format!("[{number} {}]", title(view))
+        } else {
+            format!(" {number} {} ", title(view))
         };
         let style = if is_shown {
             look.chosen()

@@ -44,9 +44,10 @@ pub fn chosen<'a>(state: &ScreenState, shown: &Shown<'a>) -> Vec<ChosenRow<'a>> 
     let mut keyed: Vec<(Cell, &LiveRow)> = rows.map(|row| (cell(row), row)).collect();
     keyed.sort_by(|(a, of_a), (b, of_b)| {
         let by_cell = compared(a, b);
-        let by_cell = match order.is_ascending {
-            true => by_cell,
-            false => by_cell.reverse(),
+        let by_cell = if order.is_ascending {
+            by_cell
+        } else {
+            by_cell.reverse()
         };
         by_cell.then(of_a.key.cmp(&of_b.key))
     });

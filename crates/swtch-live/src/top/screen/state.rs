@@ -11,7 +11,7 @@ pub enum Reaction {
     Nothing,
     /// The page must be drawn again.
     Redraw,
-    /// The same, and the terminal may show something else than it was told.
+    /// The page must be drawn again, and the terminal may show something else than it was told.
     Renew,
     /// The program is to end.
     Leave,
@@ -24,13 +24,13 @@ pub enum Reaction {
 /// The threads that are shown, when a row was entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// Those of a process.
+    /// The threads of a process.
     Process(Option<Pid>),
-    /// Those of a cgroup.
+    /// The threads of a cgroup.
     Cgroup(Option<CgroupId>),
-    /// Those that left a CPU for this reason.
+    /// The threads that left a CPU for this reason.
     Reason(Reason),
-    /// Those of a process that wait for a futex word.
+    /// The threads of a process that wait for a futex word.
     Lock(Option<Pid>, u64),
 }
 
@@ -218,9 +218,10 @@ impl ScreenState {
     fn step_column(&mut self, is_right: bool) -> Reaction {
         let last = LiveColumn::of(self.view).len() - 1;
         let order = self.order_mut();
-        order.column = match is_right {
-            true => (order.column + 1).min(last),
-            false => order.column.saturating_sub(1),
+        order.column = if is_right {
+            (order.column + 1).min(last)
+        } else {
+            order.column.saturating_sub(1)
         };
         Reaction::Redraw
     }

@@ -82,9 +82,10 @@ fn fitting(columns: &[ShownColumn], total: usize) -> Vec<(&ShownColumn, usize)> 
         if column.is_empty() {
             continue;
         }
-        let (gap, width) = match taken.is_empty() {
-            true => (0, cut_by(column.width(), too_wide).min(total)),
-            false => (GAP.len(), column.width()),
+        let (gap, width) = if taken.is_empty() {
+            (0, cut_by(column.width(), too_wide).min(total))
+        } else {
+            (GAP.len(), column.width())
         };
         if used + gap + width <= total {
             used += gap + width;
@@ -124,9 +125,10 @@ pub fn lines(
     let rows = columns.first().map_or(0, |column| column.cells.len());
     let mut lines = Vec::with_capacity(rows + 1);
     let heads = fitting.iter().map(|(column, width)| {
-        let style = match column.is_sorted {
-            true => sorted_head,
-            false => plain_head,
+        let style = if column.is_sorted {
+            sorted_head
+        } else {
+            plain_head
         };
         (set(&column.head, *width, column.is_of_numbers()), style)
     });
@@ -149,9 +151,10 @@ pub fn lines(
 fn set(text: &str, wide: usize, is_number: bool) -> String {
     let text = cut(text, wide);
     let blanks = " ".repeat(wide.saturating_sub(width(&text)));
-    match is_number {
-        true => blanks + &text,
-        false => text + &blanks,
+    if is_number {
+        blanks + &text
+    } else {
+        text + &blanks
     }
 }
 

@@ -100,9 +100,10 @@ pub enum TerminalInput {
 pub fn wait_for_input(wait: Duration) -> Result<TerminalInput> {
     let input = stdin();
     // Keys come from /dev/tty if stdin is something else, such as a pipe.
-    let terminal = match input.is_terminal() {
-        true => None,
-        false => File::open("/dev/tty").ok(),
+    let terminal = if input.is_terminal() {
+        None
+    } else {
+        File::open("/dev/tty").ok()
     };
     let watched = terminal.as_ref().map_or_else(|| input.as_fd(), AsFd::as_fd);
     let mut watched = [PollFd::new(watched, PollFlags::POLLIN)];

@@ -18,21 +18,21 @@
 //! `-a` every process that runs at all is inspected at first. 64 processes get a look in a tenth of
 //! a second; if more wait, they take turns, and the half second becomes longer.
 
+mod messages;
 mod search;
 mod turns;
-mod wire;
 
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::os::fd::OwnedFd;
 
-use nix::time::{ClockId, clock_getcpuclockid};
 use rustc_hash::FxHashMap;
-use swtch_core::{Nanos, Pid, TaskEvent, TaskEventKind};
+use swtch_core::{Pid, TaskEvent, TaskEventKind};
 use swtch_observe::Page;
 
-use wire::{Blocking, FinderReply, Hint};
+use messages::{FinderReply, Hint, MOST_HINTS};
+
+use crate::helper::HelperProcess;
+use crate::packets::{self, Blocking};
 
 pub use search::find_schedulers;
 
@@ -51,9 +51,7 @@ pub enum FinderReport {
 /// Handle of the finder's process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Finder {
-    process: Child,
-    /// `None` once the process is gone.
-    socket: Option<OwnedFd>,
+    process: HelperProcess,
     /// Hints that were not sent yet; true if the process has executed a new program.
     hints: FxHashMap<Pid, bool>,
 }
@@ -64,18 +62,8 @@ impl Finder {
     /// # Errors
     /// When no process can be started.
     pub fn start() -> io::Result<Self> {
-        let (socket, theirs) = wire::pair()?;
-        // This very program, even if its file has been replaced meanwhile.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("swtch").arg(VERB);
-        // The finder prints nothing on stdout, and /dev/null may be missing.
-        let stderr = io::stderr().as_fd().try_clone_to_owned()?;
-        command.stdin(theirs).stdout(stderr);
-        // Ctrl-C on the terminal is meant for the recorder, which may still need the finder.
-        command.process_group(0);
         Ok(Self {
-            process: command.spawn()?,
-            socket: Some(socket),
+            process: HelperProcess::start(VERB)?,
             hints: FxHashMap::default(),
         })
     }
@@ -96,7 +84,7 @@ impl Finder {
     /// Sends the hints that were noted. Those that find no room in the socket are kept for the next
     /// call.
     pub fn pass_on(&mut self) {
-        let Some(socket) = &self.socket else {
+        let Some(socket) = &self.process.socket else {
             return self.hints.clear();
         };
         while !self.hints.is_empty() {
@@ -104,9 +92,9 @@ impl Finder {
                 pid: pid.get(),
                 is_exec: *is_exec,
             };
-            let batch: Vec<Hint> = self.hints.iter().map(hint).take(wire::MOST_HINTS).collect();
+            let batch: Vec<Hint> = self.hints.iter().map(hint).take(MOST_HINTS).collect();
             // If the finder is gone, reading its answers notices and reports that.
-            if wire::send(socket, &batch, &[], Blocking::DoNotWait).is_err() {
+            if packets::send(socket, &batch, &[], Blocking::DoNotWait).is_err() {
                 return;
             }
             for hint in batch {
@@ -118,8 +106,8 @@ impl Finder {
     /// The answers of the finder since the last call.
     pub fn found(&mut self) -> Vec<FinderReport> {
         let mut found = Vec::new();
-        while let Some(socket) = &self.socket {
-            let why = match wire::receive(socket, Blocking::DoNotWait) {
+        while let Some(socket) = &self.process.socket {
+            let why = match packets::receive(socket, Blocking::DoNotWait) {
                 Ok(Some((answer, descriptors))) => {
                     found.push(met(answer, descriptors));
                     continue;
@@ -128,37 +116,16 @@ impl Finder {
                 Ok(None) => "it has ended".to_owned(),
                 Err(error) => error.to_string(),
             };
-            self.socket = None;
+            self.process.socket = None;
             let what = "user-mode schedulers are not looked for any more";
             found.push(FinderReport::Refused(format!("{what}: {why}")));
         }
         found
     }
 
-    /// CPU time of the finder; 0 once it has ended.
-    pub fn cpu_time(&self) -> Nanos {
-        let pid = i32::try_from(self.process.id()).unwrap_or(0);
-        let clock = clock_getcpuclockid(nix::unistd::Pid::from_raw(pid));
-        let used = clock.and_then(ClockId::now).map_or(0, |used| {
-            u64::try_from(std::time::Duration::from(used).as_nanos()).unwrap_or(0)
-        });
-        Nanos::from_ns(used)
-    }
-
-    /// The id of the finder's process.
-    pub fn pid(&self) -> Pid {
-        Pid::new(self.process.id())
-    }
-}
-
-impl Drop for Finder {
-    fn drop(&mut self) {
-        // Closing the socket ends the finder also where it cannot be killed: it belongs to root
-        // until it has dropped its rights, and this process may belong to another user by now.
-        self.socket = None;
-        // It may be in the middle of a round, whose answers are not needed any more.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+    /// The finder's process, whose cost is part of the overhead.
+    pub const fn process(&self) -> &HelperProcess {
+        &self.process
     }
 }
 

@@ -269,9 +269,10 @@ impl Slices {
     }
 
     fn write(&mut self, at: Timestamp, event: TrackEvent, packets: &mut Packets<'_>) -> Result<()> {
-        let flags = match std::mem::replace(&mut self.has_begun, true) {
-            true => NEEDS_STATE,
-            false => STATE_CLEARED | NEEDS_STATE,
+        let flags = if std::mem::replace(&mut self.has_begun, true) {
+            NEEDS_STATE
+        } else {
+            STATE_CLEARED | NEEDS_STATE
         };
         let packet = TracePacket {
             track_event: Some(event),

@@ -14,7 +14,7 @@ fn meta() -> Meta {
     let mut meta = head().meta;
     meta.end_ns = meta.start_ns + 1_000_000;
     meta.counts.filtered = 0;
-    meta.stacks = Some(StacksMeta { min_blocked_ns: 0 });
+    meta.stacks = Some(StacksMeta::default());
     meta
 }
 

@@ -141,9 +141,10 @@ impl DiffAnswer<'_> {
 
     /// Returns [`DiffOutcome::Regressed`] if a figure is worse by more than the limit.
     pub fn outcome(&self) -> DiffOutcome {
-        match self.regressions().is_empty() {
-            true => DiffOutcome::Passed,
-            false => DiffOutcome::Regressed,
+        if self.regressions().is_empty() {
+            DiffOutcome::Passed
+        } else {
+            DiffOutcome::Regressed
         }
     }
 
@@ -490,16 +491,18 @@ fn columns<'a>() -> [Column<FigureRow<'a>>; 18] {
         Column::new(words::SCALE, |row| {
             let change = row.figure.change.ok();
             or_missing(change, |change| {
-                Cell::text(match change.is_by_difference {
-                    true => "difference",
-                    false => "ratio",
+                Cell::text(if change.is_by_difference {
+                    "difference"
+                } else {
+                    "ratio"
                 })
             })
         }),
         Column::new(words::WORSE_IS, |row| {
-            Cell::text(match row.figure.key.is_worse_if_more() {
-                true => "more",
-                false => "neither",
+            Cell::text(if row.figure.key.is_worse_if_more() {
+                "more"
+            } else {
+                "neither"
             })
         }),
         Column::new(words::IS_REGRESSION, |row| {
@@ -579,9 +582,12 @@ fn side_words(runs: &[MeasuredRun]) -> String {
         _ => mean.to_string(),
     };
     let meta = runs.first().map(|run| &run.meta);
-    let what = meta.map_or_else(String::new, |meta| match meta.command.is_empty() {
-        true => meta.scope.clone(),
-        false => meta.command.join(" "),
+    let what = meta.map_or_else(String::new, |meta| {
+        if meta.command.is_empty() {
+            meta.scope.clone()
+        } else {
+            meta.command.join(" ")
+        }
     });
     let count = counted(runs.len() as u64, "run");
     format!(
@@ -602,9 +608,10 @@ fn paths(runs: &[MeasuredRun]) -> String {
 
 fn difference_line(difference: &SideDifference) -> String {
     let SideDifference { what, a, b, why } = difference;
-    match a == b {
-        true => format!("{what}: {a} on both sides; {why}"),
-        false => format!("{what}: A {a}, B {b}; {why}"),
+    if a == b {
+        format!("{what}: {a} on both sides; {why}")
+    } else {
+        format!("{what}: A {a}, B {b}; {why}")
     }
 }
 

@@ -85,6 +85,7 @@ const FACTS: [Fact; 12] = [
     (
         "stacks",
         |meta| match meta.stacks {
+            Some(stacks) if stacks.by_looks => "read while threads wait".to_owned(),
             Some(stacks) => format!("waits of {} or more", Nanos::from_ns(stacks.min_blocked_ns)),
             None => "none".to_owned(),
         },

@@ -63,7 +63,7 @@ pub enum FrameChange {
 }
 
 impl FrameChange {
-    /// All of them, from less to more.
+    /// All changes, from less to more.
     pub const ALL: [Self; 5] = [
         Self::Halved,
         Self::Less,

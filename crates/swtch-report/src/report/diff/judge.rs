@@ -41,7 +41,7 @@ pub enum Per {
 }
 
 impl Per {
-    /// All of them, in the order in which help names them.
+    /// All units of a comparison, in the order in which help names them.
     pub const ALL: [Self; 2] = [Self::Second, Self::Run];
 
     /// The word on the command line.
@@ -190,7 +190,7 @@ impl JudgedFigure {
 /// All figures of a comparison.
 #[derive(Debug)]
 pub struct Judgement {
-    /// Those that surely changed, the largest change first; then those that did not; then those
+    /// The figures that surely changed, the largest change first; then those that did not; then those
     /// that were not judged.
     pub figures: Vec<JudgedFigure>,
     /// The method by which runs were compared.
@@ -210,16 +210,15 @@ impl Judgement {
         let mut values = Vec::new();
         for key in keys {
             let [of_a, of_b] = [a, b].map(|runs| SideFigure::of(runs, &key, per, method));
-            let change = match is_rare(&key, &of_a, &of_b) {
-                true => Err(NotJudgedReason::Rare),
-                false => {
-                    values.push(figure_values(&key, &of_a, &of_b, per, method));
-                    // Replaced below by the change, where it could be told.
-                    Err(match key {
-                        FigureKey::Length => NotJudgedReason::OneValue,
-                        _ => NotJudgedReason::Short,
-                    })
-                }
+            let change = if is_rare(&key, &of_a, &of_b) {
+                Err(NotJudgedReason::Rare)
+            } else {
+                values.push(figure_values(&key, &of_a, &of_b, per, method));
+                // Replaced below by the change, where it could be told.
+                Err(match key {
+                    FigureKey::Length => NotJudgedReason::OneValue,
+                    _ => NotJudgedReason::Short,
+                })
             };
             figures.push(JudgedFigure {
                 key,

@@ -325,9 +325,10 @@ impl FigureCounts {
 /// a pool, since their numbers differ from run to run.
 fn comm_of(names: &Names, index: usize) -> String {
     let comm = &names.thread(index).comm;
-    match names.process_of(index).is_kernel {
-        true => of_kernel(comm),
-        false => of_pool(comm),
+    if names.process_of(index).is_kernel {
+        of_kernel(comm)
+    } else {
+        of_pool(comm)
     }
 }
 
@@ -335,9 +336,10 @@ fn comm_of(names: &Names, index: usize) -> String {
 /// third of something.
 fn of_pool(comm: &str) -> String {
     let name = comm.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    match name.ends_with(['-', '_', '#', '.', ':', '/', ' ']) && name.len() < comm.len() {
-        true => format!("{}#", name.trim_end_matches('#')),
-        false => comm.to_owned(),
+    if name.ends_with(['-', '_', '#', '.', ':', '/', ' ']) && name.len() < comm.len() {
+        format!("{}#", name.trim_end_matches('#'))
+    } else {
+        comm.to_owned()
     }
 }
 

@@ -315,7 +315,7 @@ fn places_and_prices_are_compared_where_they_are_known() {
     let mut runs = Runs::new();
     let stacks = |run: &mut MadeUpRun| {
         run.has_stacks = true;
-        run.meta.stacks = Some(StackSettings { min_blocked_ns: 0 });
+        run.meta.stacks = Some(StackSettings::default());
     };
     let (mut a, mut b) = (Vec::new(), Vec::new());
     for _ in 0..4 {

@@ -30,7 +30,7 @@ pub enum LiveView {
 }
 
 impl LiveView {
-    /// All of them, in the order of their keys on the screen.
+    /// All views, in the order of their keys on the screen.
     pub const ALL: [Self; 7] = [
         Self::Process,
         Self::Thread,

@@ -56,7 +56,7 @@ impl RateHistory {
             .map_or_else(Vec::new, |rates| self.last(rates, most))
     }
 
-    /// The same of all rows together.
+    /// The rates of all rows together in the last `most` frames, the oldest first.
     pub fn total(&self, most: usize) -> Vec<f32> {
         self.last(&self.total, most)
     }

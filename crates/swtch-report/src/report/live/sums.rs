@@ -36,7 +36,6 @@ impl LiveSums {
     }
 }
 
-/// Number of reasons.
 const REASONS: usize = Reason::ALL.len();
 
 /// The one that took the CPU from a task, seen from that task.
@@ -70,7 +69,7 @@ pub enum BeforeRunq {
 }
 
 impl BeforeRunq {
-    /// All of them, in the order of their numbers.
+    /// All ways into a run queue, in the order of their numbers.
     pub const ALL: [Self; 5] = [
         Self::Wakeup,
         Self::OwnProcess,

@@ -7,7 +7,6 @@
 /// A row of the table. `{who}` and such words are filled in by the finding.
 #[derive(Debug)]
 pub struct Advice {
-    /// The change to make.
     change: &'static str,
     /// The cases in which that is of no use or does harm.
     unless: &'static str,

@@ -21,8 +21,8 @@ const POLLING_SLEEP: Nanos = Nanos::from_ns(100_000_000);
 /// A thread that has waited in epoll so often is an event loop.
 const FEWEST_TURNS: u64 = 3;
 
-/// And it does so this often for each hundred of its other waits: who used epoll once, and waits for jobs at a pipe, is
-/// none.
+/// An event loop waits in epoll this often for each hundred of its other waits: who used epoll once, and waits for jobs
+/// at a pipe, is none.
 const FEWEST_TURNS_PCT: f64 = 5.0;
 
 /// Calls that wait until data is on the disk.
@@ -153,20 +153,21 @@ impl VerdictInput<'_> {
             return None;
         }
         let switches = self.switches(&tally, total);
-        let (name, seen, advice) = match is_polling {
-            true => (
+        let (name, seen, advice) = if is_polling {
+            (
                 "short_sleeps",
                 format!("Short sleeps: {switches}, of {median} (median)."),
                 Some(advice::POLLING.told()),
-            ),
-            false => (
+            )
+        } else {
+            (
                 "sleeps",
                 format!(
                     "Asleep on purpose: {switches}, of {median} (median), {} in all.",
                     tally.blocked
                 ),
                 None,
-            ),
+            )
         };
         let at_work = self.asleep_at_work(tally.blocked);
         Some(Finding {
@@ -193,9 +194,10 @@ impl VerdictInput<'_> {
     pub(super) fn asleep_at_work(&self, all: Nanos) -> Option<String> {
         let asleep = |task: usize| {
             let seen = &self.details.seen[task];
-            match seen.serves_others() {
-                true => seen.asleep,
-                false => Nanos::ZERO,
+            if seen.serves_others() {
+                seen.asleep
+            } else {
+                Nanos::ZERO
             }
         };
         let sum: Nanos = (0..self.names.thread_count()).map(asleep).sum();
@@ -333,9 +335,10 @@ impl VerdictInput<'_> {
     }
 
     fn loop_time(&self, task: usize) -> Nanos {
-        match self.loops.tasks.contains(&task) {
-            true => self.details.seen[task].at_one,
-            false => Nanos::ZERO,
+        if self.loops.tasks.contains(&task) {
+            self.details.seen[task].at_one
+        } else {
+            Nanos::ZERO
         }
     }
 

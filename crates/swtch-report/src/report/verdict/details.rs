@@ -58,7 +58,7 @@ pub struct Details {
     /// Waits of programs for others, for work or an answer; and until others had read what they wrote.
     pub(super) for_others: WaitsForOthers,
     pub(super) for_room: WaitsForOthers,
-    /// And for processes of the same program.
+    /// Waits of programs for processes of the same program.
     pub(super) for_processes: WaitsForOthers,
     /// Waits of programs until a time they chose: asleep, and at what did not come before. An event loop's timer is no
     /// such time.
@@ -140,7 +140,7 @@ impl WaitsForOthers {
         self.longest = self.longest.max(blocked);
     }
 
-    /// All of it.
+    /// All of the time waited.
     pub(super) fn sum(&self) -> Nanos {
         self.by_interrupts + self.by_task.iter().copied().sum()
     }
@@ -580,11 +580,11 @@ impl SeenTask {
 /// The limit of CPU time that a task had used up, by whose it is. Only fair tasks have a cgroup's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CpuLimit {
-    /// Of its cgroup.
+    /// The quota of its cgroup.
     Quota,
-    /// Its own, as a `SCHED_DEADLINE` task.
+    /// The budget of its own, as a `SCHED_DEADLINE` task.
     Budget,
-    /// Of all real-time tasks together.
+    /// The limit of all real-time tasks together.
     RealTime,
 }
 

@@ -123,9 +123,10 @@ impl TimeAtLocks {
                 }
                 continue;
             }
-            match object.is_lock_call(arch) {
-                true => time.in_calls += waited.blocked,
-                false => time.blocked += waited.blocked,
+            if object.is_lock_call(arch) {
+                time.in_calls += waited.blocked;
+            } else {
+                time.blocked += waited.blocked;
             }
             time.meanwhile.add(&waited.meanwhile);
             for (main, spent) in time.main.iter_mut().zip(Spent::ALL) {
@@ -241,10 +242,11 @@ impl VerdictInput<'_> {
             ]),
             (false, _) => advice::HAND_OVER.told(),
         };
-        let lost = match sum.is_lock() {
-            true => sum.blocked.saturating_sub(self.held_up(&sum.meanwhile)),
+        let lost = if sum.is_lock() {
+            sum.blocked.saturating_sub(self.held_up(&sum.meanwhile))
+        } else {
             // A worker without work loses nothing by being blocked; one that waits for a lock does.
-            false => Nanos::ZERO,
+            Nanos::ZERO
         };
         let (kind, time) = self
             .weighed(lost, self.longest_of(&[Reason::Futex]), sum.switches, total)
@@ -264,11 +266,14 @@ impl VerdictInput<'_> {
         let mut places: Vec<_> = who_had_it.into_iter().collect();
         places.extend(self.course(&sum.ends));
         Some(self.blamed_on_collector(Finding {
-            name: match sum.is_lock() {
-                _ if sum.is_timed_out() => "futex_timeout",
-                _ if is_barrier => "futex_barrier",
-                true => "futex_contention",
-                false => "futex_hand_over",
+            name: if sum.is_timed_out() {
+                "futex_timeout"
+            } else if is_barrier {
+                "futex_barrier"
+            } else if sum.is_lock() {
+                "futex_contention"
+            } else {
+                "futex_hand_over"
             },
             kind,
             reason: Some(Reason::Futex),
@@ -544,8 +549,8 @@ impl VerdictInput<'_> {
         }
         let is_queue =
             percent(sum.woken_by_peer, sum.woken_by_task).is_some_and(|share| share >= MOST_PCT);
-        match is_queue {
-            true => (
+        if is_queue {
+            (
                 "futex_queue",
                 format!(
                     "Threads wait for each other, at {where_}: {count}, blocked {} in all. {} of these wakeups \
@@ -555,8 +560,9 @@ impl VerdictInput<'_> {
                     share(sum.woken_by_peer, sum.woken_by_task),
                 ),
                 advice::QUEUE.told_with(&[("stacks", self.how_to_name_it())]),
-            ),
-            false => (
+            )
+        } else {
+            (
                 "futex_idle",
                 format!(
                     "Threads wait for work, at {where_}: {count}, blocked {} in all. Those who wake them do \
@@ -564,7 +570,7 @@ impl VerdictInput<'_> {
                     sum.blocked,
                 ),
                 advice::WORKERS.told(),
-            ),
+            )
         }
     }
 
@@ -599,9 +605,10 @@ impl VerdictInput<'_> {
             .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
         let of_futexes = self.of_programs(Reason::Futex).switches;
         let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
-        let blocked = match main.sum.is_lock() {
-            true => main.sum.blocked,
-            false => Nanos::ZERO,
+        let blocked = if main.sum.is_lock() {
+            main.sum.blocked
+        } else {
+            Nanos::ZERO
         };
         (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
     }

@@ -50,9 +50,9 @@ const MOST_WINDOWS: usize = 1 << 22;
 #[derive(Debug, Default)]
 pub(super) struct QueueTime {
     all: Nanos,
-    /// Of that, in waits shorter than [`SHORT_QUEUE`].
+    /// Of `all`, in waits shorter than [`SHORT_QUEUE`].
     short: Nanos,
-    /// And while whoever had woken the thread kept the CPU.
+    /// Of `all`, while whoever had woken the thread kept the CPU.
     by_waker: Nanos,
     longest: Nanos,
     /// By the CPU on which they then ran.
@@ -130,7 +130,7 @@ fn ratio(one: Nanos, other: Nanos) -> Option<f64> {
 struct Holders {
     /// Tasks of the program that waited.
     own: Nanos,
-    /// Of all of this, as real-time or deadline tasks, and the one of these that had the CPU for longest.
+    /// Of `all`, real-time or deadline tasks, and the one of them that had the CPU for longest.
     real_time: Nanos,
     main_real_time: (Nanos, Option<usize>),
     /// Other programs, by label.
@@ -237,9 +237,10 @@ impl VerdictInput<'_> {
                  work{}.",
                 who.words(),
                 self.for_which(),
-                match through < LEAST_TIME {
-                    true => String::new(),
-                    false => format!(", and others waited {through} for these"),
+                if through < LEAST_TIME {
+                    String::new()
+                } else {
+                    format!(", and others waited {through} for these")
                 },
                 share(time.as_ns(), self.lost.at_work().as_ns()),
                 self.times_as_long(direct),
@@ -258,13 +259,14 @@ impl VerdictInput<'_> {
         let are_few = u64::try_from(cpus.len()).is_ok_and(|few| few < u64::from(self.cpus));
         let are_few = are_few && (1..=NAMED).contains(&cpus.len());
         let named: Vec<_> = cpus.iter().map(usize::to_string).collect();
-        match are_few {
-            true => format!(
+        if are_few {
+            format!(
                 ", all for CPU {} of {} (bound by affinity, or a cpuset?)",
                 named.join(", "),
                 self.cpus
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         }
     }
 
@@ -405,9 +407,10 @@ impl VerdictInput<'_> {
             |held: Nanos| percent(held.as_ns(), time.as_ns()).is_some_and(|pct| pct >= NAMED_PCT);
         let mut named = Vec::new();
         if is_named(holders.own) {
-            let own = match self.names.is_of_the_machine() {
-                true => "other threads of the program that waited",
-                false => "its own threads",
+            let own = if self.names.is_of_the_machine() {
+                "other threads of the program that waited"
+            } else {
+                "its own threads"
             };
             named.push((holders.own, part(own, holders.own)));
         }
@@ -425,7 +428,7 @@ impl VerdictInput<'_> {
         (!named.is_empty()).then(|| format!("had the CPU: {}", named.join(", ")))
     }
 
-    /// The same, for another finding.
+    /// Returns who had the CPU meanwhile, in words, for another finding.
     pub(super) fn who_had_the_cpu(&self) -> Option<String> {
         self.holders_in_words(&self.holders())
     }

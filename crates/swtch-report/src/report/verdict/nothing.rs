@@ -68,12 +68,13 @@ impl BusiestThread {
                 "{one}, and {more} {BUSY_PCT} % and above: a CPU each gives them no more."
             );
         }
-        match self.is_awaited {
-            true => format!(
+        if self.is_awaited {
+            format!(
                 "{one}, and others wait for it: together they are as fast as this one thread, to which one CPU gives no \
                  more."
-            ),
-            false => format!("{one}: one CPU gives it no more."),
+            )
+        } else {
+            format!("{one}: one CPU gives it no more.")
         }
     }
 }
@@ -108,10 +109,12 @@ impl VerdictInput<'_> {
             .flat_map(|main| main.awaited)
             .copied()
             .collect();
-        let beginning = match mostly.iter().any(|main| main.is_doubtful) {
-            true => "Else hardly any time is lost",
-            false if mostly.is_empty() => "Hardly any time is lost",
-            false => "In the program itself hardly any time is lost",
+        let beginning = if mostly.iter().any(|main| main.is_doubtful) {
+            "Else hardly any time is lost"
+        } else if mostly.is_empty() {
+            "Hardly any time is lost"
+        } else {
+            "In the program itself hardly any time is lost"
         };
         let mut sentences: Vec<_> = mostly.into_iter().map(|main| main.words).collect();
         sentences.extend(self.busiest.as_ref().map(BusiestThread::words));
@@ -132,9 +135,10 @@ impl VerdictInput<'_> {
         let lost = &self.lost;
         let idle = self.preemptors.held_by(Holder::Idle).min(lost.no_cpu);
         let is_mostly_idle = percent(idle.as_ns(), lost.no_cpu.as_ns());
-        let idle = match is_mostly_idle.is_some_and(|share| share >= MOSTLY_PCT) {
-            true => format!(" (of that {idle} until CPUs that were idle had woken up)"),
-            false => String::new(),
+        let idle = if is_mostly_idle.is_some_and(|share| share >= MOSTLY_PCT) {
+            format!(" (of that {idle} until CPUs that were idle had woken up)")
+        } else {
+            String::new()
         };
         format!(
             "its threads had work for {}, of which they ran for {}, had no CPU for {}{idle}, and were blocked in the \
@@ -285,9 +289,10 @@ impl VerdictInput<'_> {
         let meanwhile = self.spent_in_words(&self.at_locks.elsewhere);
         let meanwhile = meanwhile.map(|words| format!("whoever ended that, meanwhile: {words}"));
         let told: Vec<_> = [whom, meanwhile].into_iter().flatten().collect();
-        match told.is_empty() {
-            true => "for each other".to_owned(),
-            false => format!("for each other ({})", told.join("; ")),
+        if told.is_empty() {
+            "for each other".to_owned()
+        } else {
+            format!("for each other ({})", told.join("; "))
         }
     }
 

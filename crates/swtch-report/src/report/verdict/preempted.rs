@@ -76,9 +76,10 @@ impl VerdictInput<'_> {
             name,
             kind,
             reason: Some(Reason::Throttle),
-            subject: match is_all {
-                true => Subject::Reason(Reason::Throttle),
-                false => Subject::Time,
+            subject: if is_all {
+                Subject::Reason(Reason::Throttle)
+            } else {
+                Subject::Time
             },
             switches: tally.switches,
             time,
@@ -105,9 +106,10 @@ impl VerdictInput<'_> {
         let Some(quota) = self.used_up(cgroup) else {
             return format!("{named} {time}");
         };
-        let whose = match quota.cgroup == named {
-            true => "its quota".to_owned(),
-            false => format!("the quota of {}", quota.cgroup),
+        let whose = if quota.cgroup == named {
+            "its quota".to_owned()
+        } else {
+            format!("the quota of {}", quota.cgroup)
         };
         let [of_quota, period] =
             [quota.quota_us, quota.period_us].map(|us| Nanos::from_ns(us.saturating_mul(1000)));
@@ -154,9 +156,10 @@ impl VerdictInput<'_> {
     /// cause of its own. Who does so once in a while waits as others do.
     pub(super) fn yielded(&self, total: &Tally) -> Nanos {
         let tally = &self.reasons.of(Reason::Yield).tally;
-        match is_often(tally.switches, total) {
-            true => tally.runq,
-            false => Nanos::ZERO,
+        if is_often(tally.switches, total) {
+            tally.runq
+        } else {
+            Nanos::ZERO
         }
     }
 

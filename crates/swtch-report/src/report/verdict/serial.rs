@@ -47,11 +47,11 @@ pub struct SerialWork {
     family: usize,
     /// The time for which at least one ran alone while others waited for it.
     alone: Nanos,
-    /// The time for which these waited.
+    /// The time for which others waited for one that ran alone, in sum.
     pub(super) waited: Nanos,
-    /// Those that take part.
+    /// The threads that take part.
     threads: Vec<usize>,
-    /// The one that did nearly all of it, if there is such a one.
+    /// The thread that did nearly all of the work, if there is such a one.
     one: Option<usize>,
     /// Of Java's threads that collect garbage, the one that did most of it, if they did most.
     collector: Option<usize>,
@@ -167,13 +167,19 @@ impl VerdictInput<'_> {
             ),
         };
         let is_of_it = |task: usize| self.details.families[task] == serial.family;
-        let served = |task: usize| match is_of_it(task) {
-            true => self.objects.served_in_turn(task),
-            false => Nanos::ZERO,
+        let served = |task: usize| {
+            if is_of_it(task) {
+                self.objects.served_in_turn(task)
+            } else {
+                Nanos::ZERO
+            }
         };
-        let waited = |task: usize| match serial.threads.contains(&task) {
-            true => self.objects.waited_in_turn(task),
-            false => Nanos::ZERO,
+        let waited = |task: usize| {
+            if serial.threads.contains(&task) {
+                self.objects.waited_in_turn(task)
+            } else {
+                Nanos::ZERO
+            }
         };
         Some(Finding {
             reason: Some(Reason::Futex),

@@ -25,13 +25,14 @@ impl VerdictInput<'_> {
         let waited = tally.blocked.as_ns().checked_div(tally.waits).unwrap_or(0);
         let busy_pct = percent(busy_ns, self.wall.as_ns()).unwrap_or(100.0);
         let is_idle = busy_pct < MOST_PCT && waited > mean.saturating_mul(TIMES_AS_LONG);
-        let held_back = match is_idle {
-            true => format!(
+        let held_back = if is_idle {
+            format!(
                 "; the waits took {} (mean), so something else held them back: a limit of I/O (io.max, blkio.throttle), \
                  or the file system",
                 Nanos::from_ns(waited)
-            ),
-            false => String::new(),
+            )
+        } else {
+            String::new()
         };
         Some(format!(
             "the machine's disk {} was busy for {} of the time: {}, {} each (mean), whoever asked{held_back}",

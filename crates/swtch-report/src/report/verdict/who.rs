@@ -286,9 +286,12 @@ impl VerdictInput<'_> {
             Some(process(*taker)) == first && Some(process(*from)) == first
         };
         let is_within_one = is_of_few && pairs.iter().all(is_one);
-        let label = |index: usize| match is_within_one {
-            true => self.names.label(index),
-            false => self.programs.label(process(index)).to_owned(),
+        let label = |index: usize| {
+            if is_within_one {
+                self.names.label(index)
+            } else {
+                self.programs.label(process(index)).to_owned()
+            }
         };
         let mut sums: BTreeMap<(String, PreemptedTask), u64> = BTreeMap::new();
         for (taker, from, times) in pairs {

@@ -20,7 +20,7 @@ pub fn bare() -> io::Result<()> {
     resumed("corosensei, one coroutine", |yielder| yielder.suspend(()))
 }
 
-/// The same with the suspension five calls below the loop. Calls that return after a switch are
+/// One coroutine that suspends five calls below the loop. Calls that return after a switch are
 /// mispredicted, which a loop that suspends in its own body hides.
 pub fn in_situ() -> io::Result<()> {
     resumed("corosensei, suspends five calls deep", |yielder| {
@@ -48,7 +48,7 @@ pub fn ring() -> io::Result<()> {
     })
 }
 
-/// The same with the suspension five calls deep.
+/// Two coroutines that go through a run queue and suspend five calls deep.
 pub fn ring_in_situ() -> io::Result<()> {
     queued(
         "corosensei, two through a queue, five calls deep",

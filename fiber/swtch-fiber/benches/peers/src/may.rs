@@ -14,12 +14,12 @@ pub fn yields() -> io::Result<()> {
     among(2, coroutine::yield_now)
 }
 
-/// The same with a thousand coroutines.
+/// A thousand coroutines that yield to each other.
 pub fn yields_of_1000() -> io::Result<()> {
     among(1000, coroutine::yield_now)
 }
 
-/// The same with the yield five calls deep.
+/// Two coroutines that yield to each other five calls deep.
 pub fn yields_in_situ() -> io::Result<()> {
     among(2, || yield_below(5))
 }

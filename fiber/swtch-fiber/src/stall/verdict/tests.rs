@@ -164,7 +164,7 @@ fn a_runnable_thread_without_cpu_is_not_scheduled() {
     );
 }
 
-/// The same with a long queue: the scheduler is not the cause.
+/// A starved thread whose scheduler has a long queue: the scheduler is not the cause.
 #[test]
 fn a_starved_scheduler_has_no_queue_stall() {
     let (before, after) = still();

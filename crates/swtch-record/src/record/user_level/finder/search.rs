@@ -6,20 +6,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::prctl::{set_name, set_pdeathsig};
-use nix::sys::signal::{SigSet, Signal};
 use rustc_hash::FxHashMap;
-use swtch_capture::{
-    KeptPrivileges, TargetProcess, drop_privileges, empty_bounding_set, forbid_new_privileges,
-    kernel_version, refuse_system_calls, take_ordinary_priority,
-};
+use swtch_capture::{ConfinedWork, TargetProcess};
 use swtch_core::Pid;
 use swtch_observe::{Error, Page};
-use swtch_output::caller::Caller;
 
 use super::super::EVERY;
+use super::messages::{FinderReply, Hint};
 use super::turns::InspectionQueue;
-use super::wire::{self, Blocking, FinderReply, Hint};
+use crate::helper::HelperWork;
+use crate::packets::{self, Blocking};
 
 /// Number of looks at a process after an event that may precede a new scheduler.
 const LOOKS: u8 = 6;
@@ -30,46 +26,13 @@ const LOOKS: u8 = 6;
 /// # Errors
 /// When a right cannot be dropped, or stdin is not such a socket.
 pub fn find_schedulers() -> Result<u8> {
-    let socket = io::stdin().as_fd().try_clone_to_owned();
-    let socket = socket.context("taking the recorder's socket")?;
-    leave_signals_to_recorder().context("blocking signals")?;
-    // It is not urgent, unlike the recorder that starts it.
-    take_ordinary_priority();
-    // Drop rights before anything that other users made is inspected.
-    empty_bounding_set();
-    let caller = Caller::of_sudo()?;
-    if let Some(caller) = &caller {
-        caller.switch_to_user()?;
-    }
-    let kept = KeptPrivileges {
-        look_at_processes: true,
-        // The command that sudo started belongs to root. As root we could open its files; now we
-        // cannot.
-        open_files_of_others: caller.is_some(),
-        ..KeptPrivileges::default()
+    let work = HelperWork {
+        name: c"swtch-finder",
+        bpf: ConfinedWork::ReadsMaps,
     };
-    drop_privileges(kept, kernel_version())?;
-    forbid_new_privileges()?;
-    refuse_system_calls()?;
-    // The end of the socket tells it as well, but not while a round is running. Dropping privileges
-    // clears this setting (prctl(2)), so it comes after that.
-    set_pdeathsig(Signal::SIGKILL).context("asking to end with the recorder")?;
-    set_name(c"swtch-finder").context("taking a name")?;
+    let socket = work.begin()?;
     Search::default().run(&socket)?;
     Ok(0)
-}
-
-/// A service manager and a terminal send signals to all processes of a recording: to end it, or for a dump.
-/// They are for the recorder, and this process ends with it.
-fn leave_signals_to_recorder() -> nix::Result<()> {
-    let signals = [
-        Signal::SIGHUP,
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGUSR1,
-        Signal::SIGUSR2,
-    ];
-    signals.into_iter().collect::<SigSet>().thread_block()
 }
 
 /// The result of one look at a process.
@@ -94,11 +57,11 @@ impl Search {
                 let told = match &met {
                     LookResult::Page(page) => {
                         let answer = FinderReply::Page { pid: page.pid() };
-                        wire::send(socket, &answer, &page.descriptors(), Blocking::Wait)
+                        packets::send(socket, &answer, &page.descriptors(), Blocking::Wait)
                     }
                     LookResult::Refused(why) => {
                         let answer = FinderReply::Refused(why.clone());
-                        wire::send(socket, &answer, &[], Blocking::Wait)
+                        packets::send(socket, &answer, &[], Blocking::Wait)
                     }
                 };
                 match told {
@@ -115,7 +78,7 @@ impl Search {
     fn hear(&mut self, socket: &OwnedFd) -> io::Result<bool> {
         let mut until = (!self.turns.is_empty()).then(|| Instant::now() + EVERY);
         while is_readable(socket, until)? {
-            let Some((hints, _)) = wire::receive::<Vec<Hint>>(socket, Blocking::Wait)? else {
+            let Some((hints, _)) = packets::receive::<Vec<Hint>>(socket, Blocking::Wait)? else {
                 return Ok(false);
             };
             hints.into_iter().for_each(|hint| self.note(hint));

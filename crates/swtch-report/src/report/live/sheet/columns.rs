@@ -151,9 +151,12 @@ column!(
     "cost_per_s_ns",
     "cost/s",
     "The same as a time: so much of every second is spent switching.",
-    |source| match source.sums.cost.high_ns > 0.0 {
-        true => Cell::Estimated(source.frame.share_pct(source.sums.cost.point_ns) * 1e7),
-        false => Cell::Missing,
+    |source| {
+        if source.sums.cost.high_ns > 0.0 {
+            Cell::Estimated(source.frame.share_pct(source.sums.cost.point_ns) * 1e7)
+        } else {
+            Cell::Missing
+        }
     }
 );
 column!(

@@ -1,4 +1,4 @@
-//! Messages between recorder and finder: one packet each, with descriptors beside it.
+//! Messages between the recorder and the processes that help it: one packet each, with descriptors beside it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -10,37 +10,17 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
     sendmsg, socketpair,
 };
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-/// Longest packet in bytes. A batch of hints and an answer about a page stay below it.
+/// Longest packet in bytes.
 const MOST_BYTES: usize = 16 << 10;
 
-/// Hints in one packet, of at most 40 bytes each.
-pub(super) const MOST_HINTS: usize = 256;
-
-/// Descriptors that go with a page: that of the process and that of its memory file.
+/// The most descriptors beside a message.
 const DESCRIPTORS: usize = 2;
 
-/// A process that may have a scheduler now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hint {
-    pub(super) pid: u32,
-    /// The process has executed a program: what was known of it does not hold any more.
-    pub(super) is_exec: bool,
-}
-
-/// The result of a look at a process.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum FinderReply {
-    /// The process has a page, whose descriptors go with the message.
-    Page { pid: u32 },
-    /// The process has a page that cannot be used, with the reason.
-    Refused(String),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blocking {
+pub enum Blocking {
     Wait,
     /// Fails with [`io::ErrorKind::WouldBlock`] instead of waiting.
     DoNotWait,
@@ -48,13 +28,13 @@ pub(super) enum Blocking {
 
 /// A pair of connected sockets that keep packets apart. A reader learns when the other end is
 /// closed.
-pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
     Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
 }
 
 /// Sends one message, with descriptors beside it.
-pub(super) fn send(
+pub fn send(
     socket: &OwnedFd,
     message: &impl Serialize,
     descriptors: &[BorrowedFd<'_>],
@@ -73,7 +53,7 @@ pub(super) fn send(
 }
 
 /// The next message with its descriptors; `None` if the other end is closed.
-pub(super) fn receive<Message: DeserializeOwned>(
+pub fn receive<Message: DeserializeOwned>(
     socket: &OwnedFd,
     patience: Blocking,
 ) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
@@ -131,63 +111,42 @@ mod tests {
 
     use super::*;
 
-    /// A full batch must fit, or it would be lost with its descriptors.
-    #[test]
-    fn the_longest_batch_of_hints_is_one_packet() {
-        let (ours, theirs) = pair().unwrap();
-        let hint = Hint {
-            pid: u32::MAX,
-            is_exec: false,
-        };
-        let hints = vec![hint; MOST_HINTS];
-        send(&ours, &hints, &[], Blocking::DoNotWait).unwrap();
-        let (read, descriptors) = receive::<Vec<Hint>>(&theirs, Blocking::DoNotWait)
-            .unwrap()
-            .unwrap();
-        assert_eq!(read, hints);
-        assert!(descriptors.is_empty());
+    fn received(socket: &OwnedFd, patience: Blocking) -> (String, Vec<OwnedFd>) {
+        receive(socket, patience).unwrap().unwrap()
     }
 
     #[test]
-    fn descriptors_come_with_their_answer_and_mean_the_same_file() {
+    fn descriptors_come_with_their_message_and_mean_the_same_file() {
         let (ours, theirs) = pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"page").unwrap();
         let sent = [file.as_fd(), file.as_fd()];
-        send(&ours, &FinderReply::Page { pid: 7 }, &sent, Blocking::Wait).unwrap();
-        let refused = FinderReply::Refused("not so".to_owned());
-        send(&ours, &refused, &[], Blocking::Wait).unwrap();
-        let (answer, descriptors) = receive::<FinderReply>(&theirs, Blocking::Wait)
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            (answer, descriptors.len()),
-            (FinderReply::Page { pid: 7 }, 2)
-        );
+        send(&ours, &"two files", &sent, Blocking::Wait).unwrap();
+        send(&ours, &"none", &[], Blocking::Wait).unwrap();
+        let (message, descriptors) = received(&theirs, Blocking::Wait);
+        assert_eq!((message.as_str(), descriptors.len()), ("two files", 2));
         let mut same = File::from(descriptors.into_iter().next().unwrap());
         same.rewind().unwrap();
         let mut text = String::new();
         same.read_to_string(&mut text).unwrap();
         assert_eq!(text, "page");
-        let (answer, descriptors) = receive::<FinderReply>(&theirs, Blocking::Wait)
-            .unwrap()
-            .unwrap();
-        assert_eq!((answer, descriptors.len()), (refused, 0));
+        let (message, descriptors) = received(&theirs, Blocking::Wait);
+        assert_eq!((message.as_str(), descriptors.len()), ("none", 0));
     }
 
-    /// The end of a killed recorder is closed by the kernel; this is how the finder learns of it.
+    /// The end of a killed recorder is closed by the kernel; this is how a helper learns of it.
     #[test]
     fn an_end_that_is_gone_is_told_from_one_that_is_silent() {
         let (ours, theirs) = pair().unwrap();
-        let silent = receive::<FinderReply>(&theirs, Blocking::DoNotWait).unwrap_err();
+        let silent = receive::<String>(&theirs, Blocking::DoNotWait).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::WouldBlock);
         drop(ours);
         assert!(
-            receive::<FinderReply>(&theirs, Blocking::Wait)
+            receive::<String>(&theirs, Blocking::Wait)
                 .unwrap()
                 .is_none()
         );
-        let gone = send(&theirs, &FinderReply::Page { pid: 1 }, &[], Blocking::Wait).unwrap_err();
+        let gone = send(&theirs, &1, &[], Blocking::Wait).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

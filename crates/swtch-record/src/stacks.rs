@@ -1,0 +1,80 @@
+//! Stacks of other processes, read from outside while their threads sleep.
+//!
+//! ```text
+//! kernel side (looks.h)          swtch read-stacks                            recorder
+//!  registers, copies of stacks ─▶ reader: unwound with process_code ─news─▶ StackReader ─▶ records, names
+//! ```
+//!
+//! [`process_code`] knows the code that a process maps, [`file_tables`] what a file says of the frames of its
+//! functions; the walk itself is `swtch-unwind`'s. `--backend proc` uses both as well.
+
+mod file_tables;
+mod messages;
+pub mod process_code;
+mod reader;
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+pub use messages::{FoundLook, FoundStack, StackNews};
+pub use reader::read_stacks;
+
+use crate::helper::HelperProcess;
+use crate::packets::{self, Blocking};
+use messages::LookOrders;
+
+/// The hidden command that reads stacks.
+const VERB: &str = "read-stacks";
+
+/// The CPU time that a reader may use, in thousandths of one CPU.
+pub const CPU_THOUSANDTHS: u32 = 10;
+
+/// Handle of the process that reads stacks. Dropping it ends the process.
+#[derive(Debug)]
+pub struct StackReader(HelperProcess);
+
+impl StackReader {
+    /// Starts the process. Must be called while there are rights that it can inherit.
+    ///
+    /// # Errors
+    /// When no process can be started.
+    pub fn start() -> io::Result<Self> {
+        HelperProcess::start(VERB).map(Self)
+    }
+
+    /// Lets it look, by this program.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn begin(&self, program: &OwnedFd, cpu_thousandths: u32) -> io::Result<()> {
+        let Some(socket) = &self.0.socket else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        packets::send(
+            socket,
+            &LookOrders { cpu_thousandths },
+            &[program.as_fd()],
+            Blocking::Wait,
+        )
+    }
+
+    /// What it has found since the last call; an error is its last news.
+    pub fn news(&mut self, mut take: impl FnMut(StackNews)) -> io::Result<()> {
+        while let Some(socket) = &self.0.socket {
+            match packets::receive(socket, Blocking::DoNotWait) {
+                Ok(Some((news, _))) => take(news),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                ended => {
+                    self.0.socket = None;
+                    return Err(ended.err().unwrap_or(io::ErrorKind::BrokenPipe.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The process, whose cost is part of the overhead.
+    pub const fn process(&self) -> &HelperProcess {
+        &self.0
+    }
+}

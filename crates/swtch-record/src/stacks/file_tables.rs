@@ -1,0 +1,153 @@
+//! The unwind tables of a file, read from its ELF sections.
+//!
+//! The file is one that another process maps, so it may say anything: what is too large, damaged or missing is
+//! left out, and a chain ends there.
+
+use std::fs::File;
+use std::io::Read as _;
+
+use flate2::read::ZlibDecoder;
+use object::read::ReadCache;
+use object::{CompressionFormat, Object, ObjectSection, ObjectSegment};
+use swtch_capture::CodeMapping;
+use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables};
+
+/// The most that is read of a section. The tables of a browser take 9 MB.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// A mapping begins at a page, the segment perhaps within it.
+const PAGE: u64 = 4096;
+
+/// The parts of a file that are needed to find callers. Addresses are as the file states them.
+#[derive(Debug)]
+pub struct FileTables {
+    segments: Vec<CodeSegment>,
+    index: Option<FileSection>,
+    frames: Option<FileSection>,
+    listed: Option<(FileSection, FrameList)>,
+    text: Option<u64>,
+    got: Option<u64>,
+}
+
+/// A segment of code in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CodeSegment {
+    offset: u64,
+    length: u64,
+    address: u64,
+}
+
+#[derive(Debug)]
+struct FileSection {
+    address: u64,
+    bytes: Box<[u8]>,
+}
+
+type ElfFile<'a> = object::File<'a, &'a ReadCache<File>>;
+
+impl FileSection {
+    fn of(file: &ElfFile<'_>, name: &str) -> Option<Self> {
+        let section = file.section_by_name(name)?;
+        let stored = section.compressed_data().ok()?;
+        if stored.uncompressed_size > MOST_BYTES {
+            return None;
+        }
+        let bytes = match stored.format {
+            CompressionFormat::None => stored.data.into(),
+            CompressionFormat::Zlib => {
+                let mut bytes = Vec::new();
+                let mut decoder = ZlibDecoder::new(stored.data).take(MOST_BYTES);
+                decoder.read_to_end(&mut bytes).ok()?;
+                bytes.into()
+            }
+            _ => return None,
+        };
+        Some(Self {
+            address: section.address(),
+            bytes,
+        })
+    }
+
+    const fn at_its_address(&self) -> TableSection<'_> {
+        TableSection {
+            address: self.address,
+            bytes: &self.bytes,
+        }
+    }
+}
+
+impl FileTables {
+    /// Reads a file's tables; `None` if it is no ELF file of this machine's kind.
+    pub fn read(file: File) -> Option<Self> {
+        let file = ReadCache::new(file);
+        let object = ElfFile::parse(&file).ok()?;
+        (object.is_64() && object.is_little_endian() == cfg!(target_endian = "little"))
+            .then_some(())?;
+        let start = |name: &str| Some(object.section_by_name(name)?.address());
+        let code = object
+            .segments()
+            .filter(|segment| segment.permissions().executable());
+        let segments = code.map(|segment| {
+            let (offset, length) = segment.file_range();
+            CodeSegment {
+                offset,
+                length,
+                address: segment.address(),
+            }
+        });
+        let segments = segments.collect();
+        let index = FileSection::of(&object, ".eh_frame_hdr");
+        let frames = FileSection::of(&object, ".eh_frame");
+        let has_index = index.is_some() && frames.is_some();
+        let listed = || {
+            let section = FileSection::of(&object, ".debug_frame")?;
+            let list = FrameList::of_debug_frame(&section.bytes);
+            Some((section, list))
+        };
+        let (frames, listed) = match frames {
+            Some(section) if !has_index => {
+                let list = FrameList::of_eh_frame(section.at_its_address());
+                (None, Some((section, list)))
+            }
+            frames => (frames, listed()),
+        };
+        Some(Self {
+            segments,
+            index: index.filter(|_| has_index),
+            frames,
+            listed,
+            text: start(".text"),
+            got: start(".got"),
+        })
+    }
+
+    /// The tables, for the walk.
+    pub fn tables(&self) -> UnwindTables<'_> {
+        UnwindTables {
+            index: self.index.as_ref().map(FileSection::at_its_address),
+            frames: self.frames.as_ref().map(FileSection::at_its_address),
+            listed: self.listed.as_ref().map(|(section, list)| ListedFrames {
+                section: section.at_its_address(),
+                list,
+            }),
+            text: self.text,
+            got: self.got,
+        }
+    }
+
+    /// The number to add to an address that the file states, to have the one in a process that maps it so.
+    pub fn moved_by(&self, mapping: &CodeMapping) -> Option<u64> {
+        let holds = |segment: &&CodeSegment| {
+            // The page where one segment ends and the next begins is in both.
+            segment.offset / PAGE * PAGE <= mapping.offset
+                && mapping.offset < segment.offset.saturating_add(segment.length)
+        };
+        let segment = self.segments.iter().find(holds)?;
+        let start = mapping.range.start.wrapping_sub(mapping.offset);
+        Some(
+            start
+                .wrapping_add(segment.offset)
+                .wrapping_sub(segment.address),
+        )
+    }
+}

@@ -1,0 +1,56 @@
+//! Looks at tasks that wait as bytes of `records.raw`, written here and read here: little-endian numbers.
+
+use swtch_core::{LookEvent, TaskKey, Timestamp};
+
+/// Bytes of a look.
+const LOOK_BYTES: usize = 24;
+
+/// Appends a look to `bytes`.
+pub fn encode_look(look: &LookEvent, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&look.ts.as_ns().to_le_bytes());
+    bytes.extend_from_slice(&look.out.as_ns().to_le_bytes());
+    bytes.extend_from_slice(&look.task.get().to_le_bytes());
+    bytes.extend_from_slice(&look.user_stack.to_le_bytes());
+}
+
+/// Passes on the looks in the bytes of a block. Returns the number of places where they are unreadable: 1 if they end
+/// with something else than a look, and 0 otherwise.
+pub fn decode_looks(bytes: &[u8], mut sink: impl FnMut(LookEvent)) -> u64 {
+    let looks = bytes.chunks_exact(LOOK_BYTES);
+    let rest = looks.remainder();
+    looks.filter_map(decoded).for_each(&mut sink);
+    u64::from(!rest.is_empty())
+}
+
+fn decoded(look: &[u8]) -> Option<LookEvent> {
+    let (ts, rest) = look.split_first_chunk()?;
+    let (out, rest) = rest.split_first_chunk()?;
+    let (task, rest) = rest.split_first_chunk()?;
+    Some(LookEvent {
+        ts: Timestamp::from_ns(u64::from_le_bytes(*ts)),
+        out: Timestamp::from_ns(u64::from_le_bytes(*out)),
+        task: TaskKey::new(u32::from_le_bytes(*task)),
+        user_stack: u32::from_le_bytes(*rest.first_chunk()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_read_as_they_were_written() {
+        let looks = [1, 2].map(|number| LookEvent {
+            ts: Timestamp::from_ns(1000 + number),
+            task: TaskKey::new(7),
+            out: Timestamp::from_ns(number),
+            user_stack: 9,
+        });
+        let mut bytes = Vec::new();
+        looks.iter().for_each(|look| encode_look(look, &mut bytes));
+        let mut read = Vec::new();
+        assert_eq!(decode_looks(&bytes, |look| read.push(look)), 0);
+        assert_eq!(read, looks);
+        assert_eq!(decode_looks(&bytes[..30], |_| {}), 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! Stacks that are read while threads wait (`--looks`): whole without frame pointers, and nothing else of a stack is
+//! kept or shown.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use swtch_core::StackKind;
+
+use crate::machine::{TestProcess, beside_others, wait_until};
+use crate::recording::{Recording, TraceDir, start_recorder, stderr, stdout};
+
+/// Two threads that take a mutex five calls deep and sleep while they hold it, and one that waits for both. Compiled
+/// without frame pointers.
+const DEEP_MUTEX: &str = r#"
+#include <pthread.h>
+#include <time.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static volatile long done;
+static void rest(void) { struct timespec t = {0, 60000000}; nanosleep(&t, 0); }
+__attribute__((noinline)) void take(void) {
+	pthread_mutex_lock(&mutex); rest(); pthread_mutex_unlock(&mutex); done++;
+}
+__attribute__((noinline)) void third(void) { take(); done++; }
+__attribute__((noinline)) void second(void) { third(); done++; }
+__attribute__((noinline)) void first(void) { second(); done++; }
+__attribute__((noinline)) void handle_request(void) { first(); done++; }
+static void *run(void *arg) { for (int i = 0; i < 8; i++) handle_request(); return arg; }
+int main(void) {
+	pthread_t t[2];
+	for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, run, 0);
+	for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+}
+"#;
+
+const CANARY: &str = "canary-of-a-stack";
+
+/// Sleeps in a function whose frame holds a text that stands nowhere in the program's file.
+const SECRET: &str = r#"
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+__attribute__((noinline)) void keep(const char *text) {
+	volatile char secret[64];
+	for (int i = 0; i <= (int)strlen(text); i++) secret[i] = text[i];
+	for (;;) { usleep(50000); secret[63]++; }
+}
+int main(int argc, char **argv) {
+	if (argc > 1) prctl(PR_SET_DUMPABLE, 0);
+	char text[] = "ENCODED";
+	for (int i = 0; text[i]; i++) text[i] ^= 1;
+	keep(text);
+}
+"#;
+
+fn secret() -> String {
+    let encoded: String = CANARY.bytes().map(|byte| char::from(byte ^ 1)).collect();
+    SECRET.replace("ENCODED", &encoded)
+}
+
+fn compiled(place: &TraceDir, source: &str) -> PathBuf {
+    let program = place.dir().join("prog");
+    let file = place.dir().join("prog.c");
+    fs::write(&file, source).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-fomit-frame-pointer", "-pthread", "-o"]);
+    let compiled = compiler.args([&program, &file]).output().unwrap();
+    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    program
+}
+
+/// The stacks of a recording, as they are reported.
+fn stacks_of(recording: &Recording) -> String {
+    let output = recording.report(&["--by", "stack"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_wait_is_shown_with_all_its_callers_without_frame_pointers() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, DEEP_MUTEX);
+    let recording = Recording::that_succeeds(&["--looks", "--", program.to_str().unwrap()]);
+    let stacks = stacks_of(&recording);
+    let callers = [
+        "take+",
+        "third+",
+        "second+",
+        "first+",
+        "handle_request+",
+        "run+",
+    ];
+    let mut rest = stacks.as_str();
+    for caller in callers {
+        let found = rest.find(caller);
+        rest = &rest[found.unwrap_or_else(|| panic!("no {caller} in its place: {stacks}"))..];
+    }
+    // Each chain ends where its thread began.
+    let read = recording.read();
+    let seen: Vec<_> = read
+        .switches
+        .iter()
+        .filter_map(|row| row.wait.stacks.user)
+        .collect();
+    assert!(seen.len() > 5, "{stacks}");
+    let blocks: Vec<&str> = stacks
+        .split("\n\n")
+        .filter(|block| block.contains("  user  "))
+        .collect();
+    for block in blocks {
+        let last = block
+            .lines()
+            .rfind(|line| line.starts_with("          ") || line.contains("  user  "));
+        let last = last.unwrap();
+        assert!(last.contains("clone") || last.contains("_start"), "{block}");
+    }
+}
+
+/// Each wait that is longer than the time between two looks has a place: a thread waits there until it is seen.
+#[test]
+#[ignore = "needs root"]
+fn root_long_waits_are_seen() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, DEEP_MUTEX);
+    let recording = Recording::that_succeeds(&["--looks", "--", program.to_str().unwrap()]);
+    let read = recording.read();
+    let long = read.switches.iter().filter(|row| {
+        let off = row.wait.off.map_or(0, swtch_core::Nanos::as_ns);
+        off > 400_000_000
+    });
+    let unseen = long.clone().filter(|row| row.wait.stacks.user.is_none());
+    assert!(long.count() > 0);
+    assert_eq!(unseen.count(), 0);
+}
+
+/// Every file below a directory that holds the text.
+fn files_with(place: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(place).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with(&path, text));
+        } else if let Ok(bytes) = fs::read(&path)
+            && bytes
+                .windows(text.len())
+                .any(|part| part == text.as_bytes())
+        {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The copy begins at the stack pointer of the thread that sleeps; it must hold the text, or the test would say nothing.
+fn assert_is_in_the_copy(running: &TestProcess) {
+    use std::os::unix::fs::FileExt as _;
+    let proc = |name: &str| format!("/proc/{}/{name}", running.pid());
+    let mut bytes = vec![0; 4096];
+    wait_until("the program sleeps in its function", || {
+        let call = fs::read_to_string(proc("syscall")).unwrap_or_default();
+        let pointer = call.split(' ').rev().nth(1).unwrap_or_default();
+        let Ok(pointer) = u64::from_str_radix(pointer.trim_start_matches("0x"), 16) else {
+            return false;
+        };
+        let memory = fs::File::open(proc("mem")).unwrap();
+        let read = memory.read_at(&mut bytes, pointer).unwrap_or(0);
+        bytes[..read]
+            .windows(CANARY.len())
+            .any(|part| part == CANARY.as_bytes())
+    });
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_no_byte_of_a_stack_is_kept() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, &secret());
+    assert!(files_with(place.dir(), CANARY).is_empty());
+    let running = TestProcess::start(&mut Command::new(&program));
+    assert_is_in_the_copy(&running);
+    let pid = running.pid().to_string();
+    // While it records, and after it was killed.
+    let recorder = start_recorder(&place, &["--looks", "-p", &pid]);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(files_with(place.dir(), CANARY), Vec::<PathBuf>::new());
+    drop(recorder);
+    assert_eq!(files_with(place.dir(), CANARY), Vec::<PathBuf>::new());
+    // A whole recording.
+    let recording = Recording::that_succeeds(&["--looks", "-d", "1", "-p", &pid]);
+    assert!(stacks_of(&recording).contains("keep+"));
+    assert_eq!(
+        files_with(recording.place.dir(), CANARY),
+        Vec::<PathBuf>::new()
+    );
+}
+
+/// A process that lets nobody read its memory.
+#[test]
+#[ignore = "needs root"]
+fn root_a_process_that_is_not_dumpable_is_not_looked_into() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, &secret());
+    let running = TestProcess::start(Command::new(&program).arg("closed"));
+    wait_until("it has closed itself", || {
+        let owner = fs::metadata(format!("/proc/{}/mem", running.pid()));
+        owner.is_ok()
+            && fs::read_to_string(format!("/proc/{}/wchan", running.pid()))
+                .is_ok_and(|at| at.contains("nanosleep"))
+    });
+    let pid = running.pid().to_string();
+    let recording = Recording::that_succeeds(&["--looks", "-d", "1", "-p", &pid]);
+    let read = recording.read();
+    assert!(read.switches.len() > 10);
+    let stacks = read.switches.iter().filter(|row| {
+        row.wait
+            .stacks
+            .iter()
+            .any(|(kind, _)| kind == StackKind::User)
+    });
+    assert_eq!(stacks.count(), 0);
+}
