@@ -7,7 +7,7 @@ needs their types. Tests compare all of this with `docs/SCHEMA.md`.
 from __future__ import annotations
 
 # The newest format that this package reads.
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 # Table -> column -> type in the engine. A word is text here.
 TABLES: dict[str, dict[str, str]] = {
@@ -57,6 +57,7 @@ TABLES: dict[str, dict[str, str]] = {
         "off_wait_type": "USMALLINT",
         "waker_kernel_stack": "UINTEGER",
         "waker_user_stack": "UINTEGER",
+        "off_seen_ns": "BIGINT",
     },
     "task": {
         "ts_ns": "BIGINT",

@@ -25,10 +25,11 @@ const READ: usize = 32 << 10;
 const ALLOWED: u32 = 0;
 const OF_OTHER_USER: u32 = 1;
 const NOT_DUMPABLE: u32 = 2;
+const OF_32_BIT: u32 = 3;
 
 /// Number of registers in a row, by their numbers in DWARF.
 pub const LOOK_REGISTERS: usize =
-    (offset_of!(look_row, task) - offset_of!(look_row, registers)) / size_of::<u64>();
+    (offset_of!(look_row, memory) - offset_of!(look_row, registers)) / size_of::<u64>();
 
 /// The program that looks, loaded: each [`Looks::look`] runs it for all tasks.
 #[derive(Debug)]
@@ -44,6 +45,8 @@ pub struct LookedThread<'a> {
     pub task: TaskKey,
     /// Its process.
     pub pid: Pid,
+    /// Tells the address space of the process from another: it has a new one after it has executed a program.
+    pub memory: u64,
     /// When it was looked at, on the trace clock.
     pub ts: Timestamp,
     /// The switch-out that its wait began with.
@@ -72,6 +75,8 @@ pub enum LookRefusal {
     NotDumpable,
     /// It is 32-bit code.
     Is32Bit,
+    /// The stack pointer points at no memory, or at memory of a file, a device or another process.
+    NoStack,
 }
 
 impl Looks {
@@ -152,11 +157,13 @@ impl<'a> LookedThread<'a> {
             }),
             OF_OTHER_USER => Err(LookRefusal::OtherUser),
             NOT_DUMPABLE => Err(LookRefusal::NotDumpable),
-            _ => Err(LookRefusal::Is32Bit),
+            OF_32_BIT => Err(LookRefusal::Is32Bit),
+            _ => Err(LookRefusal::NoStack),
         };
         Self {
             task: TaskKey::new(row.task),
             pid: Pid::new(row.pid),
+            memory: row.memory,
             ts: Timestamp::from_ns(row.ts),
             out: Timestamp::from_ns(row.out_ts),
             stack,

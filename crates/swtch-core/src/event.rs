@@ -31,6 +31,8 @@ pub struct LookEvent {
     pub out: Timestamp,
     /// Number of the user stack in which it waited.
     pub user_stack: u32,
+    /// The time since the look before, at which it would have been seen as well.
+    pub between: Nanos,
 }
 
 impl Event {

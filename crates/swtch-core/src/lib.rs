@@ -37,6 +37,7 @@ pub mod evidence;
 pub mod ids;
 pub mod lost;
 pub mod merge;
+pub mod places;
 pub mod reason;
 pub mod rules;
 pub mod stack;

@@ -21,6 +21,7 @@ pub mod sign_test;
 pub mod student;
 
 pub use autocorrelation::{effective_n, integrated_time, lag1};
+pub(crate) use counts::wilson;
 pub use counts::{EventRate, MeasuredCount, dispersion, events_per, share};
 pub use interval::{ConfidenceInterval, SignInterval, iqr_pct, median, quantile, sign_interval};
 pub use regimes::Regimes;

@@ -83,8 +83,14 @@ struct LastOut {
     was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
-    /// Number of the user stack in which the task was seen since.
-    user_stack: Option<u32>,
+    /// The user stack in which the task was seen since, and the time between the look that met it and the one before.
+    seen: Option<SeenStack>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SeenStack {
+    user: u32,
+    between: Nanos,
 }
 
 impl Timeline {
@@ -218,7 +224,7 @@ impl Timeline {
             in_scope: event.in_scope,
             was_runnable: row.evidence.left_runnable(),
             call: call.or_else(|| self.last(row.task)?.call),
-            user_stack: None,
+            seen: None,
         };
         self.remember(row.task, last);
         Some(row)
@@ -229,7 +235,12 @@ impl Timeline {
         let index = usize::try_from(look.task.get()).unwrap_or(usize::MAX);
         let last = self.last_out.get_mut(index).and_then(Option::as_mut);
         if let Some(last) = last.filter(|last| last.ts == look.out) {
-            last.user_stack = Some(look.user_stack);
+            // A stack that was cut is read again at the next look, which is not the one that met the wait.
+            let between = last.seen.map_or(look.between, |seen| seen.between);
+            last.seen = Some(SeenStack {
+                user: look.user_stack,
+                between,
+            });
         }
     }
 
@@ -357,8 +368,9 @@ impl Timeline {
         // Another moment means that the row of that switch-out was lost or out of scope.
         let last = last.filter(|last| last.ts == out);
         let reason = last.map(|last| last.reason);
+        let looked = last.and_then(|last| last.seen);
         let stacks = StackNumbers {
-            user: seen.stacks.user.or_else(|| last?.user_stack),
+            user: seen.stacks.user.or_else(|| Some(looked?.user)),
             ..seen.stacks
         };
         let off = self.length(Some(out), start);
@@ -368,6 +380,7 @@ impl Timeline {
             off,
             moved: moved.and_then(|moved| start.since(moved)),
             stacks,
+            seen_for: looked.and_then(|looked| Some(looked.between.max(off?))),
             ..Wait::default()
         };
         if seen.was_runnable {

@@ -63,6 +63,9 @@ pub struct Wait {
     pub moved: Option<Nanos>,
     /// Stacks at the place where the task waited.
     pub stacks: StackNumbers,
+    /// Where stacks are read at looks: the off-CPU time that this user stack stands for, see [`crate::places`].
+    /// `None` for a wait that no look met, and where the stack of every wait is taken.
+    pub seen_for: Option<Nanos>,
 }
 
 impl Wait {

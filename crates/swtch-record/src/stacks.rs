@@ -16,7 +16,7 @@ mod reader;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-pub use messages::{FoundLook, FoundStack, StackNews};
+pub use messages::{NotRead, StackNews};
 pub use reader::read_stacks;
 
 use crate::helper::HelperProcess;

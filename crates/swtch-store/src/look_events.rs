@@ -1,14 +1,14 @@
 //! Looks at tasks that wait as bytes of `records.raw`, written here and read here: little-endian numbers.
 
-use swtch_core::{LookEvent, TaskKey, Timestamp};
+use swtch_core::{LookEvent, Nanos, TaskKey, Timestamp};
 
-/// Bytes of a look.
-const LOOK_BYTES: usize = 24;
+const LOOK_BYTES: usize = 32;
 
 /// Appends a look to `bytes`.
 pub fn encode_look(look: &LookEvent, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&look.ts.as_ns().to_le_bytes());
     bytes.extend_from_slice(&look.out.as_ns().to_le_bytes());
+    bytes.extend_from_slice(&look.between.as_ns().to_le_bytes());
     bytes.extend_from_slice(&look.task.get().to_le_bytes());
     bytes.extend_from_slice(&look.user_stack.to_le_bytes());
 }
@@ -25,12 +25,14 @@ pub fn decode_looks(bytes: &[u8], mut sink: impl FnMut(LookEvent)) -> u64 {
 fn decoded(look: &[u8]) -> Option<LookEvent> {
     let (ts, rest) = look.split_first_chunk()?;
     let (out, rest) = rest.split_first_chunk()?;
+    let (between, rest) = rest.split_first_chunk()?;
     let (task, rest) = rest.split_first_chunk()?;
     Some(LookEvent {
         ts: Timestamp::from_ns(u64::from_le_bytes(*ts)),
         out: Timestamp::from_ns(u64::from_le_bytes(*out)),
         task: TaskKey::new(u32::from_le_bytes(*task)),
         user_stack: u32::from_le_bytes(*rest.first_chunk()?),
+        between: Nanos::from_ns(u64::from_le_bytes(*between)),
     })
 }
 
@@ -45,12 +47,13 @@ mod tests {
             task: TaskKey::new(7),
             out: Timestamp::from_ns(number),
             user_stack: 9,
+            between: Nanos::from_ns(20),
         });
         let mut bytes = Vec::new();
         looks.iter().for_each(|look| encode_look(look, &mut bytes));
         let mut read = Vec::new();
         assert_eq!(decode_looks(&bytes, |look| read.push(look)), 0);
         assert_eq!(read, looks);
-        assert_eq!(decode_looks(&bytes[..30], |_| {}), 1);
+        assert_eq!(decode_looks(&bytes[..40], |_| {}), 1);
     }
 }

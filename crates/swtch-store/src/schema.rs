@@ -330,6 +330,13 @@ const SWITCH_COLUMNS: &[TraceColumn<Switch>] = &[
             (`stack.stack`)";
             |row| row.wait.wakeup.waker_stacks.user; |row, stack| row.wait.wakeup.waker_stacks.user = stack),
     ),
+    since(
+        6,
+        maybe_number!(Int64 off_seen_ns: "of stacks that are read at looks: the off-CPU time that \
+            `off_user_stack` stands for, that of the wait or, if that is longer, that between two looks; null: not \
+            seen, or the stack of every wait is taken";
+            |row| row.wait.seen_for.map(length); |row, ns| row.wait.seen_for = ns.map(to_length)),
+    ),
 ];
 
 /// Identity of tasks, and how it changed.
@@ -680,8 +687,8 @@ columns! {
     WAKER = "waker" "waker_kind": "[`swtch_core::Wakeup::waker`] and [`swtch_core::Wakeup::kind`].";
     WAKE_CPU = "wake_cpu": "[`swtch_core::Wakeup::cpu`].";
     MOVED = "moved_ns": "[`Wait::moved`].";
-    STACKS = "off_kernel_stack" "off_user_stack":
-        "[`Wait::stacks`].";
+    STACKS = "off_kernel_stack" "off_user_stack" "off_seen_ns":
+        "[`Wait::stacks`] and [`Wait::seen_for`].";
     WAKER_STACKS = "waker_kernel_stack" "waker_user_stack":
         "[`swtch_core::Wakeup::waker_stacks`].";
 }

@@ -318,6 +318,7 @@ impl SimulatedCpu {
                 kernel: None,
                 user: has_stack.then(|| u32::try_from(stack).expect("a handful")),
             },
+            seen_for: None,
         }
     }
 }

@@ -73,6 +73,11 @@ enum {
 #define MMF_DUMPABLE_MASK 3
 #define SUID_DUMP_USER 1
 
+/* include/linux/mm.h, unchanged from v5.18 to v6.18: memory of devices, and memory whose pages another process hands out */
+#define VM_PFNMAP 0x00000400
+#define VM_IO 0x00004000
+#define VM_UFFD 0x00001200 /* VM_UFFD_MISSING, VM_UFFD_WP */
+
 /* DWARF's number of the stack pointer */
 #if defined(__TARGET_ARCH_x86)
 #define STACK_POINTER 7
@@ -199,6 +204,13 @@ struct mm_flags {
 
 struct mm_struct___bitmap {
 	struct mm_flags flags; /* 6.18 and later */
+};
+
+struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	unsigned long vm_flags;
+	struct file *vm_file;
 };
 
 struct kuid {

@@ -20,7 +20,8 @@ const volatile bool look_at_all_users = false;
 const volatile __u32 look_at_user = 0;
 
 #define PAGE 4096
-#define LOOK_PAGES 2 /* of a first copy */
+#define ENOENT 2
+#define LOOK_PAGES 4 /* of a first copy: an event loop of libuv has 12 KiB of events in one frame */
 #define LOOK_MOST_PAGES 6 /* with its row, it must fit into what one read of an iterator returns: 32 KiB */
 
 #if defined(__TARGET_ARCH_x86)
@@ -40,6 +41,7 @@ enum look_refusal {
 	LOOK_OF_OTHER_USER = 1,
 	LOOK_NOT_DUMPABLE = 2,
 	LOOK_OF_32_BIT = 3,
+	LOOK_NO_STACK = 4, /* the stack pointer points at no memory, or at such that is not read */
 };
 
 /* A thread that waits. So many bytes of its stack follow. */
@@ -48,6 +50,7 @@ struct look_row {
 	__u64 out_ts; /* the switch-out that its wait began with */
 	__u64 pc;
 	__u64 registers[LOOK_REGISTERS]; /* by their numbers in DWARF */
+	__u64 memory; /* which address space: another one after the process has executed a program */
 	__u32 task; /* its key */
 	__u32 pid;
 	__u32 refusal; /* enum look_refusal; then nothing was copied */
@@ -118,20 +121,35 @@ static __always_inline bool copy_registers(struct look_row *row, struct pt_regs 
 #endif
 }
 
+struct look_range {
+	__u64 end; /* of the mapping of a stack; 0: none that may be read */
+};
+
 /*
- * Copies by pages, since what lies above the stack may not be mapped; returns the bytes that were copied. Memory
- * that is not there is paged in.
+ * A program decides where its stack pointer points. Memory of a file or a device, or whose pages another process
+ * hands out, could keep a look waiting: only anonymous memory is read.
+ */
+static long find_end(struct task_struct *p, struct vm_area_struct *vma, struct look_range *range)
+{
+	if (!vma->vm_file && !(vma->vm_flags & (VM_PFNMAP | VM_IO | VM_UFFD)))
+		range->end = vma->vm_end;
+	return 0;
+}
+
+/*
+ * Copies up to the end of the stack's mapping, by pages: one that is gone meanwhile ends the copy. Memory that is
+ * not there is paged in. Returns the bytes that were copied.
  */
 static __always_inline __u32 copy_stack(struct look_copy *copy, struct task_struct *p, __u64 sp,
-					__u32 pages)
+					__u64 end, __u32 pages)
 {
 	__u32 first = PAGE - (sp & (PAGE - 1)), have = first;
 	int page;
 
-	if (bpf_copy_from_user_task(copy->stack, first, (void *)sp, p, 0))
+	if (sp >= end || bpf_copy_from_user_task(copy->stack, first, (void *)sp, p, 0))
 		return 0;
 	for (page = 0; page < LOOK_MOST_PAGES - 1; page++) {
-		if (page + 1 >= pages || have > (LOOK_MOST_PAGES - 1) * PAGE)
+		if (page + 1 >= pages || sp + have >= end || have > (LOOK_MOST_PAGES - 1) * PAGE)
 			break;
 		if (bpf_copy_from_user_task(copy->stack + have, PAGE, (void *)(sp + have), p, 0))
 			break;
@@ -145,10 +163,12 @@ int look(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct pt_regs *regs;
+	struct look_range range = {};
 	struct look_copy *copy;
 	struct task_state *st;
 	__u32 zero = 0, pages, bytes;
-	__u64 out_ts, count;
+	__u64 out_ts, count, sp;
+	long found;
 
 	copy = bpf_map_lookup_elem(&look_buffer, &zero);
 	if (!copy)
@@ -175,6 +195,7 @@ int look(struct bpf_iter__task *ctx)
 		return 0;
 	copy->row.ts = bpf_ktime_get_ns();
 	copy->row.out_ts = out_ts;
+	copy->row.memory = (__u64)p->mm;
 	copy->row.task = st->key;
 	copy->row.pid = p->tgid;
 	copy->row.refusal = refusal_of(p);
@@ -182,8 +203,17 @@ int look(struct bpf_iter__task *ctx)
 		copy->row.refusal = LOOK_OF_32_BIT;
 	bytes = 0;
 	pages = st->look & (LOOK_WAS_CUT | LOOK_WAS_LARGE) ? LOOK_MOST_PAGES : LOOK_PAGES;
-	if (!copy->row.refusal)
-		bytes = copy_stack(copy, p, copy->row.registers[STACK_POINTER], pages);
+	sp = copy->row.registers[STACK_POINTER];
+	if (!copy->row.refusal) {
+		found = bpf_find_vma(p, sp, find_end, &range, 0);
+		/* The lock of the mappings is not waited for: then the next look asks again. */
+		if (found && found != -ENOENT)
+			return 0;
+		if (!range.end)
+			copy->row.refusal = LOOK_NO_STACK;
+		else
+			bytes = copy_stack(copy, p, sp, range.end, pages);
+	}
 	if (bytes > LOOK_MOST_PAGES * PAGE)
 		return 0;
 	copy->row.bytes = bytes;
@@ -196,7 +226,7 @@ int look(struct bpf_iter__task *ctx)
 	if (pages == LOOK_MOST_PAGES)
 		st->look = LOOK_WAS_LARGE;
 	else
-		st->look = bytes > (LOOK_PAGES - 1) * PAGE ? LOOK_WAS_CUT : 0;
+		st->look = bytes > (LOOK_PAGES - 1) * PAGE && sp + bytes < range.end ? LOOK_WAS_CUT : 0;
 	return 0;
 }
 

@@ -91,21 +91,23 @@ pub fn dispersion(parts: &[(f64, f64)]) -> f64 {
 /// A share: `part` of `whole` events that come independently (Wilson's interval). From 0 to 1; `None` if
 /// `whole` is 0.
 pub fn share(part: u64, whole: u64) -> Option<MeasuredCount> {
-    const Z_SQUARED: f64 = DEVIATIONS * DEVIATIONS;
-    if whole == 0 {
-        return None;
-    }
     let (n, p) = (whole as f64, part as f64 / whole as f64);
+    (whole > 0).then(|| MeasuredCount {
+        point: p,
+        interval: wilson(p, n),
+    })
+}
+
+/// Wilson's interval of a share `p` that was found in `n` things; `n` need not be whole where things count differently.
+pub(crate) fn wilson(p: f64, n: f64) -> ConfidenceInterval {
+    const Z_SQUARED: f64 = DEVIATIONS * DEVIATIONS;
     let middle = (p + Z_SQUARED / (2.0 * n)) / (1.0 + Z_SQUARED / n);
     let inner = p * (1.0 - p) / n + Z_SQUARED / (4.0 * n * n);
     let half = (Z_SQUARED * inner).sqrt() / (1.0 + Z_SQUARED / n);
-    Some(MeasuredCount {
-        point: p,
-        interval: ConfidenceInterval {
-            low: (middle - half).max(0.0),
-            high: (middle + half).min(1.0),
-        },
-    })
+    ConfidenceInterval {
+        low: (middle - half).max(0.0),
+        high: (middle + half).min(1.0),
+    }
 }
 
 /// Estimates how many events each of so many `things` has on average. The events come independently (Poisson): the

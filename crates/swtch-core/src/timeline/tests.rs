@@ -643,6 +643,7 @@ fn look_at(moment: u64, out: u64) -> Event {
         task: TASK,
         out: Timestamp::from_ns(out),
         user_stack: 9,
+        between: Nanos::from_ns(15),
     })
 }
 
@@ -657,10 +658,20 @@ fn a_wait_is_where_it_was_seen() {
     row(&mut timeline, run(0, 10));
     assert!(rows(&mut timeline, look_at(20, 10)).is_empty());
     let seen = row(&mut timeline, after(10, run(30, 40)));
-    assert_eq!(seen.wait.stacks.user, Some(9));
+    assert_eq!(
+        (seen.wait.stacks.user, seen.wait.seen_for),
+        (Some(9), ns(20))
+    );
     // The next wait was not seen.
     let unseen = row(&mut timeline, after(40, run(50, 60)));
-    assert_eq!(unseen.wait.stacks.user, None);
+    assert_eq!(
+        (unseen.wait.stacks.user, unseen.wait.seen_for),
+        (None, None)
+    );
+    // A short wait stands for the time between two looks.
+    rows(&mut timeline, look_at(65, 60));
+    let short = row(&mut timeline, after(60, run(70, 80)));
+    assert_eq!(short.wait.seen_for, ns(15));
 }
 
 /// The look was at a wait whose beginning was lost, or that had ended when the look arrived.

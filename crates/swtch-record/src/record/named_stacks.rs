@@ -1,15 +1,17 @@
 //! The stacks that a recording names, and whose frames get names after its end.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use rustc_hash::FxHashSet;
 use swtch_capture::{Capture, Stacks};
 use swtch_core::{
-    Frame, LookEvent, Pid, Stack, StackKind, TaskEvent, TaskEventKind, TaskKey, Timestamp,
+    Frame, LookEvent, Nanos, Pid, Stack, StackKind, TaskEvent, TaskEventKind, TaskKey, Timestamp,
 };
+use swtch_output::text::counted;
 
 use crate::helper::HelperProcess;
-use crate::stacks::{StackNews, StackReader};
+use crate::stacks::{NotRead, StackNews, StackReader};
 
 /// The stacks that records name. They are looked up while their process lives.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct StacksToName {
     met: FxHashSet<(bool, u32)>,
     /// Reads stacks while threads wait; `None` where the kernel side takes them, and once the reader has ended.
     reader: Option<StackReader>,
+    /// Number of processes of which stacks were not read, by the reason.
+    not_read: BTreeMap<NotRead, u64>,
 }
 
 impl StacksToName {
@@ -37,6 +41,7 @@ impl StacksToName {
             put_off: Vec::new(),
             met: FxHashSet::default(),
             reader,
+            not_read: BTreeMap::new(),
         }
     }
 
@@ -86,17 +91,19 @@ impl StacksToName {
         let Some(reader) = &mut self.reader else {
             return Ok(());
         };
-        let stacks = &mut self.stacks;
+        let (stacks, not_read) = (&mut self.stacks, &mut self.not_read);
         let ended = reader.news(|news| match news {
             StackNews::Stack(found) => {
                 stacks.add_user(found.number, Pid::new(found.pid), &found.addresses);
             }
+            StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.into_iter().for_each(|look| {
                 sink(LookEvent {
                     ts: Timestamp::from_ns(look.ts),
                     task: TaskKey::new(look.task),
                     out: Timestamp::from_ns(look.out),
                     user_stack: look.stack,
+                    between: Nanos::from_ns(look.between),
                 });
             }),
         });
@@ -104,6 +111,14 @@ impl StacksToName {
             self.reader = None;
         }
         ended
+    }
+
+    /// Of which processes stacks were not read, and why, in words.
+    pub fn not_read(&self) -> impl Iterator<Item = String> {
+        self.not_read.iter().map(|(why, processes)| {
+            let processes = counted(*processes, "process");
+            format!("stacks of {processes} were not read: {}", why.in_words())
+        })
     }
 
     /// The process that reads stacks, if there is one.

@@ -291,6 +291,9 @@ impl Pipeline {
             stacks.look_up(capture);
         }
         let looks = self.take_looks();
+        for words in self.stacks.iter().flat_map(StacksToName::not_read) {
+            message!("swtch: {words}");
+        }
         written?;
         user?;
         looks?;

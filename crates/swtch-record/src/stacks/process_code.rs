@@ -44,6 +44,11 @@ struct TablesInPlace {
 }
 
 impl ProcessCodes {
+    /// The code of a process as it was when it was asked for last, if it was.
+    pub fn known(&self, pid: Pid) -> Option<&ProcessCode> {
+        self.processes.get(&pid)
+    }
+
     /// The code of a process as it is now, and whether it is as it was when it was asked for last; `None` if the
     /// process has ended or may not be looked into.
     pub fn of(&mut self, pid: Pid) -> Option<(&ProcessCode, CodeIs)> {

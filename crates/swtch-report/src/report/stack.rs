@@ -5,6 +5,7 @@
 //! are.
 
 use rustc_hash::FxHashMap;
+use swtch_core::places::{DividedTime, PlaceSums, SeenWait};
 use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
@@ -77,6 +78,10 @@ pub struct StackCounts {
     pairs: FxHashMap<Stacks, StackPairWaits>,
     waits: u64,
     without: u64,
+    /// Where stacks are read at looks: off-CPU, blocked and run-queue time of a thread's waits for a reason.
+    seen: PlaceSums<(usize, Reason), Stacks, 3>,
+    /// True once a wait was seen at a look.
+    is_by_looks: bool,
 }
 
 impl StackCounts {
@@ -86,6 +91,15 @@ impl StackCounts {
             return;
         };
         let stacks = (row.wait.stacks.user, row.wait.stacks.kernel);
+        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
+        let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
+        let seen = row.wait.seen_for.map(|stands_for| SeenWait {
+            place: stacks,
+            stands_for,
+        });
+        self.is_by_looks |= seen.is_some();
+        self.seen.add((task, reason), [off, blocked, runq], seen);
         if stacks == (None, None) {
             self.without += 1;
             return;
@@ -94,19 +108,27 @@ impl StackCounts {
         let pair = self.pairs.entry(stacks).or_default();
         pair.waits += 1;
         pair.off += off;
-        pair.blocked += row.wait.blocked().unwrap_or(Nanos::ZERO);
-        pair.runq += row.wait.runq.unwrap_or(Nanos::ZERO);
-        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        pair.blocked += blocked;
+        pair.runq += runq;
         *pair.reasons.entry(reason).or_default() += 1;
         pair.name_process(names.thread(task).process);
     }
 
-    /// Pairs of stacks, longest off-CPU time first; those that look alike are one.
-    fn ranked(&self, symbols: &Symbols) -> Vec<(Stacks, StackPairWaits)> {
+    /// Pairs of stacks, longest off-CPU time first; those that look alike are one. Where only some waits were seen,
+    /// the times are those of all waits, divided among the places as they were seen.
+    fn ranked(
+        &self,
+        symbols: &Symbols,
+        divided: Option<&DividedTime<Stacks, 3>>,
+    ) -> Vec<(Stacks, StackPairWaits)> {
         let mut merged: FxHashMap<Stacks, StackPairWaits> = FxHashMap::default();
         for (stacks, waits) in self.sorted() {
+            let mut waits = waits.clone();
+            if let Some(time) = divided.and_then(|divided| divided.places.get(&stacks)) {
+                [waits.off, waits.blocked, waits.runq] = time.times;
+            }
             let alike = symbols.first_alike(stacks);
-            merged.entry(alike).or_default().merge(waits);
+            merged.entry(alike).or_default().merge(&waits);
         }
         let mut ranked: Vec<_> = merged.into_iter().collect();
         ranked.sort_by(|a, b| b.1.off.cmp(&a.1.off).then(a.0.cmp(&b.0)));
@@ -123,7 +145,8 @@ impl StackCounts {
 
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
-        let ranked = self.ranked(symbols);
+        let divided = self.is_by_looks.then(|| self.seen.divide());
+        let ranked = self.ranked(symbols, divided.as_ref());
         let rows = ranked
             .iter()
             .map(|(stacks, waits)| self.row(*stacks, waits, symbols, names));
@@ -131,15 +154,33 @@ impl StackCounts {
         sheet.not_in_tables = &["folded"];
         if !asked {
             sheet.notes.push(NO_STACKS.to_owned());
+        } else if let Some(divided) = divided {
+            sheet.notes.push(self.looks_in_words(&divided));
         } else if self.without > 0 {
             sheet.notes.push(format!(
                 "{} had no stack: shorter than asked for, or the task stayed runnable",
                 text::counted(self.without, "wait")
             ));
         }
-        sheet.notes.extend(self.cut_short(&ranked, symbols));
-        sheet.notes.extend(self.callers_lacking(&ranked, symbols));
+        if !self.is_by_looks {
+            sheet.notes.extend(self.cut_short(&ranked, symbols));
+            sheet.notes.extend(self.callers_lacking(&ranked, symbols));
+        }
         sheet
+    }
+
+    /// Says which figures are estimates, and how much time has no place.
+    fn looks_in_words(&self, divided: &DividedTime<Stacks, 3>) -> String {
+        let without = divided.without[0];
+        let all: Nanos = divided.places.values().map(|place| place.times[0]).sum();
+        format!(
+            "stacks were read of {} of {} while they lasted; each thread's off-CPU time, which is known, is divided \
+             among the places where it was seen; {} of {} has no place",
+            text::grouped(self.waits),
+            text::counted(self.waits + self.without, "wait"),
+            without,
+            all + without,
+        )
     }
 
     /// Says of how many waits the function that called the C library may be missing between others.

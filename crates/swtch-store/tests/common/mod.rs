@@ -412,6 +412,7 @@ pub fn odd_switch(ts: u64) -> Switch {
                 kernel: Some(0),
                 user: Some(u32::MAX),
             },
+            seen_for: Some(Nanos::from_ns(u64::MAX)),
         },
     }
 }

@@ -223,4 +223,58 @@ fn root_a_process_that_is_not_dumpable_is_not_looked_into() {
             .any(|(kind, _)| kind == StackKind::User)
     });
     assert_eq!(stacks.count(), 0);
+    let said = stderr(&recording.output);
+    assert!(
+        said.contains("stacks of 1 process were not read: memory closed"),
+        "{said}"
+    );
+}
+
+/// Sleeps with a stack pointer of its choice: into a file, into nothing, or into memory whose pages are handed out by
+/// a process that never does.
+#[cfg(target_arch = "x86_64")]
+const FALSE_STACK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static struct timespec nap = {0, 20000000};
+int main(int argc, char **argv) {
+	char *stack = (char *)16;
+	if (!strcmp(argv[1], "file"))
+		stack = mmap(0, 4096, PROT_READ, MAP_PRIVATE, open(argv[0], O_RDONLY), 0);
+	if (!strcmp(argv[1], "handed-out")) {
+		int fd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+		struct uffdio_api api = {.api = UFFD_API};
+		if (fd < 0 || ioctl(fd, UFFDIO_API, &api)) exit(3);
+		stack = mmap(0, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		struct uffdio_register range = {.range = {(long)stack, 65536}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+		if (ioctl(fd, UFFDIO_REGISTER, &range)) exit(3);
+	}
+	__asm__ volatile("mov %0, %%rsp\n1: mov $35, %%eax\n mov %1, %%rdi\n xor %%esi, %%esi\n syscall\n jmp 1b"
+		: : "b"(stack), "r"(&nap) : "memory", "rcx", "r11", "rax", "rdi", "rsi");
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+#[ignore = "needs root"]
+fn root_a_false_stack_pointer_keeps_nobody_waiting() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, FALSE_STACK);
+    for kind in ["file", "nothing", "handed-out"] {
+        let running = TestProcess::start(Command::new(&program).arg(kind));
+        let pid = running.pid().to_string();
+        let recording = Recording::that_succeeds(&["--looks", "-d", "0.5", "-p", &pid]);
+        let said = stderr(&recording.output);
+        assert!(said.contains("pointed at no memory"), "{kind}: {said}");
+        assert!(recording.read().switches.len() > 10, "{kind}");
+    }
 }
