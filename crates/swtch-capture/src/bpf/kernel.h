@@ -69,7 +69,7 @@ enum {
 /* arch/x86/include/asm/segment.h: the code segment of 32-bit programs */
 #define USER32_CS 0x23
 
-/* include/linux/mm_types.h, include/linux/sched/coredump.h: who may look into a process */
+/* include/linux/mm_types.h, include/linux/sched/coredump.h: who may look into a process; before 7.3 */
 #define MMF_DUMPABLE_MASK 3
 #define SUID_DUMP_USER 1
 
@@ -213,6 +213,14 @@ struct vm_area_struct {
 	struct file *vm_file;
 };
 
+enum task_dumpable {
+	TASK_DUMPABLE_OWNER = 1,
+};
+
+struct task_exec_state {
+	enum task_dumpable dumpable;
+};
+
 struct kuid {
 	__u32 val;
 };
@@ -310,6 +318,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct mm_struct *mm;
 	const struct cred *cred;
+	struct task_exec_state *exec_state; /* 7.3 and later */
 };
 
 struct seq_file;

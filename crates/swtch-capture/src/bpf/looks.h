@@ -22,7 +22,8 @@ const volatile __u32 look_at_user = 0;
 #define PAGE 4096
 #define ENOENT 2
 #define LOOK_PAGES 4 /* of a first copy: an event loop of libuv has 12 KiB of events in one frame */
-#define LOOK_MOST_PAGES 6 /* with its row, it must fit into what one read of an iterator returns: 32 KiB */
+#define LOOK_MOST_PAGES                                                                            \
+	6 /* with its row, it must fit into what one read of an iterator returns: 32 KiB */
 
 #if defined(__TARGET_ARCH_x86)
 #define LOOK_REGISTERS 17
@@ -72,16 +73,23 @@ struct {
 	__type(value, struct look_copy);
 } look_buffer SEC(".maps");
 
-static __always_inline __u32 refusal_of(struct task_struct *p)
+static __always_inline bool is_dumpable(struct task_struct *p)
 {
 	struct mm_struct___bitmap *mm = (void *)p->mm;
-	__u64 flags = 0;
+	__u64 flags;
 
+	if (bpf_core_field_exists(p->exec_state))
+		return BPF_CORE_READ(p, exec_state, dumpable) == TASK_DUMPABLE_OWNER;
 	if (bpf_core_field_exists(mm->flags.__mm_flags))
 		flags = BPF_CORE_READ(mm, flags.__mm_flags[0]);
 	else
 		flags = BPF_CORE_READ((struct mm_struct___word *)mm, flags);
-	if ((flags & MMF_DUMPABLE_MASK) != SUID_DUMP_USER)
+	return (flags & MMF_DUMPABLE_MASK) == SUID_DUMP_USER;
+}
+
+static __always_inline __u32 refusal_of(struct task_struct *p)
+{
+	if (!is_dumpable(p))
 		return LOOK_NOT_DUMPABLE;
 	if (!look_at_all_users && (BPF_CORE_READ(p, cred, uid.val) != look_at_user ||
 				   BPF_CORE_READ(p, cred, euid.val) != look_at_user ||
@@ -226,7 +234,9 @@ int look(struct bpf_iter__task *ctx)
 	if (pages == LOOK_MOST_PAGES)
 		st->look = LOOK_WAS_LARGE;
 	else
-		st->look = bytes > (LOOK_PAGES - 1) * PAGE && sp + bytes < range.end ? LOOK_WAS_CUT : 0;
+		st->look = bytes > (LOOK_PAGES - 1) * PAGE && sp + bytes < range.end ?
+				   LOOK_WAS_CUT :
+				   0;
 	return 0;
 }
 
