@@ -332,9 +332,8 @@ const SWITCH_COLUMNS: &[TraceColumn<Switch>] = &[
     ),
     since(
         6,
-        maybe_number!(Int64 off_seen_ns: "of stacks that are read at looks: the off-CPU time that \
-            `off_user_stack` stands for, that of the wait or, if that is longer, that between two looks; null: not \
-            seen, or the stack of every wait is taken";
+        maybe_number!(Int64 off_seen_ns: "where stacks are read at looks: the off-CPU time that \
+            `off_user_stack` stands for, that of the wait or, if longer, that between two looks";
             |row| row.wait.seen_for.map(length); |row, ns| row.wait.seen_for = ns.map(to_length)),
     ),
 ];

@@ -529,6 +529,27 @@ mod tests {
         places.sheet(&symbols(), &names, true)
     }
 
+    /// Three short waits, of which a look met one, and one of another reason, of which none was met.
+    #[test]
+    fn where_some_waits_were_seen_their_places_have_the_time_of_all() {
+        let names = names();
+        let mut places = StackCounts::default();
+        let unseen = after(row(1, Reason::Pipe), Reason::Pipe, 900, 100);
+        let mut seen = unseen;
+        seen.wait.stacks.user = Some(7);
+        seen.wait.seen_for = Some(Nanos::from_ns(20_000));
+        let elsewhere = after(row(1, Reason::Pipe), Reason::Sleep, 40, 10);
+        for row in [unseen, seen, unseen, elsewhere] {
+            places.add(&row, names.index(row.task), &names);
+        }
+        let sheet = places.sheet(&symbols(), &names, true);
+        let times = [3000, 2700, 300].map(|ns| Cell::Time(Nanos::from_ns(ns)));
+        assert_eq!(sheet.rows[0][2..5], times);
+        let note = "stacks were read of 1 of 4 waits while they lasted; each thread's off-CPU time, which is known, \
+                    is divided among the places where it was seen; 50 ns of 3.05 µs has no place";
+        assert_eq!(sheet.notes, [note]);
+    }
+
     /// Their addresses differ, but not their frames.
     #[test]
     fn stacks_that_look_the_same_are_one_place() {
