@@ -5,7 +5,7 @@
 //!  registers, copies of stacks ─▶ reader: unwound with process_code ─news─▶ StackReader ─▶ records, names
 //! ```
 //!
-//! [`process_code`] knows the code that a process maps, [`file_tables`] what a file says of the frames of its
+//! [`process_code`] knows the code that a process maps, `file_tables` what a file says of the frames of its
 //! functions; the walk itself is `swtch-unwind`'s. `--backend proc` uses both as well.
 
 mod file_tables;

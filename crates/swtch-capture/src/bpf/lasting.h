@@ -100,7 +100,7 @@ static __always_inline __u64 ran_ts_of(struct task_struct *p, struct cpu_state *
 
 static __always_inline long tell_function(struct seq_file *seq, __u64 function)
 {
-	struct lasting_name row = { .kind = LASTING_NAME, .function = function };
+	struct lasting_name row = {.kind = LASTING_NAME, .function = function};
 	__u8 told = 1;
 
 	if (bpf_map_update_elem(&told_functions, &function, &told, BPF_NOEXIST))
@@ -111,7 +111,7 @@ static __always_inline long tell_function(struct seq_file *seq, __u64 function)
 
 static __always_inline void tell_runnable(struct seq_file *seq, struct task_struct *p)
 {
-	struct lasting_runnable row = { .kind = LASTING_RUNNABLE, .cpu = cpu_of(p) };
+	struct lasting_runnable row = {.kind = LASTING_RUNNABLE, .cpu = cpu_of(p)};
 	struct task_state *st = find_task(p);
 
 	if (!st || !st->in_scope || !st->out_ts)
@@ -129,7 +129,7 @@ int list_blocked(struct bpf_iter__task *ctx)
 	struct seq_file *seq = ctx->meta->seq;
 	struct task_struct *p = ctx->task;
 	struct cpu_state *c = this_cpu();
-	struct lasting_thread row = { .kind = LASTING_THREAD };
+	struct lasting_thread row = {.kind = LASTING_THREAD};
 	long refused = 0;
 
 	if (!p || !c || p->on_cpu || p->exit_state || !is_recorded(p))

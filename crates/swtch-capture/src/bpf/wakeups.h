@@ -13,8 +13,8 @@ static __always_inline void take_waker_stacks(void *ctx, struct cpu_state *c, st
 
 	st->waker_kernel_stack = st->waker_user_stack = NO_STACK;
 	/* An interrupt says who was interrupted, not why; a task on its CPU does not wait yet. */
-	if ((st->waker_kind != WAKER_TASK && st->waker_kind != WAKER_SENDER) || p->on_cpu || st->left_runnable || !st->out_ts ||
-	    st->wake_ts < st->out_ts + stacks_min_blocked_ns)
+	if ((st->waker_kind != WAKER_TASK && st->waker_kind != WAKER_SENDER) || p->on_cpu ||
+	    st->left_runnable || !st->out_ts || st->wake_ts < st->out_ts + stacks_min_blocked_ns)
 		return;
 	st->waker_kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
 	if (st->waker_kernel_stack < 0)
