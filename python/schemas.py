@@ -453,7 +453,8 @@ def report(name: str) -> Shape:
             },
             # Further tables and facts of a trace with user-mode schedulers.
             "user": "any",
-            "hand_overs?": "any",
+            "os_switches_in_user_run?": "any",
+            "user_switches_in_os_run?": "any",
         }
     return answer
 

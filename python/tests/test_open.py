@@ -19,6 +19,7 @@ from conftest import LIMIT_S, OLDEST, why_not_ebpf
 from fleet_checks import write_meta
 
 import swtch
+from swtch import schema
 
 
 @pytest.fixture
@@ -93,10 +94,11 @@ def test_a_file_is_no_trace(copy: Path) -> None:
 
 def test_a_newer_format_is_refused(copy: Path) -> None:
     meta = json.loads((copy / "meta.json").read_text(encoding="utf-8"))
-    meta["format_version"] = 6
+    known = schema.FORMAT_VERSION
+    meta["format_version"] = known + 1
     (copy / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     said = refusal(copy)
-    assert "has format 6, and this package knows formats up to 5" in said
+    assert f"has format {known + 1}, and this package knows formats up to {known}" in said
     assert "or a newer one" in said
 
 

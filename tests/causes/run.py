@@ -476,9 +476,12 @@ class Bench:
         first = numbered[0]["name"] if numbered else NOTHING
         seen = numbered[0]["seen"] if numbered else told["without_findings"] or ""
         right = row.right
-        if self.options.beside_hogs and (NOTHING in right or mostly_queued(printed)):
+        if self.options.beside_hogs and NOTHING in right:
             # Beside busy loops on every CPU somebody else has the CPU, and that is true.
             right += ("neighbour",)
+        if mostly_queued(printed):
+            # So it is whenever the kernel says that the threads waited for a CPU for most of the time.
+            right += ("neighbour", "oversubscribed")
         if self.options.whole_machine and {"oversubscribed", "neighbour"} & {*right}:
             # Who is the program and who its neighbour is a question of the programs of a machine.
             right += ("crowded_machine",)

@@ -168,7 +168,7 @@ impl Error {
 
     /// The error for a load that failed, with what libbpf printed since [`refusal::listen`].
     pub(crate) fn of_load(source: libbpf_rs::Error) -> Self {
-        let refusal = refusal::heard();
+        let refusal = refusal::last();
         let is_permission = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
         // The verifier also returns "Permission denied" (EACCES), for a wrong memory access.
         if is_permission && !refusal.is_by_verifier {

@@ -2,7 +2,7 @@
 //!
 //! libbpf passes the verifier's log to a print function and returns only an error number, which
 //! says next to nothing ("Invalid argument"). So [`listen`] collects what libbpf prints while it
-//! loads, and [`Refusal::from_talk`] keeps the name of the program and the last lines.
+//! loads, and [`Refusal::from_printed`] keeps the name of the program and the last lines.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use libbpf_rs::PrintLevel;
 
 /// Everything that libbpf has printed since [`listen`]. Its print function takes no context, so
 /// there is one buffer for the process.
-static TALK: Mutex<String> = Mutex::new(String::new());
+static PRINTED: Mutex<String> = Mutex::new(String::new());
 
 /// Lines of the verifier's log that are kept. It explains a refusal in its last lines; before them
 /// it lists the instructions that it accepted, thousands of lines.
@@ -19,18 +19,20 @@ const LAST_LINES: usize = 10;
 
 /// Collects libbpf's warnings from here on, and drops the earlier ones.
 pub(crate) fn listen() {
-    talk().clear();
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, words| talk().push_str(&words))));
+    printed().clear();
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, words| {
+        printed().push_str(&words);
+    })));
 }
 
 /// The refusal as printed since [`listen`].
-pub(crate) fn heard() -> Refusal {
-    Refusal::from_talk(&talk())
+pub(crate) fn last() -> Refusal {
+    Refusal::from_printed(&printed())
 }
 
-fn talk() -> std::sync::MutexGuard<'static, String> {
+fn printed() -> std::sync::MutexGuard<'static, String> {
     // Text is whole after every push, so a panic elsewhere leaves it valid.
-    TALK.lock().unwrap_or_else(PoisonError::into_inner)
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program that the kernel refused, and the last lines of its verifier.
@@ -38,7 +40,7 @@ fn talk() -> std::sync::MutexGuard<'static, String> {
 pub struct Refusal {
     /// Name of the program; `None` when no single program is the cause, such as for a map.
     pub program: Option<String>,
-    /// At most ten lines, as the kernel wrote them: control characters are not escaped.
+    /// At most `LAST_LINES`, as the kernel wrote them; control characters are not escaped.
     pub last_lines: Vec<String>,
     /// True if the verifier wrote them. It then examined the program, so the right to load was there.
     pub is_by_verifier: bool,
@@ -46,8 +48,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// Finds program and log in the text that libbpf printed.
-    fn from_talk(talk: &str) -> Self {
-        let lines = talk
+    fn from_printed(printed: &str) -> Self {
+        let lines = printed
             .lines()
             .map(|line| line.strip_prefix("libbpf: ").unwrap_or(line));
         let lines: Vec<_> = lines.filter(|line| !line.trim().is_empty()).collect();
@@ -80,6 +82,7 @@ fn lines_of_log<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
     Some(&log[..end.unwrap_or(log.len())])
 }
 
+/// Names what was refused, as the subject of a sentence: `the eBPF program sched_switch`.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.program {
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     /// Text that libbpf 1.7 prints for a program that the verifier rejects.
-    fn talk_of(log: &str) -> String {
+    fn printed_around(log: &str) -> String {
         format!(
             "libbpf: prog 'sched_switch': BPF program load failed: -EINVAL\n\
              libbpf: prog 'sched_switch': -- BEGIN PROG LOAD LOG --\n\
@@ -108,7 +111,7 @@ mod tests {
     #[test]
     fn a_refused_program_is_named_with_the_verifiers_last_lines() {
         let log: String = (0..500).map(|n| format!("{n}: (bf) r0 = r1\n")).collect();
-        let refusal = Refusal::from_talk(&talk_of(&format!("{log}invalid access\n")));
+        let refusal = Refusal::from_printed(&printed_around(&format!("{log}invalid access\n")));
         assert_eq!(refusal.program.as_deref(), Some("sched_switch"));
         assert_eq!(refusal.last_lines.len(), LAST_LINES);
         assert_eq!(refusal.last_lines.last().unwrap(), "invalid access");
@@ -120,8 +123,8 @@ mod tests {
     /// libbpf itself can refuse before it asks the kernel; then only its own messages exist.
     #[test]
     fn without_a_log_the_words_of_libbpf_are_kept() {
-        let talk = "libbpf: prog 'sched_switch': relo #3: failed to resolve CO-RE relocation\n";
-        let refusal = Refusal::from_talk(talk);
+        let printed = "libbpf: prog 'sched_switch': relo #3: failed to resolve CO-RE relocation\n";
+        let refusal = Refusal::from_printed(printed);
         assert_eq!(refusal.program.as_deref(), Some("sched_switch"));
         assert!(!refusal.is_by_verifier);
         assert_eq!(
@@ -133,9 +136,9 @@ mod tests {
     /// A map that cannot be created is not the fault of a program.
     #[test]
     fn nobody_is_named_when_no_program_is_to_blame() {
-        let refusal = Refusal::from_talk("libbpf: map 'tasks': failed to create: -ENOMEM\n");
+        let refusal = Refusal::from_printed("libbpf: map 'tasks': failed to create: -ENOMEM\n");
         assert_eq!(refusal.program, None);
         assert_eq!(refusal.to_string(), "the eBPF programs");
-        assert_eq!(Refusal::from_talk(""), Refusal::default());
+        assert_eq!(Refusal::from_printed(""), Refusal::default());
     }
 }

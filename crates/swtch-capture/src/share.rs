@@ -42,8 +42,10 @@ use crate::skeleton::share::{ShareSkel, ShareSkelBuilder};
 /// Both are needed; the first argument of each has been the same since they came with 6.15.
 const HOOKS: [&str; 2] = ["sched_entry_tp", "sched_exit_tp"];
 
-/// `SHARE_STEPS` and `SHARE_SLOTS` of `bpf/share.h`.
+/// `SHARE_STEPS` of `bpf/share.h`: slots for each doubling of the length.
 const STEPS: usize = 32;
+
+/// `SHARE_SLOTS` of `bpf/share.h`: all slots.
 const SLOTS: usize = 513;
 
 /// The tasks whose switches count. Switches to or from idle never do.
@@ -134,12 +136,12 @@ impl ShareCounts {
         Some(self.mean_ns()? - self.probe_ns()?)
     }
 
-    /// The length, with the probes' own part, that this part (0 to 1) of all switches did not
+    /// The length, with the probes' own part, that this `fraction` (0 to 1) of all switches did not
     /// exceed: the middle of its slot, known within 3 %. `None` without a switch or when it is 1 ms
     /// or longer.
-    pub fn quantile_ns(&self, part: f64) -> Option<f64> {
+    pub fn quantile_ns(&self, fraction: f64) -> Option<f64> {
         let counted: u64 = self.slots.iter().sum();
-        let wanted = part.clamp(0.0, 1.0) * as_f64(counted);
+        let wanted = fraction.clamp(0.0, 1.0) * as_f64(counted);
         let mut seen = 0;
         let slot = self.slots.iter().position(|count| {
             seen += count;

@@ -35,13 +35,15 @@ pub use stacks::StackSums;
 // The layout of the wire is part of the contract with the kernel side.
 const _: () = assert!(size_of::<summary_key>() == 40 && size_of::<summary_value>() == 616);
 
-/// States of a task that does not come back: `LAST_STATES` of `bpf/summary.h`.
+/// `TASK_DEAD`, `EXIT_ZOMBIE` and `EXIT_DEAD`, of a task that does not come back: `LAST_STATES` of
+/// `bpf/summary.h`.
 const LAST_STATES: u32 = 0x80 | 0x20 | 0x10;
 
 /// Number of places in the table for this number of groups.
 pub(crate) const fn places(groups: u32) -> u32 {
     match groups.checked_next_power_of_two() {
         Some(places) => places,
+        // The largest power of two that a `u32` holds.
         None => 1 << 31,
     }
 }
@@ -55,10 +57,10 @@ impl SummaryGroups {
         Mapped::new(map, places).map(Self)
     }
 
-    /// The entries, each with its place. What is read of a task that runs may be half of a change.
+    /// The entries, each with its place. A group of a running task may be read half changed.
     fn entries(&self) -> impl Iterator<Item = (usize, (SwitchGroup, GroupTotals))> {
         let taken =
-            (0..self.0.len()).filter(|place| self.is_taken(*place).load(Ordering::Acquire) != 0);
+            (0..self.0.len()).filter(|place| self.taken_flag(*place).load(Ordering::Acquire) != 0);
         taken.filter_map(|place| {
             // SAFETY: the place is in the mapping, and any bytes are an entry (plain numbers).
             let entry = unsafe { self.0.at(place).as_ptr().read_volatile() };
@@ -73,7 +75,7 @@ impl SummaryGroups {
 
     fn is_in_use(&self, place: u32) -> bool {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
-        self.is_taken(place).load(Ordering::Acquire) != 0
+        self.taken_flag(place).load(Ordering::Acquire) != 0
     }
 
     /// The 64-bit number at this offset of a place. Keys, which have narrower ones, are written before
@@ -111,10 +113,10 @@ impl SummaryGroups {
         let sums = unsafe { &raw mut (*entry).sums };
         // SAFETY: as for the key.
         unsafe { sums.write_bytes(0, 1) };
-        self.is_taken(place).store(0, Ordering::Release);
+        self.taken_flag(place).store(0, Ordering::Release);
     }
 
-    fn is_taken(&self, place: usize) -> &AtomicU64 {
+    fn taken_flag(&self, place: usize) -> &AtomicU64 {
         self.0.word(place, offset_of!(summary_group, is_taken))
     }
 }
@@ -123,7 +125,7 @@ impl SummaryGroups {
 pub(crate) struct SummaryFlush(Iter);
 
 impl SummaryFlush {
-    /// Opens it: that needs privilege, reading does not.
+    /// Opens the iterator. This needs privilege; reading it later does not.
     pub fn open(program: &ProgramMut<'_>) -> Result<Self, Error> {
         let failed = |source| Error::Attach {
             program: "flush_tasks".to_owned(),

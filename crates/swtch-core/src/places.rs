@@ -122,7 +122,7 @@ impl<Group: Ord, Place: Ord + Copy, const N: usize> PlaceSums<Group, Place, N> {
         if seen.stands_for > lengths[0] {
             add(&mut group.rest, lengths);
             let weight = seen.stands_for.as_ns();
-            place.weight += weight;
+            place.weight = place.weight.saturating_add(weight);
             place.squares += (weight as f64).powi(2);
         } else {
             add(&mut place.certain, lengths);
@@ -149,12 +149,13 @@ impl<Group: Ord, Place: Ord + Copy, const N: usize> PlaceSums<Group, Place, N> {
 impl<Place: Ord + Copy, const N: usize> GroupSums<Place, N> {
     /// Adds the group's time by place. Until all groups are added, `less` and `more` are squares.
     fn divide_into(&self, divided: &mut DividedTime<Place, N>) {
-        let weight: u64 = self.places.values().map(|seen| seen.weight).sum();
+        let weights = self.places.values().map(|seen| seen.weight);
+        let weight = weights.fold(0, u64::saturating_add);
         let squares: f64 = self.places.values().map(|seen| seen.squares).sum();
         if weight == 0 {
             add(&mut divided.without, self.rest);
         }
-        let mut before = 0;
+        let mut before: u64 = 0;
         for (place, seen) in &self.places {
             let time = divided.places.entry(*place).or_default();
             time.seen += seen.waits;
@@ -165,9 +166,9 @@ impl<Place: Ord + Copy, const N: usize> GroupSums<Place, N> {
             // Shares are rounded so that they are the whole together.
             let shares = self.rest.map(|rest| {
                 let up_to = |weight_so_far| share_of(rest, weight_so_far, weight);
-                Nanos::from_ns(up_to(before + seen.weight) - up_to(before))
+                Nanos::from_ns(up_to(before.saturating_add(seen.weight)) - up_to(before))
             });
-            before += seen.weight;
+            before = before.saturating_add(seen.weight);
             add(&mut time.times, shares);
             let whole = weight as f64;
             let equal_waits = whole.powi(2) / squares;

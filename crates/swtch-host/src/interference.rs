@@ -26,7 +26,8 @@ pub(super) fn facts() -> Vec<Fact> {
     ]
 }
 
-/// The number of a line such as `procs_running 2`.
+/// The number of a line such as `procs_running 2`, as text; `None` if there is no such line, or no
+/// number in it.
 fn count(stat: &str, name: &str) -> Option<String> {
     let number = stat.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = number.trim().parse().ok()?;

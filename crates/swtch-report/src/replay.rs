@@ -42,6 +42,8 @@ pub struct Replayed {
     pub unreadable: u64,
     /// Number of events that came after a later one.
     pub late: u64,
+    /// Number of records of switches that were there a second time ([`PerfThreads::twice`]).
+    pub twice: u64,
 }
 
 /// Makes rows of all records. `progress` gets the number of events done, and of all switches.
@@ -92,6 +94,7 @@ pub fn replay(
         None => Ok(Replayed {
             unreadable: trouble.unreadable,
             late,
+            twice: threads.twice(),
         }),
     }
 }

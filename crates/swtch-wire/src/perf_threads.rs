@@ -31,6 +31,8 @@ const TASK_DEAD: u32 = 0x80;
 pub struct PerfThreads {
     threads: FxHashMap<Pid, PerfThread>,
     last_key: u32,
+    /// Number of switch-outs that were there a second time.
+    twice: u64,
 }
 
 #[derive(Debug)]
@@ -59,6 +61,11 @@ enum Place {
 }
 
 impl PerfThreads {
+    /// Number of records of switch-outs that are no switches: the thread's events were opened twice.
+    pub const fn twice(&self) -> u64 {
+        self.twice
+    }
+
     /// Takes the next record, and passes on the events that come of it.
     pub fn push(&mut self, record: &PerfRecord, mut keep: impl FnMut(Event)) {
         match record.kind {
@@ -102,7 +109,10 @@ impl PerfThreads {
         let is_runnable = record.kind == PerfRecordKind::Preempted;
         let thread = self.meet(record, keep);
         let run_start = match thread.place {
-            Place::Waiting { .. } if record.kind != PerfRecordKind::Exit => return,
+            Place::Waiting { .. } if record.kind != PerfRecordKind::Exit => {
+                self.twice += 1;
+                return;
+            }
             Place::Waiting { .. } => None,
             Place::Running(since) => Some(since),
             Place::NotSeen => None,
@@ -323,6 +333,9 @@ mod tests {
         let (switches, _) = rows(&twice);
         let lengths: Vec<_> = switches.iter().map(|s| s.ran.map(Nanos::as_ns)).collect();
         assert_eq!(lengths, [Some(20), Some(5)]);
+        let mut threads = PerfThreads::default();
+        twice.iter().for_each(|record| threads.push(record, |_| {}));
+        assert_eq!(threads.twice(), 2);
     }
 
     #[test]

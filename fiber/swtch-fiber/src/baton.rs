@@ -95,6 +95,7 @@ pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, le
     let now = scheduler.now();
     worker::set_current(None);
     if !scheduler.leaves(cell, leave, now) {
+        // A yield that finds no other worker runnable is no switch: the worker goes on.
         worker::set_current(Some(cell));
         return;
     }
@@ -102,9 +103,9 @@ pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, le
         hand_to_next_or_host(scheduler, now);
         return;
     }
-    let hold = next_with_the_baton(scheduler, cell, now);
+    let is_chosen = pass_on_and_wait(scheduler, cell, now);
     if leave != LeaveKind::Done {
-        debug_assert!(hold, "only workers without a task are retired");
+        debug_assert!(is_chosen, "only workers without a task are retired");
         enter(scheduler, cell);
     }
 }
@@ -115,12 +116,12 @@ pub(crate) fn come_back(scheduler: &'static Scheduler, cell: &'static WorkerCell
     enter(scheduler, cell);
 }
 
-/// Hands the baton on, and waits until it comes back to `cell`. False when the scheduler ends
-/// instead.
-fn next_with_the_baton(
+/// Chooses the next worker, hands the baton to it, and waits until it comes back to `cell`; at once
+/// if `cell` itself is next. False when the scheduler ends instead.
+fn pass_on_and_wait(
     scheduler: &'static Scheduler,
     cell: &'static WorkerCell,
-    left: u64,
+    left_at: u64,
 ) -> bool {
     // SAFETY: the calling thread has the baton, until it hands it on.
     while unsafe { scheduler.core() }.nobody_runnable() {
@@ -138,7 +139,7 @@ fn next_with_the_baton(
         .expect("somebody is runnable");
     if !std::ptr::eq(next, cell) {
         // SAFETY: as above.
-        unsafe { scheduler.core() }.left_at = left;
+        unsafe { scheduler.core() }.left_at = left_at;
         hand_to(next);
         wait_for_baton(cell);
     }
@@ -146,10 +147,10 @@ fn next_with_the_baton(
 }
 
 /// Gives the baton to the next worker, or to the host if no worker is runnable.
-fn hand_to_next_or_host(scheduler: &'static Scheduler, left: u64) {
+fn hand_to_next_or_host(scheduler: &'static Scheduler, left_at: u64) {
     // SAFETY: the calling thread has the baton.
     let core = unsafe { scheduler.core() };
-    core.left_at = left;
+    core.left_at = left_at;
     let next = core.next().or(core.host);
     hand_to(next.expect("the host is there from the beginning to the end"));
 }

@@ -37,7 +37,8 @@ fn scheduler_here() -> Option<&'static Scheduler> {
     (!std::thread::panicking()).then_some(scheduler)
 }
 
-/// Returns true if the calling worker can hand a buffer to the kernel (`io_uring`).
+/// Returns true if the calling worker's driver does completion I/O (`io_uring`), so that it can hand
+/// a buffer to the kernel.
 pub(crate) fn completes_here() -> bool {
     scheduler_here().is_some_and(|scheduler| {
         // SAFETY: the calling worker holds the scheduler.
@@ -71,6 +72,9 @@ pub(crate) fn retry<Output>(
 }
 
 /// Waits until a descriptor is ready. May return early.
+///
+/// # Errors
+/// The kernel's error; [`io::ErrorKind::TimedOut`] when the deadline has passed.
 pub(crate) fn wait_ready(
     descriptor: BorrowedFd<'_>,
     interest: Interest,
@@ -87,8 +91,8 @@ pub(crate) fn wait_ready(
         Interest::Read => PollFlags::IN,
         Interest::Write => PollFlags::OUT,
     };
-    let left = deadline.map(|deadline| time_until(deadline.monotonic_ns));
-    match rustix::event::poll(&mut [PollFd::new(&descriptor, events)], left.as_ref()) {
+    let timeout = deadline.map(|deadline| time_until(deadline.monotonic_ns));
+    match rustix::event::poll(&mut [PollFd::new(&descriptor, events)], timeout.as_ref()) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),

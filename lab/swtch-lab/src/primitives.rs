@@ -61,9 +61,10 @@ const fn calls_of(what: Uncontended) -> (&'static str, u64) {
         Uncontended::CondvarSignal => ("pthread_cond_signal", 0),
         Uncontended::PosixSemaphore => ("sem_post, sem_wait", 0),
         Uncontended::SysvSemaphore => ("semop, semop", 2),
-        Uncontended::Eventfd => ("write, read", 2),
+        Uncontended::Eventfd | Uncontended::Pipe => ("write, read", 2),
         Uncontended::FutexWake => ("futex", 1),
-        _ => ("write, read", 2),
+        // The enum is `#[non_exhaustive]`; all of its variants are listed above.
+        _ => unreachable!(),
     }
 }
 
@@ -80,8 +81,8 @@ struct PrimitiveRow<'a> {
 /// A row for each price, the cheapest first.
 fn rows<'a>(prices: &'a GroupPrices<'_>) -> Vec<PrimitiveRow<'a>> {
     let row = |price: &'a Price| {
-        let name_of = |what: &&Uncontended| uncontended_name(**what) == price.kind;
-        match Uncontended::ALL.iter().find(name_of) {
+        let is_named = |what: &&Uncontended| uncontended_name(**what) == price.kind;
+        match Uncontended::ALL.iter().find(is_named) {
             Some(what) => {
                 let (calls, system_calls) = calls_of(*what);
                 PrimitiveRow {
@@ -171,7 +172,8 @@ const BLOCKING: [Uncontended; 9] = [
     Uncontended::Pipe,
 ];
 
-/// E2: uncontended primitives differ by an order of magnitude.
+/// The quantities of claim E2 (`experiments/claims.toml`): uncontended primitives differ by an order
+/// of magnitude.
 fn quantities(prices: &GroupPrices<'_>) -> Option<Quantities> {
     let mut all = Quantities::of_arms();
     let blocking = BLOCKING.iter();

@@ -7,8 +7,8 @@
 //!                                         └▶ notes: what disturbed it, what is not here
 //! ```
 //!
-//! What it does *not* do: choose arms, or interpret the
-//! results.
+//! It neither chooses arms nor draws conclusions: experiments do; it decides only whether an interval
+//! supports a claim.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -112,6 +112,7 @@ impl Timed {
         for measured in &self.measurements.measured {
             for missing in measured.trees.iter().flat_map(|tree| &tree.missing) {
                 let kind = &measured.group.arms[missing.arm].kind;
+                // `Error::NotHere` begins with these words, and the line says them itself.
                 let why = missing.why.trim_start_matches("not here: ");
                 let line = format!("{kind} is not here: {why}");
                 if !all.contains(&line) {
@@ -219,7 +220,7 @@ pub fn is_within(estimate: &Estimate, band: Range<f64>) -> Verdict {
     LabNumber::from(*estimate).is_within(band.start, band.end)
 }
 
-/// Whether b costs more than a, beyond what two arms that do the same differ by.
+/// The verdict on "the second arm costs more than the first", beyond what two equal arms differ by.
 pub fn is_larger(contrast: &Contrast, twins: Option<&Contrast>) -> Verdict {
     is_difference_larger(&contrast.ratio, differs(contrast, twins))
 }

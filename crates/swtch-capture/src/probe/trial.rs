@@ -10,8 +10,7 @@ use libbpf_rs::libbpf_sys;
 use super::VMLINUX_BTF;
 use super::hook::typedef_of;
 
-/// Result of the trial, in which the smallest tracing program is loaded and attached to
-/// `sched_switch`.
+/// What came of the trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
     /// It was loaded, attached, and unloaded again.

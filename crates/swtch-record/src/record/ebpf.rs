@@ -11,7 +11,7 @@ use super::commands::Commands;
 use super::named_stacks::StacksToName;
 use super::pause::DrainRound;
 use super::pipeline::{Pipeline, RowsToMake};
-use super::request::StacksBy;
+use super::request::{StacksBy, Target};
 use super::ring::DumpRequests;
 use super::user_level::{Finder, UserLevel};
 use super::{Backend, RecordRequest, RecordedSoFar, TraceBy, facts, make_trace, priority};
@@ -55,9 +55,7 @@ impl<'a> EbpfRecording<'a> {
         let settings = Settings {
             lasting_waits: true,
             stacks: at_switches,
-            looks: (stacks == Some(StacksBy::Looks))
-                .then(looked_users)
-                .transpose()?,
+            looks: looked_users(request)?,
             ..request.capture.settings(command)?
         };
         // The finder inherits a right that we drop later, and must not inherit our priority. The
@@ -164,12 +162,17 @@ impl Backend for EbpfRecording<'_> {
     }
 }
 
-/// Whose stacks may be looked at: those of the user who called sudo; without sudo, root's rights decide.
-fn looked_users() -> Result<LookedUsers> {
-    Ok(match Caller::of_sudo()? {
-        Some(caller) => LookedUsers::One(caller.user.as_raw()),
-        None => LookedUsers::All,
-    })
+/// Whose stacks may be looked at, if any are: those of the user who called sudo, and of a command that this user has
+/// sudo run; without sudo, root's rights decide.
+fn looked_users(request: &RecordRequest) -> Result<Option<LookedUsers>> {
+    if request.by.stacks() != Some(StacksBy::Looks) {
+        return Ok(None);
+    }
+    let is_command = matches!(request.capture.target, Target::Command(_));
+    Ok(Some(match Caller::of_sudo()? {
+        Some(caller) if !is_command => LookedUsers::One(caller.user.as_raw()),
+        _ => LookedUsers::All,
+    }))
 }
 
 /// Hands the program that looks to the process that reads.

@@ -518,6 +518,8 @@ impl RowsToMake {
         let ended = replayed.and_then(|replayed| {
             meta.counts.lost += replayed.unreadable;
             meta.counts.late = replayed.late;
+            let seen = meta.counts.switches_seen;
+            meta.counts.switches_seen = seen.saturating_sub(replayed.twice);
             events.end(Timestamp::from_ns(meta.end_ns), &self.at_end)
         });
         let in_scope = events.in_scope();

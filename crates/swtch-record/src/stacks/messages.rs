@@ -72,8 +72,6 @@ pub struct FoundStack {
     pub pid: u32,
     /// Addresses in code, the innermost first; each lies inside of its call.
     pub addresses: Vec<u64>,
-    /// True if the last one is in the function that the thread began with.
-    pub is_whole: bool,
 }
 
 /// A thread that waited.

@@ -242,7 +242,6 @@ impl UnwoundStacks {
                     number,
                     pid: pid.get(),
                     addresses: place.key().1.clone(),
-                    is_whole: chain.end == ChainEnd::Root,
                 });
                 Some(*place.insert(number))
             }

@@ -4,8 +4,8 @@
 //! all ─▶ program ─▶ its functions, the outermost first ─▶ the kernel's functions ─▶ reason
 //! ```
 //!
-//! The time of a frame is that of all waits below it. What this does not do: give frames a place or
-//! a colour, which `swtch view` and the page of `swtch diff` do.
+//! The time of a frame is that of all waits below it. The tree gives frames no place and no colour:
+//! `swtch view` and the page of `swtch diff` do.
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub enum FrameKind {
     /// Everything: the root.
     #[default]
     All,
-    /// A program, which may be several processes.
+    /// A program, whose waits may be of several processes; `process` in JSON.
     Process,
     /// A function of the program or of a library.
     User,
@@ -93,17 +93,17 @@ impl FlameNode {
     /// # Errors
     /// When the trace cannot be read.
     pub fn of(
-        session: &mut FilteredTrace<'_>,
+        filtered: &mut FilteredTrace<'_>,
         symbols: &Symbols,
         naming: FlameNaming,
     ) -> Result<Self> {
-        let programs = program_names(&session.names(), naming);
+        let programs = program_names(&filtered.names(), naming);
         let frames = |kind, stack| {
             let frames = symbols.frames(kind, stack).into_iter().rev();
             frames.filter_map(move |frame| naming.of(frame))
         };
         let mut root = Self::default();
-        for ((process, user, kernel, reason), (waits, ns)) in places(session)? {
+        for ((process, user, kernel, reason), (waits, ns)) in places(filtered)? {
             let mut path = vec![(FrameKind::Process, programs[process].clone())];
             path.extend(frames(StackKind::User, user).map(|frame| (FrameKind::User, frame)));
             path.extend(frames(StackKind::Kernel, kernel).map(|frame| (FrameKind::Kernel, frame)));
@@ -123,25 +123,25 @@ impl FlameNode {
         waits: u64,
         ns: u64,
     ) {
-        self.take(waits, ns);
+        self.add_to_this_frame(waits, ns);
         let mut node = self;
         for (kind, name) in path {
             node = node.children.entry(name).or_default();
             node.kind = kind;
-            node.take(waits, ns);
+            node.add_to_this_frame(waits, ns);
         }
     }
 
     /// Adds the times of another tree, frame by frame.
     pub fn add(&mut self, other: Self) {
         self.kind = other.kind;
-        self.take(other.waits, other.ns);
+        self.add_to_this_frame(other.waits, other.ns);
         for (name, child) in other.children {
             self.children.entry(name).or_default().add(child);
         }
     }
 
-    const fn take(&mut self, waits: u64, ns: u64) {
+    const fn add_to_this_frame(&mut self, waits: u64, ns: u64) {
         self.waits += waits;
         self.ns += ns;
     }
@@ -169,11 +169,11 @@ fn name_across_runs(process: &Process) -> String {
 }
 
 /// Number of waits and blocked time in ns, for each [`FlameKey`].
-fn places(session: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u64)>> {
+fn places(filtered: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u64)>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut places: FxHashMap<FlameKey, (u64, u64)> = FxHashMap::default();
-    let names = session.names();
-    session.scan(columns, &mut |row, task, counted| {
+    let names = filtered.names();
+    filtered.scan(columns, &mut |row, task, counted| {
         let blocked = row.wait.blocked().filter(|_| counted.wait);
         let Some(blocked) = blocked.filter(|blocked| *blocked > Nanos::ZERO) else {
             return;

@@ -9,17 +9,19 @@
 //!
 //! Below follows what would mislead if it were left out: an unfinished trace, gaps, missing hooks.
 
+mod json;
+mod losses;
+
 use std::path::PathBuf;
 
 use crate::report::Selection;
-use serde_json::{Value, json};
 use swtch_core::{Gap, Nanos, Timestamp};
 use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Counts, Imported, Meta, RecordingState, RingFacts, TraceHost};
+use swtch_store::{Imported, Meta, RecordingState, RingFacts, TraceHost};
 
 /// The facts about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -127,8 +129,8 @@ impl TraceHead {
         percent(self.meta.load.busy_ns()?.min(all), all)
     }
 
-    /// Returns how many switches the kernel did not report, if nothing else is missing and all were of tasks that were
-    /// not recorded; and what is said of them elsewhere.
+    /// The number of switches that the kernel did not report, with the sentence on them, if all were of tasks that were
+    /// not recorded and nothing else is missing; `None` otherwise.
     pub fn untraced_of_others(&self) -> Option<(u64, String)> {
         let counts = &self.meta.counts;
         let words = untraced_in_words(counts.untraced, counts.untraced_in_scope)?;
@@ -265,16 +267,16 @@ impl TraceHead {
             ));
         }
         if let Some(filter) = &self.filter {
-            let (counted, all) = (grouped(rows.counted), grouped(self.rows));
+            let (reported, all) = (grouped(rows.counted), grouped(self.rows));
             lines.push(format!(
-                "only {filter}: {counted} of the trace's {all} rows"
+                "only {filter}: {reported} of the trace's {all} rows"
             ));
         }
         lines
     }
 
-    /// Says what of the recording is not in the rows, one sentence each; empty if nothing is missing. Every output says
-    /// these sentences: tables and pages above their numbers, and outputs without room for them on stderr.
+    /// The sentences on what the rows lack; empty if nothing. Every output says these sentences: tables and pages above
+    /// their numbers, and outputs without room for them on stderr.
     pub fn missing(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(why) = &self.incomplete {
@@ -296,115 +298,6 @@ impl TraceHead {
         for line in self.missing() {
             message!("swtch: note: {}", escaped(&line));
         }
-    }
-
-    /// Says what was lost, where and when.
-    fn losses(&self) -> Vec<String> {
-        let Counts {
-            unnamed,
-            storage_failed,
-            storage_refused,
-            untraced,
-            untraced_in_scope,
-            uncaught,
-            ..
-        } = self.meta.counts;
-        let mut lines = Vec::new();
-        if !self.gaps.is_empty() {
-            let lost = sum(self.gaps.iter().map(|gap| gap.lost));
-            let lengths = self.gaps.iter().filter_map(|gap| gap.end.since(gap.start));
-            let time: Nanos = lengths.sum();
-            let gaps = counted(u64::try_from(self.gaps.len()).unwrap_or(u64::MAX), "gap");
-            lines.push(format!(
-                "{} lost in {gaps} ({time} of CPU time): counts and sums are lower bounds",
-                counted(lost, "record")
-            ));
-        }
-        if unnamed > 0 {
-            let switches = counted(unnamed, "context switch");
-            lines.push(format!(
-                "{switches} of tasks that could not be named are in no row"
-            ));
-        }
-        if storage_failed > 0 {
-            let rows = counted(storage_failed, "row");
-            lines.push(format!("{rows} could not be written to disk"));
-        }
-        lines.extend(untraced_in_words(untraced, untraced_in_scope));
-        let unexplained = uncaught.saturating_sub(sum([self.lost(), untraced].into_iter()));
-        if unexplained > 0 {
-            lines.push(format!(
-                "by the kernel's own count {} of recorded tasks are missing between their rows",
-                counted(unexplained, "context switch")
-            ));
-        }
-        if let Some(missed) = self
-            .meta
-            .tree
-            .map(|tree| tree.missed)
-            .filter(|missed| *missed > 0)
-        {
-            let tasks = counted(missed, "task");
-            lines.push(format!(
-                "{tasks} could not be looked at when the recording began: processes below those of -p may be \
-                 missing"
-            ));
-        }
-        if storage_refused > 0 {
-            let times = counted(storage_refused, "time");
-            lines.push(format!(
-                "the kernel refused {times} to keep what is known of a task: wakers and lengths of waits \
-                 are missing there, and rows may be"
-            ));
-        }
-        lines
-    }
-
-    /// The `host` object of a JSON report.
-    pub fn to_json_host(&self) -> Value {
-        let host = &self.meta.host;
-        json!({
-            "hostname": host.hostname,
-            "kernel_release": host.kernel_release,
-            "machine": host.machine,
-            "cpus": host.cpus,
-            "usable_cpus": host.usable_cpus,
-            "topology": host.topology,
-        })
-    }
-
-    /// The `trace` object of a JSON report.
-    pub fn to_json_trace(&self, rows: ReportedSwitches) -> Value {
-        let meta = &self.meta;
-        let gaps: Vec<_> = self.gaps.iter().map(gap_to_json).collect();
-        json!({
-            "path": self.path.to_string_lossy(),
-            "command": meta.command,
-            "scope": meta.scope,
-            "imported": meta.imported,
-            "duration_ns": self.duration().as_ns(),
-            "switches": rows.counted,
-            "rows": self.rows,
-            "rows_out_of_scope": rows.out_of_scope,
-            "filter": self.filter,
-            "lost": self.lost(),
-            "untraced": meta.counts.untraced,
-            "untraced_in_scope": meta.counts.untraced_in_scope,
-            "complete": self.is_complete(),
-            "gaps": gaps,
-            "incomplete": self.incomplete,
-            "stop_reason": meta.stop_reason,
-            "rules_version": meta.rules_version,
-            "missing_hooks": meta.hooks.missing,
-            "left_out_hooks": meta.hooks.left_out,
-            "overhead": {
-                "recorder_cpu_ns": meta.overhead.recorder_cpu_ns,
-                "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
-                "bytes": meta.overhead.bytes,
-                "kernel_ns_per_switch": meta.overhead.kernel_ns_per_switch,
-                "kernel_cost_switches": meta.overhead.kernel_cost_switches,
-            },
-        })
     }
 
     /// Says where every switch went: seen = stored + filtered + lost, and what the kernel counted.
@@ -436,23 +329,6 @@ impl TraceHead {
             let missing = counts.switches_seen.abs_diff(sum);
             format!("{balance}: DOES NOT BALANCE by {}", grouped(missing))
         }
-    }
-
-    /// The `balance` object of a JSON report.
-    pub fn to_json_balance(&self) -> Value {
-        let Meta { counts, kernel, .. } = &self.meta;
-        json!({
-            "switches_seen": counts.switches_seen,
-            "stored": counts.stored,
-            "filtered": counts.filtered,
-            "lost": counts.lost,
-            "unnamed": counts.unnamed,
-            "storage_failed": counts.storage_failed,
-            "storage_refused": counts.storage_refused,
-            "idle": counts.idle,
-            "kernel_ctxt_before": kernel.ctxt_before,
-            "kernel_ctxt_after": kernel.ctxt_after,
-        })
     }
 
     /// Says how many switches the kernel counted on the whole machine meanwhile, those from idle included.
@@ -490,19 +366,11 @@ pub fn told_length(meta: &Meta) -> Option<Nanos> {
     length.filter(|_| meta.end_ns > 0).map(Nanos::from_ns)
 }
 
-fn gap_to_json(gap: &Gap) -> Value {
-    json!({
-        "cpu": gap.cpu.get(),
-        "start_ns": gap.start.as_ns(),
-        "end_ns": gap.end.as_ns(),
-        "lost": gap.lost,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::drawn::head;
+    use serde_json::json;
     use swtch_core::{CpuId, Timestamp};
     use swtch_store::TreeCounts;
 

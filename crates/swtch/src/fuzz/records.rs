@@ -13,9 +13,10 @@
 use std::path::Path;
 
 use fastrand::Rng;
+use swtch_core::{LookEvent, Nanos, TaskKey, Timestamp};
 use swtch_fixtures::meta;
 use swtch_report::opening;
-use swtch_store::{Columns, Meta, RecordingState, StreamKind, TraceHost, Writer};
+use swtch_store::{Columns, Meta, RecordingState, StreamKind, TraceHost, Writer, encode_look};
 use swtch_wire::{READABLE_WIRES, RawKind, decode_records};
 
 use super::archive::Archive;
@@ -66,9 +67,14 @@ impl Recordings {
         let mut moment = meta.start_ns;
         let most = if random.u32(..50) == 0 { 2_000 } else { 40 };
         for _ in 0..random.u32(1..=most) {
-            let (kind, layout) = match random.u32(..8) {
+            let (kind, layout) = match random.u32(..9) {
                 0..=4 => (StreamKind::Switches, &self.switches),
                 5 | 6 => (StreamKind::Tasks, &self.tasks),
+                7 => {
+                    let bytes = look(random, &mut moment);
+                    pushed(&mut writer, StreamKind::Looks, 0, 1, &bytes);
+                    continue;
+                }
                 _ => {
                     let bytes = user_event(random, &mut moment);
                     pushed(&mut writer, StreamKind::UserEvents, 8, 1, &bytes);
@@ -225,6 +231,23 @@ fn user_event(random: &mut Rng, moment: &mut u64) -> Vec<u8> {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.extend_from_slice(b"MUTEX");
+    bytes
+}
+
+/// A look at a task, mostly one of those that the other records name.
+fn look(random: &mut Rng, moment: &mut u64) -> Vec<u8> {
+    let ts = next_moment(random, moment);
+    let mut bytes = Vec::new();
+    encode_look(
+        &LookEvent {
+            ts: Timestamp::from_ns(ts),
+            task: TaskKey::new(random.u32(..4)),
+            out: Timestamp::from_ns(ts.saturating_sub(random.u64(..5_000))),
+            user_stack: random.u32(..4),
+            between: Nanos::from_ns(mutate::number(random)),
+        },
+        &mut bytes,
+    );
     bytes
 }
 

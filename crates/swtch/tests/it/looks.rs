@@ -7,6 +7,7 @@ use std::process::Command;
 
 use swtch_core::StackKind;
 
+use crate::callers::USER;
 use crate::machine::{TestProcess, beside_others, wait_until};
 use crate::recording::{Recording, TraceDir, start_recorder, stderr, stdout};
 
@@ -228,6 +229,35 @@ fn root_a_process_that_is_not_dumpable_is_not_looked_into() {
         said.contains("stacks of 1 process were not read: memory closed"),
         "{said}"
     );
+}
+
+/// Who may run something as root by `sudo` may not read what others' processes hold by that.
+#[test]
+#[ignore = "needs root"]
+fn root_under_sudo_stacks_of_others_are_not_read() {
+    let _machine = beside_others();
+    let programs = TraceDir::of(USER);
+    let program = compiled(&programs, &secret());
+    let recorded = |pid: u32| {
+        let place = TraceDir::of(USER);
+        let pid = pid.to_string();
+        let mut recorder = place.record(&["--looks", "-d", "0.5", "-p", &pid]);
+        recorder.envs(["SUDO_UID", "SUDO_GID"].map(|name| (name, USER.to_string())));
+        let output = recorder.output().unwrap();
+        Recording { place, output }
+    };
+    let of_root = TestProcess::start(&mut Command::new(&program));
+    let recording = recorded(of_root.pid());
+    let said = stderr(&recording.output);
+    assert!(said.contains("owned by another user"), "{said}");
+    assert!(!stacks_of(&recording).contains("keep+"));
+    let mut own = Command::new("setpriv");
+    own.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let own = TestProcess::start(own.arg(&program));
+    let recording = recorded(own.pid());
+    let said = stderr(&recording.output);
+    assert!(!said.contains("were not read"), "{said}");
+    assert!(stacks_of(&recording).contains("keep+"), "{said}");
 }
 
 /// Sleeps with a stack pointer of its choice: into a file, into nothing, or into memory whose pages are handed out by

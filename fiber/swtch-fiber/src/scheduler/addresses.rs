@@ -11,13 +11,15 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use super::worker::WorkerCell;
 use crate::page::{WORKERS, WritablePage};
 
+/// The edges of a recorded stack and the control block of one worker; 0 and null where none was
+/// recorded.
 struct WorkerAddresses {
     low: AtomicUsize,
     high: AtomicUsize,
     cell: AtomicPtr<WorkerCell>,
 }
 
-/// Uses memory only as far as there are workers: the rest are pages of zeros, never touched.
+/// The table takes memory only for workers that exist: the rest are zero pages that nobody touches.
 static ADDRESSES: [WorkerAddresses; WORKERS as usize] = [const {
     WorkerAddresses {
         low: AtomicUsize::new(0),

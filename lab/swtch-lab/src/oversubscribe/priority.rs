@@ -13,7 +13,8 @@ use crate::evidence::{LoadRuns, NextTask};
 use crate::findings::{Findings, FindingsTable};
 use crate::load_experiment::{LoadExperiment, PlayResult};
 
-/// The group that preempts, by its place in the file.
+/// The index of the group `urgent` in the variant `with-priority` of
+/// `experiments/oversubscribe.toml`.
 const URGENT: usize = 1;
 
 /// Plays the variant and adds its table, or a note where it cannot be recorded.
@@ -39,9 +40,9 @@ pub fn add(
             .push("what a real-time thread does to the others can only be recorded".to_owned());
         return Ok(());
     };
-    let seen = PreemptionCounts::of(&result, evidence);
-    findings.sentences.push(seen.sentence());
-    findings.tables.push(seen.table());
+    let counts = PreemptionCounts::of(&result, evidence);
+    findings.sentences.push(counts.sentence());
+    findings.tables.push(counts.table());
     Ok(())
 }
 
@@ -51,7 +52,7 @@ struct PreemptionCounts(BTreeMap<Reason, [u64; 3]>);
 
 impl PreemptionCounts {
     fn of(result: &PlayResult, evidence: &LoadRuns) -> Self {
-        let mut seen = Self::default();
+        let mut counts = Self::default();
         let members = &result.played.members;
         for (member, member_runs) in members.iter().zip(&evidence.members) {
             if member.group == URGENT {
@@ -63,10 +64,10 @@ impl PreemptionCounts {
                     NextTask::Member(_) => 0,
                     _ => 2,
                 };
-                seen.0.entry(run.reason).or_default()[column] += 1;
+                counts.0.entry(run.reason).or_default()[column] += 1;
             }
         }
-        seen
+        counts
     }
 
     fn by_urgent(&self) -> u64 {

@@ -100,7 +100,8 @@ fn why_none(place: Place, others: &[u32]) -> String {
     format!("the kernel shows no usable {what}")
 }
 
-/// CPUs that share a core, a cache or a node with the home CPU, itself included.
+/// CPUs that share a core, a cache or a node with the home CPU, itself included; empty where the
+/// kernel does not tell.
 struct Relations {
     core: Vec<u32>,
     cache: Vec<u32>,
@@ -115,7 +116,7 @@ impl Relations {
         Self {
             core: list(format!("{cpu}/topology/thread_siblings_list")),
             cache: last_level(&cpu).map(list).unwrap_or_default(),
-            node: node(home),
+            node: cpus_of_node(home),
         }
     }
 
@@ -134,11 +135,13 @@ impl Relations {
 
 /// The file that lists the CPUs that share the cache of the highest level.
 fn last_level(cpu: &str) -> Option<String> {
+    // An index that does not exist has no level.
     let indexes = (0..8).map(|index| format!("{cpu}/cache/index{index}"));
     let level = |index: &String| -> Option<u32> {
         let level = fs::read_to_string(format!("{index}/level")).ok()?;
         level.trim().parse().ok()
     };
+    // Levels compare first.
     let last = indexes
         .filter_map(|index| Some((level(&index)?, index)))
         .max()?;
@@ -146,7 +149,7 @@ fn last_level(cpu: &str) -> Option<String> {
 }
 
 /// The CPUs of the node that contains `home`; empty without NUMA.
-fn node(home: u32) -> Vec<u32> {
+fn cpus_of_node(home: u32) -> Vec<u32> {
     let Ok(nodes) = fs::read_dir("/sys/devices/system/node") else {
         return Vec::new();
     };

@@ -26,7 +26,7 @@ use crate::workers::{LIFE_LOCKS, RunningWorker, blocks_in, start};
 
 const THREADS: [&str; 4] = ["waiter-1", "waiter-2", "waiter-3", "waiter-4"];
 
-/// Bytes that a call writes, or whose protection it changes: it takes the kernel some 100 µs.
+/// Bytes that one `pwrite` writes: that takes the kernel some 100 µs.
 const BYTES: usize = 1 << 20;
 
 /// Bytes of a mapping whose protection is changed: only the entries of its pages are written.
@@ -57,7 +57,8 @@ fn inode(wanted: u64) -> Result<WorkloadOutcome, Error> {
         let written = file.write_all_at(&bytes, 0);
         written.map_err(Error::calling("pwrite"))
     };
-    write()?; // its pages are there from now on
+    // The first write creates the pages, so that later ones find them.
+    write()?;
     contend(wanted, || Ok(write))
 }
 
@@ -71,7 +72,7 @@ fn address_space(wanted: u64) -> Result<WorkloadOutcome, Error> {
     })
 }
 
-/// The threads make their calls until they have waited `wanted` times together; `prepare` makes what they call.
+/// Every thread prepares its call and repeats it, until all together have waited `wanted` times.
 fn contend<C>(
     wanted: u64,
     prepare: impl Fn() -> Result<C, Error> + Sync,
@@ -83,6 +84,7 @@ where
     let all = AtomicU64::new(0);
     let work = || {
         let mut call = None;
+        // What `prepare` waits for counts, too: the recorder sees it as well.
         let mut waited = blocks_in(|| {
             call = Some(prepare()?);
             Ok(())

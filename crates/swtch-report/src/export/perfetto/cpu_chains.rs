@@ -8,14 +8,20 @@
 //! Perfetto's reader assumes that the next task of a switch runs until the next switch, and counts
 //! an error if a different task leaves then. Most runs of tasks that were not asked for are in no
 //! row. So a task is named as the next one only if its own row says that it ran from that moment
-//! on; the next task according to the kernel is an argument of the wait's slice. So each switch is
-//! held back until the next row of its CPU.
+//! on; the next task according to the kernel is an argument of the wait's slice. Each switch is
+//! therefore held back until the next row of its CPU.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Switch, TaskKey, Timestamp};
 
 use super::ftrace_state;
 use super::message::{FtraceEvent, SchedSwitch};
+
+/// Nice 0, as the kernel numbers it (`MAX_RT_PRIO` + 20).
+const PRIO_OF_NICE_0: i32 = 120;
+
+/// The state of a task that left runnable.
+const RUNNABLE: i64 = 0;
 
 /// The occupant of a CPU, as the chain of its switches names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,11 +115,11 @@ impl CpuChains {
                 let start = start.unwrap_or(row.ts).max(held.row.ts);
                 let filler = self.filler(&held.row);
                 held.release(filler, names, out);
-                out(cpu, switch(start, filler, 0, task, names));
+                out(cpu, switch(start, filler, RUNNABLE, task, names));
             }
             (None, start) => {
                 let start = start.unwrap_or(row.ts);
-                out(cpu, switch(start, unknown(cpu), 0, task, names));
+                out(cpu, switch(start, unknown(cpu), RUNNABLE, task, names));
             }
         }
         let held = HeldSwitch {
@@ -162,7 +168,7 @@ impl CpuChains {
         match (left.next_task, self.between) {
             (Some(TaskKey::IDLE), IdleSpan::Idle) => SwitchedTask {
                 who: CpuOccupant::Idle,
-                prio: 120,
+                prio: PRIO_OF_NICE_0,
             },
             _ => unknown(left.cpu),
         }
@@ -190,7 +196,7 @@ impl HeldSwitch {
 fn unknown(cpu: CpuId) -> SwitchedTask {
     SwitchedTask {
         who: CpuOccupant::NotRecorded(cpu),
-        prio: 120,
+        prio: PRIO_OF_NICE_0,
     }
 }
 

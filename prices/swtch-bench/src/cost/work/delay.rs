@@ -44,6 +44,7 @@ mod tests {
         let mut delay = Delay::new(3);
         delay.run();
         assert_eq!(delay.state, step(step(step(1))));
+        // No step at all is allowed.
         Delay::new(0).run();
     }
 }

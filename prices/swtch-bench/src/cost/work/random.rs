@@ -1,4 +1,5 @@
-//! Pseudo-random numbers that are the same in every run.
+//! Pseudo-random numbers that are the same in every run, so that two runs visit places in the same
+//! order and take the same branches.
 
 /// `SplitMix64` (Steele, Lea, Flood, OOPSLA 2014).
 pub(super) struct SplitMix64(u64);
@@ -9,6 +10,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
+    /// The next number of the sequence.
     pub(super) const fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
