@@ -27,6 +27,13 @@ extern "C" fn end_on_signals() {
 /// The time within which all that is asked to end must be gone, on a loaded machine too.
 pub const SOON: Duration = Duration::from_secs(60);
 
+/// Copies a program that is to be started. Another process writes it: a descriptor of ours would be handed to whatever
+/// another test starts at that moment, and a program that is open for writing cannot be executed.
+pub fn copy_program(from: impl AsRef<Path>, to: &Path) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to).status();
+    assert!(copied.unwrap().success(), "{}", to.display());
+}
+
 /// A process that is killed when the test ends, however the test ends.
 #[derive(Debug)]
 pub struct TestProcess(Child);

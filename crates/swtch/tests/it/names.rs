@@ -8,7 +8,7 @@ use swtch_capture::CodeMap;
 use swtch_core::{Pid, StackKind};
 use swtch_store::Trace;
 
-use crate::machine::{TestProcess, beside_others, wait_until};
+use crate::machine::{TestProcess, beside_others, copy_program, wait_until};
 use crate::recording::{Recording, SWTCH, TraceDir, stderr, stdout};
 
 /// In the names of this program's functions, and of none of the system's programs.
@@ -46,7 +46,7 @@ fn root_names_are_of_the_file_at_the_path_in_the_mount_namespace_of_the_process(
     let [here, there] = ["here", "there"].map(|name| place.dir().join(name));
     for (dir, program) in [(&here, "/bin/sleep"), (&there, SWTCH)] {
         fs::create_dir(dir).unwrap();
-        fs::copy(program, dir.join("prog")).unwrap();
+        copy_program(program, &dir.join("prog"));
     }
     let script = "mount --bind there here; exec here/prog workload nanosleep --count 1000000";
     let mut command = Command::new("unshare");
@@ -65,7 +65,7 @@ fn root_names_are_of_the_program_that_runs_and_not_of_the_one_that_replaced_it()
     let _machine = beside_others();
     let place = TraceDir::new();
     let program = place.dir().join("prog");
-    fs::copy(SWTCH, &program).unwrap();
+    copy_program(SWTCH, &program);
     let mut command = Command::new(&program);
     command.args(["workload", "nanosleep", "--count", "1000000"]);
     let running = start_program(&mut command, &program);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::machine::{TestCgroup, TestProcess, alone, beside_others, wait_until};
+use crate::machine::{TestCgroup, TestProcess, alone, beside_others, copy_program, wait_until};
 use crate::recording::{SWTCH, TraceDir, stderr, stdout, swtch};
 
 /// A `swtch top` that writes JSON into a file while a load runs.
@@ -183,7 +183,7 @@ fn root_places_of_ended_processes_are_used_again() {
     // By a name of its own: others run shells, too.
     let place = TraceDir::new();
     let shell = place.dir().join("many-sh");
-    fs::copy("/bin/sh", &shell).unwrap();
+    copy_program("/bin/sh", &shell);
     let (_, kernel) = run_counted(Command::new(&shell).args(["-c", script]));
     let frames = top.end();
     let made = || frames.iter().map(|frame| &frame["frame"]);
