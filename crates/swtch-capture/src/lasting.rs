@@ -196,14 +196,14 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LastingRow)) -> usize {
     at
 }
 
-/// Types of `bpf/lasting.h`, all of plain numbers.
-trait PlainRow: Copy {}
+/// Types of rows that iterators write, all of plain numbers.
+pub(crate) trait PlainRow: Copy {}
 impl PlainRow for lasting_thread {}
 impl PlainRow for lasting_name {}
 impl PlainRow for lasting_runnable {}
 
 /// The row at the start, and its length; `None` if not all of it is there.
-fn row_at<Row: PlainRow>(bytes: &[u8]) -> Option<(Row, usize)> {
+pub(crate) fn row_at<Row: PlainRow>(bytes: &[u8]) -> Option<(Row, usize)> {
     let row = bytes.get(..size_of::<Row>())?;
     // SAFETY: as many bytes as the row has are there, and a row is plain numbers, which any bytes are.
     let found = unsafe { row.as_ptr().cast::<Row>().read_unaligned() };

@@ -15,6 +15,7 @@ use libbpf_rs::libbpf_sys;
 use swtch_core::{Pid, TaskKey, Timestamp};
 
 use crate::error::Error;
+use crate::lasting::{PlainRow, row_at};
 use crate::skeleton::recorder::types::look_row;
 use crate::tree::is_to_be_continued;
 
@@ -129,8 +130,8 @@ impl Looks {
 /// Takes the whole rows; returns how many bytes they are.
 fn take_rows(bytes: &[u8], take: &mut impl FnMut(LookedThread<'_>)) -> usize {
     let mut at = 0;
-    while let Some(row) = row_at(&bytes[at..]) {
-        let start = at + size_of::<look_row>();
+    while let Some((row, length)) = row_at::<look_row>(&bytes[at..]) {
+        let start = at + length;
         let end = start + row.bytes as usize;
         let Some(stack) = bytes.get(start..end) else {
             break;
@@ -141,11 +142,7 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LookedThread<'_>)) -> usize {
     at
 }
 
-fn row_at(bytes: &[u8]) -> Option<look_row> {
-    let row = bytes.get(..size_of::<look_row>())?;
-    // SAFETY: as many bytes as the row has are there, and a row is plain numbers, which any bytes are.
-    Some(unsafe { row.as_ptr().cast::<look_row>().read_unaligned() })
-}
+impl PlainRow for look_row {}
 
 impl<'a> LookedThread<'a> {
     fn of(row: &look_row, bytes: &'a [u8]) -> Self {

@@ -134,11 +134,6 @@ impl FrameList {
         Self { kind, functions }
     }
 
-    /// True if there is no function in it.
-    pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
-    }
-
     fn offset_of(&self, address: u64) -> Option<usize> {
         let next = self.functions.partition_point(|one| one.start <= address);
         let function = self.functions.get(next.checked_sub(1)?)?;

@@ -33,7 +33,10 @@ pub struct StacksToName {
 impl StacksToName {
     pub fn new(reader: Option<StackReader>) -> Self {
         let stacks = Stacks::new();
-        stacks.read_kernel_symbols();
+        // Looks tell of user stacks only.
+        if reader.is_none() {
+            stacks.read_kernel_symbols();
+        }
         Self {
             stacks,
             pids: Vec::new(),
@@ -43,6 +46,11 @@ impl StacksToName {
             reader,
             not_read: BTreeMap::new(),
         }
+    }
+
+    /// Returns true if records name stacks: where they are read while threads wait, none does.
+    pub const fn are_in_records(&self) -> bool {
+        self.reader.is_none()
     }
 
     /// Notes which process a task is of.

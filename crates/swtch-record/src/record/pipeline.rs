@@ -404,7 +404,8 @@ impl Pipeline {
                 if let Some(ring) = &mut self.ring {
                     ring.look(raw.bytes, raw.count);
                 }
-                if let Some(stacks) = &mut self.stacks {
+                let stacks = self.stacks.as_mut();
+                if let Some(stacks) = stacks.filter(|stacks| stacks.are_in_records()) {
                     let hints = switch_hints(raw.bytes);
                     stacks.meet(hints.flat_map(|hints| hints.stacks.into_iter().flatten()));
                 }
