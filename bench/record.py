@@ -96,7 +96,7 @@ TOOLS = (
     Tool("bare"),
     Tool("bare again"),
     Tool("swtch record", "swtch record -o RECORDING --", swtch_totals),
-    Tool("swtch record --stacks", "swtch record --stacks -o RECORDING --", swtch_totals),
+    Tool("swtch record --no-stacks", "swtch record --no-stacks -o RECORDING --", swtch_totals),
     Tool("swtch record --summary", "swtch record --summary --"),
     Tool("perf sched record", "perf sched record -o RECORDING --", perf_totals),
     Tool("runqlat", "runqlat"),

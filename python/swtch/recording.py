@@ -36,7 +36,7 @@ def record(
     path: str | os.PathLike[str],
     *,
     children: bool = False,
-    stacks: bool = False,
+    stacks: bool = True,
     options: Sequence[str] = (),
     program: str | os.PathLike[str] | None = None,
     start_timeout_s: float = 60,
@@ -45,8 +45,8 @@ def record(
     """A recording of this process, for a `with` block; `path` is where the trace goes.
 
     All threads of this process are recorded. With `children` the processes below it are recorded,
-    too; the recorder is one of them, so its own switches are in the trace then. `stacks` records
-    where threads waited. `options` are further options of `swtch record`. `program` is the program
+    too; the recorder is one of them, so its own switches are in the trace then. `stacks` reads
+    where threads wait, if the program runs as root. `options` are further options of `swtch record`. `program` is the program
     to use; without it that of the environment variable `SWTCH`, otherwise `swtch` in PATH.
 
     The block begins once the kernel is watched and ends with a finished trace. `Error` is raised
@@ -55,8 +55,8 @@ def record(
     words = [path_of_program(program), "record", "-p", str(os.getpid()), "-o", os.fspath(path)]
     if not children:
         words.append("--no-children")
-    if stacks:
-        words.append("--stacks")
+    if not stacks:
+        words.append("--no-stacks")
     return Recording(Path(path), [*words, *options], start_timeout_s, stop_timeout_s)
 
 

@@ -119,7 +119,7 @@ def _recorded(name: str, program: str, place: Path, run: Callable[..., str]) -> 
     """Records a load of the program into a new trace."""
     ways: dict[str, list[str]] = {
         # Every kind of switch, by threads that name themselves after it.
-        "sampler": ["--stacks", "--", program, "workload", "sampler"],
+        "sampler": ["--", program, "workload", "sampler"],
         # Escape sequences, markup and bytes that are no UTF-8 as names.
         "renamer": ["--", program, "workload", "renamer"],
         # Kernel threads, idle CPUs, and waits that are open at the end.

@@ -65,7 +65,9 @@ pub use kernel_cost::KernelCost;
 pub use lasting::{LastingTasks, LastingWait};
 pub use launch::{HeldCommand, LaunchError};
 pub use load::Capture;
-pub use looks::{LOOK_REGISTERS, LookRefusal, LookedStack, LookedThread, Looks};
+pub use looks::{
+    LOOK_REGISTERS, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
+};
 pub use perf::{PerfBatch, PerfCapture};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
@@ -75,7 +77,7 @@ pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
-pub use stacks::Stacks;
+pub use stacks::{Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use tree::TreeCount;
 

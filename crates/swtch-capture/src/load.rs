@@ -11,7 +11,7 @@ mod scope_plan;
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::lasting::{LastingTasks, LastingWalks};
 use crate::limits::{ResourceLimit, require};
+use crate::looks::LookSources;
 use crate::probe::NamingHierarchy;
 use crate::refusal;
 use crate::scope::TargetProcess;
@@ -120,7 +121,10 @@ impl Capture {
             .open(storage)
             .map_err(Error::of_load)?;
         let task_slots = settings.task_slots.unwrap_or_else(task_slots);
-        set_constants(&mut open, settings, &plan, &hooks, arch, task_slots);
+        let cpu_count = u32::try_from(cpus).unwrap_or(u32::MAX);
+        set_constants(
+            &mut open, settings, &plan, &hooks, arch, task_slots, cpu_count,
+        );
         choose_programs(&mut open, settings, &plan, &hooks);
         size_maps(&mut open, settings, &plan, cpus, task_slots)?;
         let ring_maps = make_rings(settings.task_ring_bytes, cpus)?;
@@ -200,14 +204,14 @@ impl Capture {
         walks.end(shared(&mut self.skel)).map(Some)
     }
 
-    /// The program that looks at stacks, for the helper that reads them ([`Looks`]); `None` unless the settings ask
-    /// for looks.
+    /// What the helper that reads stacks needs ([`Looks`]); `None` unless the settings ask for looks, and where the
+    /// kernel cannot show them.
     ///
     /// # Errors
     /// When the kernel refuses.
     ///
     /// [`Looks`]: crate::Looks
-    pub fn look_program(&self) -> Result<Option<OwnedFd>, Error> {
+    pub fn look_sources(&self) -> Result<Option<LookSources>, Error> {
         let program = &self.skel.progs.look;
         if !program.autoload() {
             return Ok(None);
@@ -217,8 +221,16 @@ impl Capture {
             source,
         };
         let link = program.attach().map_err(failed)?;
-        let descriptor = link.as_fd().try_clone_to_owned();
-        descriptor.map(Some).map_err(|error| failed(error.into()))
+        let wakers = &self.skel.maps.waker_copies;
+        let owned = |fd: BorrowedFd<'_>| {
+            fd.try_clone_to_owned()
+                .map_err(|error| failed(error.into()))
+        };
+        Ok(Some(LookSources {
+            program: owned(link.as_fd())?,
+            wakers: owned(wakers.as_fd())?,
+            waker_slots: wakers.max_entries(),
+        }))
     }
 
     /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: the states are

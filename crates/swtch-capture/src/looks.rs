@@ -1,22 +1,26 @@
-//! Looks at the stacks of threads that wait: the user side of `bpf/looks.h`.
+//! Looks at the stacks of threads that wait, and of those that end their waits: the user side of `bpf/looks.h` and
+//! `bpf/wakers.h`.
 //!
 //! ```text
-//! recorder: Capture::look_program ─descriptor─▶ helper: Looks::look ─LookedThread─▶ unwound, and forgotten
+//! recorder: Capture::look_sources ─descriptors─▶ helper: Looks::look ─LookedThread─▶ unwound, and forgotten
 //! ```
 //!
 //! The helper is a process of its own: it sees the memory of others, and the recorder does not.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libbpf_rs::libbpf_sys;
 use swtch_core::{Pid, TaskKey, Timestamp};
 
 use crate::error::Error;
 use crate::lasting::{PlainRow, row_at};
-use crate::skeleton::recorder::types::look_row;
+use crate::mapped::Mapped;
+use crate::skeleton::recorder::types::{look_row, waker_copy};
 use crate::tree::is_to_be_continued;
 
 /// The bytes that are read at once: the kernel fills 32 KiB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
@@ -27,31 +31,60 @@ const ALLOWED: u32 = 0;
 const OF_OTHER_USER: u32 = 1;
 const NOT_DUMPABLE: u32 = 2;
 const OF_32_BIT: u32 = 3;
+const OF_KERNEL_THREAD: u32 = 5;
+
+/// Numbers of `enum waker_slot_state` in `bpf/wakers.h`.
+const SLOT_FREE: u64 = 0;
+const SLOT_IS_FULL: u64 = 2;
 
 /// Number of registers in a row, by their numbers in DWARF.
 pub const LOOK_REGISTERS: usize =
-    (offset_of!(look_row, memory) - offset_of!(look_row, registers)) / size_of::<u64>();
+    (offset_of!(look_row, kernel) - offset_of!(look_row, registers)) / size_of::<u64>();
 
-/// The program that looks, loaded: each [`Looks::look`] runs it for all tasks.
+/// What a helper needs to look, to be handed over to it.
 #[derive(Debug)]
+pub struct LookSources {
+    /// The program that looks at all tasks, loaded.
+    pub program: OwnedFd,
+    /// The map in which wakers leave copies.
+    pub wakers: OwnedFd,
+    /// The number of copies that it holds.
+    pub waker_slots: u32,
+}
+
+/// Reads stacks: each [`Looks::look`] runs the program for all tasks, and takes the copies of wakers.
 pub struct Looks {
     program: OwnedFd,
     bytes: Vec<u8>,
+    wakers: Mapped<waker_copy>,
 }
 
-/// A thread that waits.
+/// Whose stack was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookedRole {
+    /// The one that waits.
+    Waiter,
+    /// The one that ended the wait.
+    Waker,
+}
+
+/// A wait, and the thread that waits or that ended it.
 #[derive(Clone, Copy, Debug)]
 pub struct LookedThread<'a> {
-    /// The thread.
+    /// The thread that waits.
     pub task: TaskKey,
-    /// Its process.
+    /// Whose process and stacks the rest is of.
+    pub role: LookedRole,
+    /// The process.
     pub pid: Pid,
     /// Tells the address space of the process from another: it has a new one after it has executed a program.
     pub memory: u64,
-    /// When it was looked at, on the trace clock.
+    /// When it was looked at, or ended the wait, on the trace clock.
     pub ts: Timestamp,
-    /// The switch-out that its wait began with.
+    /// The switch-out that the wait began with.
     pub out: Timestamp,
+    /// Addresses in the kernel, the innermost first.
+    pub kernel: &'a [u64],
     /// Its registers and its stack, or why they were not read.
     pub stack: Result<LookedStack<'a>, LookRefusal>,
 }
@@ -78,18 +111,26 @@ pub enum LookRefusal {
     Is32Bit,
     /// The stack pointer points at no memory, or at memory of a file, a device or another process.
     NoStack,
+    /// It is a thread of the kernel, which has none.
+    KernelThread,
 }
 
 impl Looks {
-    /// Looks by a program that was loaded.
-    pub fn new(program: OwnedFd) -> Self {
-        Self {
-            program,
+    /// Looks by what the recorder has handed over.
+    ///
+    /// # Errors
+    /// When the copies of wakers cannot be mapped.
+    pub fn new(sources: LookSources) -> Result<Self, Error> {
+        let slots = usize::try_from(sources.waker_slots).unwrap_or(usize::MAX);
+        Ok(Self {
+            wakers: Mapped::of_descriptor(sources.wakers.as_fd(), slots)?,
+            program: sources.program,
             bytes: Vec::with_capacity(2 * READ),
-        }
+        })
     }
 
-    /// Looks at each thread in scope that waits and was not looked at since it began to.
+    /// Looks at each thread in scope that waits and was not looked at since it began to, and at those who ended waits
+    /// and have left a copy since.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -110,10 +151,35 @@ impl Looks {
                 Err(error) => break Err(Error::TaskWalk(error)),
             }
         };
+        self.take_wakers(&mut take);
         // Nothing of the stacks stays here.
         self.bytes.fill(0);
         std::hint::black_box(&self.bytes);
         ended
+    }
+
+    /// Takes the copies out of the slots that are full, wipes them, and gives the slots back.
+    fn take_wakers(&mut self, take: &mut impl FnMut(LookedThread<'_>)) {
+        const STATE: usize = offset_of!(waker_copy, state);
+        for slot in 0..self.wakers.len() {
+            let state = self.wakers.word(slot, STATE);
+            if state.load(Acquire) != SLOT_IS_FULL {
+                continue;
+            }
+            let copy = self.wakers.at(slot).as_ptr();
+            // SAFETY: the slot is mapped, and nobody else reads or writes one that is full. A row is plain numbers.
+            let row = unsafe { (&raw const (*copy).row).read() };
+            // SAFETY: as above; the bytes are those of an array.
+            let stack = unsafe { &mut (*copy).stack };
+            let length = usize::try_from(row.bytes).unwrap_or(usize::MAX);
+            take(LookedThread::of(
+                &row,
+                &stack[..length.min(stack.len())],
+                LookedRole::Waker,
+            ));
+            stack.fill(0);
+            state.store(SLOT_FREE, Release);
+        }
     }
 
     fn walk(&self) -> io::Result<File> {
@@ -136,7 +202,7 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LookedThread<'_>)) -> usize {
         let Some(stack) = bytes.get(start..end) else {
             break;
         };
-        take(LookedThread::of(&row, stack));
+        take(LookedThread::of(&row, stack, LookedRole::Waiter));
         at = end;
     }
     at
@@ -144,8 +210,15 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LookedThread<'_>)) -> usize {
 
 impl PlainRow for look_row {}
 
+impl fmt::Debug for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Looks").finish_non_exhaustive()
+    }
+}
+
 impl<'a> LookedThread<'a> {
-    fn of(row: &look_row, bytes: &'a [u8]) -> Self {
+    fn of(row: &'a look_row, bytes: &'a [u8], role: LookedRole) -> Self {
+        let frames = usize::try_from(row.kernel_frames).unwrap_or(usize::MAX);
         let stack = match row.refusal {
             ALLOWED => Ok(LookedStack {
                 pc: row.pc,
@@ -155,10 +228,13 @@ impl<'a> LookedThread<'a> {
             OF_OTHER_USER => Err(LookRefusal::OtherUser),
             NOT_DUMPABLE => Err(LookRefusal::NotDumpable),
             OF_32_BIT => Err(LookRefusal::Is32Bit),
+            OF_KERNEL_THREAD => Err(LookRefusal::KernelThread),
             _ => Err(LookRefusal::NoStack),
         };
         Self {
             task: TaskKey::new(row.task),
+            role,
+            kernel: &row.kernel[..frames.min(row.kernel.len())],
             pid: Pid::new(row.pid),
             memory: row.memory,
             ts: Timestamp::from_ns(row.ts),

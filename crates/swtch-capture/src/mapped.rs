@@ -1,7 +1,7 @@
 //! An eBPF array map shared with the kernel side by `mmap`.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -25,12 +25,17 @@ unsafe impl<T> Sync for Mapped<T> {}
 impl<T> Mapped<T> {
     /// Maps an array map that was created with `BPF_F_MMAPABLE` and has `len` values of `T`.
     pub fn new(map: &impl MapCore, len: usize) -> Result<Self, Error> {
+        Self::of_descriptor(map.as_fd(), len)
+    }
+
+    /// The same by a descriptor of such a map.
+    pub fn of_descriptor(map: BorrowedFd<'_>, len: usize) -> Result<Self, Error> {
         // Values are at multiples of 8 bytes, and the array fills whole pages (`array_map_alloc`,
         // kernel/bpf/arraymap.c).
         const { assert!(size_of::<T>().is_multiple_of(8)) };
         let bytes = (len * size_of::<T>()).next_multiple_of(4096);
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let fd = map.as_fd().as_raw_fd();
+        let fd = map.as_raw_fd();
         // SAFETY: maps a file at an address of the kernel's choice; the result is checked.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, 0) };
         if base == libc::MAP_FAILED {

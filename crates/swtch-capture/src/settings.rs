@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use swtch_core::Nanos;
-
 use crate::error::Error;
 use crate::scope::RecordingScope;
 use swtch_wire::layout::SwitchRecord;
@@ -14,27 +12,25 @@ use swtch_wire::layout::SwitchRecord;
 pub struct Settings {
     /// The tasks whose switches are recorded.
     pub scope: RecordingScope,
-    /// Record stacks of waits that blocked for at least this long; `None` for no stacks.
-    pub stacks: Option<Nanos>,
     /// Number of switch records that fit into a CPU's ring; a power of two.
     pub slots_per_cpu: u32,
     /// Size of a CPU's ring of task records in bytes; a power of two, and pages.
     pub task_ring_bytes: u32,
     /// Count switches in the kernel, in a map of so many entries, and write no records; `None`
-    /// writes records. `stacks` has no meaning then.
+    /// writes records.
     pub summary: Option<u32>,
     /// Stacks of one task's switches can be asked for while a summary goes on.
     pub watches_stacks: bool,
     /// Find the threads that are blocked from the start of the capture to its end
     /// ([`crate::Capture::lasting_tasks`]).
     pub lasting_waits: bool,
-    /// Whose stacks can be looked at while they wait ([`crate::Capture::look_program`]); `None` if none are.
+    /// Whose stacks can be looked at while they wait ([`crate::Capture::look_sources`]); `None` if none are.
     pub looks: Option<LookedUsers>,
     /// Hooks to treat as missing, for tests of older kernels.
     pub without_hooks: Vec<String>,
     /// Hooks to attach to although eBPF on them can crash this kernel.
     pub with_hooks: Vec<String>,
-    /// For tests, and not with `stacks`: each record's `kernel_stack` is that of its own
+    /// For tests: each record's `kernel_stack` is that of its own
     /// switch-out, and its `user_stack` the *kernel* stack of the request to reschedule. This is
     /// slow: two stacks per switch.
     pub oracle: bool,
@@ -103,8 +99,6 @@ pub enum OptionalHook {
     Migrate,
     /// Tracepoint `sched_set_need_resched_tp`: a reschedule is asked for.
     NeedResched,
-    /// Tracepoint `sched_exit_tp`: `__schedule()` ends in the next task.
-    SchedExit,
     /// Tracepoint `sched_process_fork`: a task is created.
     Fork,
     /// Tracepoint `local_timer_entry`: the timer interrupt begins.
@@ -130,7 +124,6 @@ impl Settings {
         let rings = RingSizes::of_share(RingSizes::default_share(cpus));
         Self {
             scope,
-            stacks: None,
             slots_per_cpu: rings.slots,
             task_ring_bytes: rings.task_bytes,
             summary: None,
@@ -144,11 +137,6 @@ impl Settings {
             missed: None,
             before_walk: None,
         }
-    }
-
-    /// Returns true if records have stacks.
-    pub(crate) const fn wants_stacks(&self) -> bool {
-        self.stacks.is_some() && self.summary.is_none()
     }
 
     /// Divides this much memory among the rings of this many CPUs, instead of the default.

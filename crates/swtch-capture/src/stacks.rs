@@ -1,13 +1,10 @@
-//! Stacks: addresses are read while recording, names are found after it.
+//! Stacks: where they are is known while recording, names are found after it.
 //!
-//! The kernel side stores each distinct stack once and gives it a number. When a number is seen for
-//! the first time, its stack is looked up at once, and its user addresses are turned into offsets
-//! in files while the process still lives. Names are found after the capture, when time does not
-//! matter.
+//! The helper that reads stacks turns addresses into offsets in files while the process still lives, and hands the files
+//! over. Names are found after the capture, when time does not matter.
 //!
-//! What this does *not* do: unwind code that was built without frame pointers. The kernel follows
-//! frame pointers in user mode, so such stacks are short; what it takes for a caller there is cut off
-//! if no code is at its address.
+//! `swtch top` has the kernel side take the stacks of one thread. That follows frame pointers in user mode, so stacks of
+//! code that was built without are short; what it takes for a caller there is cut off if no code is at its address.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -17,7 +14,7 @@ use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use libbpf_rs::{MapCore, MapFlags};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Pid, Stack, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
@@ -76,18 +73,20 @@ impl NamingFiles {
 impl NamingSource {
     fn of(file: &CodeFile, pid: Pid) -> Option<Self> {
         let open = file.open(pid).ok()?;
-        let here = Path::new(file.path());
-        Some(if is_at(&open, here) {
-            Self {
+        Some(Self::of_open(open, Path::new(file.path())))
+    }
+
+    fn of_open(open: File, here: &Path) -> Self {
+        if is_at(&open, here) {
+            return Self {
                 path: here.to_owned(),
                 _open: None,
-            }
-        } else {
-            Self {
-                path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
-                _open: Some(open),
-            }
-        })
+            };
+        }
+        Self {
+            path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
+            _open: Some(open),
+        }
     }
 }
 
@@ -97,10 +96,12 @@ pub struct Stacks {
     symbolizer: Symbolizer,
     files: NamingFiles,
     frames: FxHashMap<CodeAddress, Frame>,
-    known: FxHashSet<(StackKind, u32)>,
     fresh: Vec<Stack>,
-    unread: u64,
 }
+
+/// A frame of a user stack: its address, and the number of the file that has its code with the offset there; `None` for
+/// code without a file.
+pub type UserFrame = (u64, Option<(u32, u64)>);
 
 impl Default for Stacks {
     fn default() -> Self {
@@ -115,9 +116,7 @@ impl Stacks {
             symbolizer: Symbolizer::builder().enable_demangling(false).build(),
             files: NamingFiles::default(),
             frames: FxHashMap::default(),
-            known: FxHashSet::default(),
             fresh: Vec::new(),
-            unread: 0,
         }
     }
 
@@ -130,32 +129,44 @@ impl Stacks {
             .symbolize_single(&kernel(), Input::AbsAddr(u64::MAX));
     }
 
-    /// Looks a stack up if its number is new.
-    pub fn meet(&mut self, capture: &Capture, kind: StackKind, id: u32, pid: Option<Pid>) {
-        if !self.known.insert((kind, id)) {
-            return;
+    /// Adds a file that stacks name by this number. It can be named once it is `open`.
+    pub fn add_file(&mut self, number: u32, path: String, open: Option<File>) {
+        let files = &mut self.files.files;
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        // They are numbered as they come.
+        if number == files.len() {
+            files.push(NamingFile { path, source: None });
         }
-        let Some(addresses) = addresses_of(capture, kind, id) else {
-            self.unread += 1;
-            return;
-        };
-        let frames = self.frames_of(kind, &addresses, pid);
-        let pid = pid.filter(|_| kind == StackKind::User);
-        self.fresh.push(Stack {
-            id,
-            kind,
-            pid,
-            frames,
-        });
+        if let (Some(file), Some(open)) = (files.get_mut(number), open) {
+            file.source = Some(NamingSource::of_open(open, Path::new(&file.path)));
+        }
     }
 
-    /// Adds a stack of a process that was read elsewhere. What the process maps at its addresses is looked up now.
-    pub fn add_user(&mut self, id: u32, pid: Pid, addresses: &[u64]) {
-        let frames = self.frames_of(StackKind::User, addresses, Some(pid));
+    /// Adds a stack of a process.
+    pub fn add_user(&mut self, id: u32, pid: Pid, frames: &[UserFrame]) {
+        let frames = frames.iter().map(|(address, place)| {
+            let place = place.and_then(|(file, offset)| {
+                let file = usize::try_from(file).ok()?;
+                (file < self.files.files.len()).then_some(CodeAddress::File(file, offset))
+            });
+            self.frame(place.unwrap_or(CodeAddress::Nowhere(*address)), *address)
+        });
+        let frames = frames.collect();
         self.fresh.push(Stack {
             id,
             kind: StackKind::User,
             pid: Some(pid),
+            frames,
+        });
+    }
+
+    /// Adds a stack of the kernel.
+    pub fn add_kernel(&mut self, id: u32, addresses: &[u64]) {
+        let frames = self.frames_of(StackKind::Kernel, addresses, None);
+        self.fresh.push(Stack {
+            id,
+            kind: StackKind::Kernel,
+            pid: None,
             frames,
         });
     }
@@ -226,11 +237,6 @@ impl Stacks {
     /// The stacks that are new since the last call.
     pub fn take_fresh(&mut self) -> Vec<Stack> {
         std::mem::take(&mut self.fresh)
-    }
-
-    /// Number of stacks that could not be read.
-    pub const fn unread(&self) -> u64 {
-        self.unread
     }
 
     /// Finds the names of all frames. Call it once, after the capture.

@@ -2,6 +2,7 @@
 
 use crate::evidence::Evidence;
 use crate::ids::{CgroupId, CpuId, TaskKey};
+use crate::stack::StackNumbers;
 use crate::switch::TaskEvent;
 use crate::units::{Nanos, Timestamp};
 use crate::user::{UserSwitchEvent, UserWord};
@@ -20,7 +21,7 @@ pub enum Event {
     Look(LookEvent),
 }
 
-/// A look at a task while it waited.
+/// Where a task was while it waited, or who ended its wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookEvent {
     /// The moment of the look, on the trace clock.
@@ -29,10 +30,22 @@ pub struct LookEvent {
     pub task: TaskKey,
     /// The switch-out that its wait began with, by which the wait is found.
     pub out: Timestamp,
-    /// Number of the user stack in which it waited.
-    pub user_stack: u32,
-    /// The time since the look before, at which it would have been seen as well.
-    pub between: Nanos,
+    /// Whose stacks were read.
+    pub whose: LookedTask,
+    /// Numbers of the stacks.
+    pub stacks: StackNumbers,
+}
+
+/// Whose stacks a look has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookedTask {
+    /// Those of the task that waited.
+    Waiter {
+        /// The time since the look before, at which it would have been seen as well.
+        between: Nanos,
+    },
+    /// Those of the task that ended the wait, at that moment.
+    Waker,
 }
 
 impl Event {

@@ -59,7 +59,7 @@ pub use contention::{
     Contended, Contention, ContentionSums, Coverage, GroupSplit, HeldWaits, Holder, HolderTotals,
 };
 pub use distribution::Distribution;
-pub use event::{Event, LookEvent, SwitchEvent};
+pub use event::{Event, LookEvent, LookedTask, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
 pub use lost::{AwaitedThing, Ender, LostTime};

@@ -40,6 +40,7 @@ pub struct PlaceSums<Group, Place, const N: usize> {
 struct GroupSums<Place, const N: usize> {
     /// Of waits that are not certain: those that were not seen, and short ones that were.
     rest: [Nanos; N],
+    unseen: u64,
     places: BTreeMap<Place, SeenSums<N>>,
 }
 
@@ -74,6 +75,8 @@ pub struct DividedTime<Place, const N: usize> {
     pub places: BTreeMap<Place, PlaceTime<N>>,
     /// Time of which nothing was seen.
     pub without: [Nanos; N],
+    /// Number of waits that were not seen, of all groups.
+    pub waits_without: u64,
 }
 
 impl<const N: usize> Default for PlaceTime<N> {
@@ -111,10 +114,12 @@ impl<Group: Ord, Place: Ord + Copy, const N: usize> PlaceSums<Group, Place, N> {
     pub fn add(&mut self, group: Group, lengths: [Nanos; N], seen: Option<SeenWait<Place>>) {
         let group = self.groups.entry(group).or_insert_with(|| GroupSums {
             rest: [Nanos::ZERO; N],
+            unseen: 0,
             places: BTreeMap::new(),
         });
         let Some(seen) = seen else {
             add(&mut group.rest, lengths);
+            group.unseen += 1;
             return;
         };
         let place = group.places.entry(seen.place).or_default();
@@ -131,18 +136,39 @@ impl<Group: Ord, Place: Ord + Copy, const N: usize> PlaceSums<Group, Place, N> {
 
     /// Divides the time of each group among its places.
     pub fn divide(&self) -> DividedTime<Place, N> {
-        let mut divided = DividedTime {
-            places: BTreeMap::new(),
-            without: [Nanos::ZERO; N],
-        };
+        let mut divided = DividedTime::nothing();
         for group in self.groups.values() {
             group.divide_into(&mut divided);
         }
-        for place in divided.places.values_mut() {
+        divided.finished()
+    }
+
+    /// The time of each group, divided among its places.
+    pub fn by_group(&self) -> impl Iterator<Item = (&Group, DividedTime<Place, N>)> {
+        self.groups.iter().map(|(group, sums)| {
+            let mut divided = DividedTime::nothing();
+            sums.divide_into(&mut divided);
+            (group, divided.finished())
+        })
+    }
+}
+
+impl<Place, const N: usize> DividedTime<Place, N> {
+    const fn nothing() -> Self {
+        Self {
+            places: BTreeMap::new(),
+            without: [Nanos::ZERO; N],
+            waits_without: 0,
+        }
+    }
+
+    /// After all groups are added.
+    fn finished(mut self) -> Self {
+        for place in self.places.values_mut() {
             // Groups err independently of each other.
             (place.less, place.more) = (place.less.sqrt(), place.more.sqrt());
         }
-        divided
+        self
     }
 }
 
@@ -152,6 +178,7 @@ impl<Place: Ord + Copy, const N: usize> GroupSums<Place, N> {
         let weights = self.places.values().map(|seen| seen.weight);
         let weight = weights.fold(0, u64::saturating_add);
         let squares: f64 = self.places.values().map(|seen| seen.squares).sum();
+        divided.waits_without += self.unseen;
         if weight == 0 {
             add(&mut divided.without, self.rest);
         }

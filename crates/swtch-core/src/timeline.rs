@@ -18,7 +18,7 @@ mod threads;
 
 use std::collections::HashMap;
 
-use crate::event::{Event, LookEvent, SwitchEvent};
+use crate::event::{Event, LookEvent, LookedTask, SwitchEvent};
 use crate::evidence::{Evidence, EvidenceBits};
 use crate::ids::TaskKey;
 use crate::reason::Reason;
@@ -83,14 +83,10 @@ struct LastOut {
     was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
-    /// The user stack in which the task was seen since, and the time between the look that met it and the one before.
-    seen: Option<SeenStack>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct SeenStack {
-    user: u32,
-    between: Nanos,
+    /// Where the task was seen since, and the time between the look that met it and the one before.
+    seen: Option<(StackNumbers, Nanos)>,
+    /// Where its waker was, and when.
+    woken_from: Option<(StackNumbers, Timestamp)>,
 }
 
 impl Timeline {
@@ -225,22 +221,26 @@ impl Timeline {
             was_runnable: row.evidence.left_runnable(),
             call: call.or_else(|| self.last(row.task)?.call),
             seen: None,
+            woken_from: None,
         };
         self.remember(row.task, last);
         Some(row)
     }
 
-    /// Notes where a task waits, if the switch-out that its wait began with has a row.
+    /// Notes where a task waits or who ends its wait, if the switch-out that its wait began with has a row.
     fn look(&mut self, look: LookEvent) {
         let index = usize::try_from(look.task.get()).unwrap_or(usize::MAX);
         let last = self.last_out.get_mut(index).and_then(Option::as_mut);
-        if let Some(last) = last.filter(|last| last.ts == look.out) {
-            // A stack that was cut is read again at the next look, which is not the one that met the wait.
-            let between = last.seen.map_or(look.between, |seen| seen.between);
-            last.seen = Some(SeenStack {
-                user: look.user_stack,
-                between,
-            });
+        let Some(last) = last.filter(|last| last.ts == look.out) else {
+            return;
+        };
+        match look.whose {
+            LookedTask::Waiter { between } => {
+                // A stack that was cut is read again at the next look, which is not the one that met the wait.
+                let between = last.seen.map_or(between, |(_, between)| between);
+                last.seen = Some((look.stacks, between));
+            }
+            LookedTask::Waker => last.woken_from = Some((look.stacks, look.ts)),
         }
     }
 
@@ -369,18 +369,14 @@ impl Timeline {
         let last = last.filter(|last| last.ts == out);
         let reason = last.map(|last| last.reason);
         let looked = last.and_then(|last| last.seen);
-        let stacks = StackNumbers {
-            user: seen.stacks.user.or_else(|| Some(looked?.user)),
-            ..seen.stacks
-        };
         let off = self.length(Some(out), start);
         let moved = seen.moved.filter(|moved| *moved > out);
         let wait = Wait {
             reason,
             off,
             moved: moved.and_then(|moved| start.since(moved)),
-            stacks,
-            seen_for: looked.and_then(|looked| Some(looked.between.max(off?))),
+            stacks: looked.map_or(seen.stacks, |(stacks, _)| stacks),
+            seen_for: looked.and_then(|(_, between)| Some(between.max(off?))),
             ..Wait::default()
         };
         if seen.was_runnable {
@@ -394,9 +390,15 @@ impl Timeline {
             };
         };
         let runq = self.length(Some(woken.max(out)), start);
+        let mut wakeup = seen.wakeup;
+        let woken_from = last.and_then(|last| last.woken_from);
+        // A task can be woken twice before it runs: the last one counts.
+        if let Some((stacks, _)) = woken_from.filter(|(_, ts)| *ts == woken) {
+            wakeup.waker_stacks = stacks;
+        }
         Wait {
             runq,
-            wakeup: seen.wakeup,
+            wakeup,
             // A task that was moved in its sleep was in no run queue then.
             moved: wait
                 .moved

@@ -13,7 +13,7 @@
 use crate::evidence::WakerKind;
 use crate::ids::{CpuId, TaskKey};
 use crate::reason::Reason;
-use crate::stack::{StackKind, StackNumbers};
+use crate::stack::StackNumbers;
 use crate::units::{Nanos, Timestamp};
 
 /// The wait before a run, as it was seen: moments, not lengths.
@@ -78,17 +78,5 @@ impl Wait {
     /// Blocked time: from leaving the CPU until the wakeup; `None` without both times.
     pub fn blocked(&self) -> Option<Nanos> {
         Some(self.off?.saturating_sub(self.runq?))
-    }
-
-    /// Every stack that the wait of `task` names, with the task that it is of: where the task
-    /// waited, and where its waker was. `None` if the waker is not known.
-    pub fn named_stacks(
-        &self,
-        task: TaskKey,
-    ) -> impl Iterator<Item = (StackKind, u32, Option<TaskKey>)> {
-        let of = |task| move |(kind, number)| (kind, number, task);
-        let own = self.stacks.iter().map(of(Some(task)));
-        let wakeup = self.wakeup;
-        own.chain(wakeup.waker_stacks.iter().map(of(wakeup.waker)))
     }
 }

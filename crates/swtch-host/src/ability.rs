@@ -287,11 +287,7 @@ fn exact_causes(probe: &Probe) -> Ability {
 }
 
 fn stacks(probe: &Probe) -> Ability {
-    let mut ability = with_recording(
-        probe,
-        "stacks",
-        "record the stacks of blocked switches (--stacks)",
-    );
+    let mut ability = with_recording(probe, "stacks", "record where threads wait (stacks)");
     if !shows_kernel_names(probe) {
         ability
             .why

@@ -42,7 +42,7 @@ use perf::PerfRecording;
 use pipeline::RowsToMake;
 
 pub use pause::StopSignals;
-pub use request::{AfterRecording, CaptureRequest, RecordRequest, StacksBy, Target, TraceBy};
+pub use request::{AfterRecording, CaptureRequest, RecordRequest, StackBudget, Target, TraceBy};
 pub use result::RecordingResult;
 pub use rights::{WorkAhead, end_with};
 pub use ring::{DumpAnswer, DumpAsk, KeptSize, MOST_ASK_BYTES, RingRequest, SOCKET};
@@ -84,11 +84,11 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
     };
     let refusal = match (&request.by, request.capture.target.is_of_tasks()) {
         (TraceBy::Perf, _) => return by_perf(None),
-        (TraceBy::Auto, true) => match by_ebpf() {
+        (TraceBy::Auto { .. }, true) => match by_ebpf() {
             Err(error) if is_refused(&error) => error,
             result => return result,
         },
-        (TraceBy::Auto | TraceBy::Ebpf { .. } | TraceBy::Ring(_), _) => return by_ebpf(),
+        (TraceBy::Auto { .. } | TraceBy::Ebpf { .. } | TraceBy::Ring(_), _) => return by_ebpf(),
     };
     // The first refusal names the way to more; the second comes of fewer rights.
     match by_perf(Some(&refusal)) {
@@ -237,7 +237,7 @@ impl RecordingRun<'_> {
         let ahead = WorkAhead {
             caller: self.caller,
             command,
-            names_functions: self.request.by.stacks().is_some(),
+            names_functions: false,
             afterwards: self.afterwards,
         };
         ahead.give_up_rights(|| backend.start_helpers())?;

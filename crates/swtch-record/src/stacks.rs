@@ -16,7 +16,9 @@ mod reader;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-pub use messages::{NotRead, StackNews};
+use swtch_capture::LookSources;
+
+pub use messages::{FoundLook, NotRead, StackNews};
 pub use reader::read_stacks;
 
 use crate::helper::HelperProcess;
@@ -25,9 +27,6 @@ use messages::LookOrders;
 
 /// The hidden command that reads stacks.
 const VERB: &str = "read-stacks";
-
-/// The CPU time that a reader may use, in thousandths of one CPU.
-pub const CPU_THOUSANDTHS: u32 = 10;
 
 /// Handle of the process that reads stacks. Dropping it ends the process.
 #[derive(Debug)]
@@ -42,27 +41,27 @@ impl StackReader {
         HelperProcess::start(VERB).map(Self)
     }
 
-    /// Lets it look, by this program.
+    /// Lets it look.
     ///
     /// # Errors
     /// When the process has ended.
-    pub fn begin(&self, program: &OwnedFd, cpu_thousandths: u32) -> io::Result<()> {
+    pub fn begin(&self, sources: &LookSources, cpu_thousandths: u32) -> io::Result<()> {
         let Some(socket) = &self.0.socket else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
-        packets::send(
-            socket,
-            &LookOrders { cpu_thousandths },
-            &[program.as_fd()],
-            Blocking::Wait,
-        )
+        let orders = LookOrders {
+            cpu_thousandths,
+            waker_slots: sources.waker_slots,
+        };
+        let beside = [sources.program.as_fd(), sources.wakers.as_fd()];
+        packets::send(socket, &orders, &beside, Blocking::Wait)
     }
 
-    /// What it has found since the last call; an error is its last news.
-    pub fn news(&mut self, mut take: impl FnMut(StackNews)) -> io::Result<()> {
+    /// What it has found since the last call, with the files beside it; an error is its last news.
+    pub fn news(&mut self, mut take: impl FnMut(StackNews, Vec<OwnedFd>)) -> io::Result<()> {
         while let Some(socket) = &self.0.socket {
             match packets::receive(socket, Blocking::DoNotWait) {
-                Ok(Some((news, _))) => take(news),
+                Ok(Some((news, files))) => take(news, files),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 ended => {
                     self.0.socket = None;

@@ -13,8 +13,8 @@ use std::collections::HashSet;
 
 use swtch_core::timeline::TraceRow;
 use swtch_core::{
-    CgroupId, Event, Level, Pid, StackKind, Switch, SyscallTable, TaskAtEnd, TaskEvent,
-    TaskEventKind, TaskKey, Timeline, Timestamp,
+    CgroupId, Event, Level, Switch, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind, TaskKey,
+    Timeline, Timestamp,
 };
 
 use crate::error::Error;
@@ -37,8 +37,6 @@ struct RowWriter {
     user_rows: u64,
     tasks: TraceTasks,
     cgroups: TraceCgroups,
-    /// Stacks that rows have named since the caller asked last, each with its task.
-    stacks: Vec<(StackKind, u32, Option<TaskKey>)>,
 }
 
 /// The facts known of each task, by its key.
@@ -57,8 +55,6 @@ struct TraceTask {
     is_in_scope: bool,
     /// Number of rows while it was not in scope.
     rows: u64,
-    /// Its process, in which the addresses of its user stacks lie; `None` until an event names it.
-    pid: Option<Pid>,
 }
 
 /// The cgroups that rows have named.
@@ -83,14 +79,12 @@ impl EventWriter {
                 user_rows: 0,
                 tasks: TraceTasks::default(),
                 cgroups: TraceCgroups::default(),
-                stacks: Vec::new(),
             },
         }
     }
 
     /// Takes the next event. After a failure ([`Self::check`]) further events are still taken, so
-    /// that they are counted. Where events have stacks, [`Self::take_named_stacks`] must be called
-    /// from time to time, because their numbers are kept until then.
+    /// that they are counted.
     pub fn push(&mut self, event: Event) {
         let rows = &mut self.rows;
         self.timeline.push(event, |row| rows.add(&row));
@@ -166,16 +160,6 @@ impl EventWriter {
         std::mem::take(&mut self.rows.cgroups.fresh)
     }
 
-    /// The stacks that rows have named since the last call, each with the process of its task if
-    /// that is known. A stack may be in it several times.
-    pub fn take_named_stacks(&mut self) -> impl Iterator<Item = (StackKind, u32, Option<Pid>)> {
-        let RowWriter { stacks, tasks, .. } = &mut self.rows;
-        let pid = |task: Option<TaskKey>| tasks.known.get(index(task?))?.pid;
-        stacks
-            .drain(..)
-            .map(move |(kind, number, task)| (kind, number, pid(task)))
-    }
-
     /// The writer, for what is known of the trace on disk.
     pub const fn writer(&self) -> &Writer {
         &self.rows.writer
@@ -212,8 +196,6 @@ impl RowWriter {
             }
             Level::User => self.user_rows += 1,
         }
-        let stacks = switch.wait.named_stacks(switch.task);
-        self.stacks.extend(stacks);
         self.writer.push_switch(switch)
     }
 
@@ -227,9 +209,7 @@ impl RowWriter {
 impl TraceTasks {
     fn add(&mut self, event: &TaskEvent) {
         let task = self.known(event.task);
-        if event.kind != TaskEventKind::Exit {
-            task.pid = Some(event.pid);
-        }
+        if event.kind != TaskEventKind::Exit {}
         if event.in_scope && !task.is_in_scope {
             task.is_in_scope = true;
             let rows = task.rows;
@@ -268,9 +248,7 @@ fn index(task: TaskKey) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use swtch_core::{
-        Arch, Class, CpuId, Evidence, Nanos, StackNumbers, SwitchEvent, Tid, WaitEvidence, Wakeup,
-    };
+    use swtch_core::{Arch, Class, CpuId, Evidence, Nanos, Pid, SwitchEvent, Tid, WaitEvidence};
 
     use super::*;
 
@@ -325,7 +303,7 @@ mod tests {
         assert!(cgroups.fresh.is_empty());
     }
 
-    fn left(key: u32, wait: WaitEvidence) -> Event {
+    fn left(key: u32) -> Event {
         Event::Switch(SwitchEvent {
             ts: Timestamp::from_ns(90),
             cpu: CpuId::new(0),
@@ -337,49 +315,24 @@ mod tests {
             evidence: Evidence::RUNNABLE,
             cgroup: CgroupId::new(1),
             user_word: None,
-            wait,
+            wait: WaitEvidence::default(),
             kernel_count: 1,
             in_scope: true,
         })
     }
 
-    /// Task 1 waited in stack 7 of its process, until task 2 woke it from stack 8 in the kernel.
     #[test]
-    fn rows_are_counted_and_name_their_stacks_with_the_process() {
+    fn rows_are_counted() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a.swtch");
         let writer = Writer::create(&path, &Meta::default()).unwrap();
         let mut events = EventWriter::new(writer, SyscallTable::of(Arch::X86_64));
         events.push(Event::Task(seen(1, true)));
         events.push(Event::Task(seen(2, false)));
-        let wait = WaitEvidence {
-            out: Some(Timestamp::from_ns(10)),
-            woken: Some(Timestamp::from_ns(40)),
-            wakeup: Wakeup {
-                waker: Some(TaskKey::new(2)),
-                waker_stacks: StackNumbers {
-                    kernel: Some(8),
-                    user: None,
-                },
-                ..Wakeup::default()
-            },
-            stacks: StackNumbers {
-                kernel: None,
-                user: Some(7),
-            },
-            ..WaitEvidence::default()
-        };
-        events.push(left(1, wait));
-        events.push(left(2, WaitEvidence::default()));
+        events.push(left(1));
+        events.push(left(2));
         events.check().unwrap();
         assert_eq!(events.in_scope(), 1);
-        let stacks: Vec<_> = events.take_named_stacks().collect();
-        let expected = [
-            (StackKind::User, 7, Some(Pid::new(10))),
-            (StackKind::Kernel, 8, Some(Pid::new(20))),
-        ];
-        assert_eq!(stacks, expected);
-        assert_eq!(events.take_named_stacks().count(), 0);
         events.writer_mut().flush().unwrap();
         let mut meta = Meta::default();
         events.complete(&mut meta);

@@ -1,16 +1,28 @@
 //! Looks at tasks that wait as bytes of `records.raw`, written here and read here: little-endian numbers.
 
-use swtch_core::{LookEvent, Nanos, TaskKey, Timestamp};
+use swtch_core::{LookEvent, LookedTask, Nanos, StackNumbers, TaskKey, Timestamp};
 
-const LOOK_BYTES: usize = 32;
+const LOOK_BYTES: usize = 36;
+
+/// Stands for a stack that was not read.
+const NO_STACK: u32 = u32::MAX;
+
+/// In place of the time since the look before: the stacks are the waker's.
+const OF_WAKER: u64 = u64::MAX;
 
 /// Appends a look to `bytes`.
 pub fn encode_look(look: &LookEvent, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&look.ts.as_ns().to_le_bytes());
     bytes.extend_from_slice(&look.out.as_ns().to_le_bytes());
-    bytes.extend_from_slice(&look.between.as_ns().to_le_bytes());
+    let between = match look.whose {
+        LookedTask::Waiter { between } => between.as_ns(),
+        LookedTask::Waker => OF_WAKER,
+    };
+    bytes.extend_from_slice(&between.to_le_bytes());
     bytes.extend_from_slice(&look.task.get().to_le_bytes());
-    bytes.extend_from_slice(&look.user_stack.to_le_bytes());
+    for stack in [look.stacks.kernel, look.stacks.user] {
+        bytes.extend_from_slice(&stack.unwrap_or(NO_STACK).to_le_bytes());
+    }
 }
 
 /// Passes on the looks in the bytes of a block. Returns the number of places where they are unreadable: 1 if they end
@@ -27,12 +39,23 @@ fn decoded(look: &[u8]) -> Option<LookEvent> {
     let (out, rest) = rest.split_first_chunk()?;
     let (between, rest) = rest.split_first_chunk()?;
     let (task, rest) = rest.split_first_chunk()?;
+    let (kernel, rest) = rest.split_first_chunk()?;
+    let whose = match u64::from_le_bytes(*between) {
+        OF_WAKER => LookedTask::Waker,
+        between => LookedTask::Waiter {
+            between: Nanos::from_ns(between),
+        },
+    };
+    let number = |bytes| Some(u32::from_le_bytes(bytes)).filter(|number| *number != NO_STACK);
     Some(LookEvent {
         ts: Timestamp::from_ns(u64::from_le_bytes(*ts)),
         out: Timestamp::from_ns(u64::from_le_bytes(*out)),
         task: TaskKey::new(u32::from_le_bytes(*task)),
-        user_stack: u32::from_le_bytes(*rest.first_chunk()?),
-        between: Nanos::from_ns(u64::from_le_bytes(*between)),
+        whose,
+        stacks: StackNumbers {
+            kernel: number(*kernel),
+            user: number(*rest.first_chunk()?),
+        },
     })
 }
 
@@ -42,12 +65,17 @@ mod tests {
 
     #[test]
     fn looks_are_read_as_they_were_written() {
-        let looks = [1, 2].map(|number| LookEvent {
+        let between = Nanos::from_ns(20);
+        let looks = [(1, LookedTask::Waiter { between }), (2, LookedTask::Waker)];
+        let looks = looks.map(|(number, whose)| LookEvent {
             ts: Timestamp::from_ns(1000 + number),
             task: TaskKey::new(7),
             out: Timestamp::from_ns(number),
-            user_stack: 9,
-            between: Nanos::from_ns(20),
+            whose,
+            stacks: StackNumbers {
+                kernel: (number == 1).then_some(3),
+                user: Some(9),
+            },
         });
         let mut bytes = Vec::new();
         looks.iter().for_each(|look| encode_look(look, &mut bytes));

@@ -1,13 +1,12 @@
 //! Decodes records into events: the only file that reads the fields of [`layout`](crate::layout).
 
 use swtch_core::{
-    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, StackKind,
-    StackNumbers, SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord,
-    WaitEvidence, WaitObject, WakerKind, Wakeup,
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, StackNumbers,
+    SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserWord, WaitEvidence,
+    WaitObject, WakerKind, Wakeup,
 };
 
 use crate::layout::{RECORD_SWITCH, RECORD_TASK, SwitchRecord, TaskRecord, first};
-use crate::records::SwitchHints;
 
 /// Value of `charged_ns` when it is not known.
 const NOT_CHARGED: u64 = u64::MAX;
@@ -81,23 +80,6 @@ fn wait(r: &SwitchRecord) -> Option<WaitEvidence> {
         moved: Timestamp::from_wire(r.moved_ts),
         stacks: stack_numbers(r.kernel_stack, r.user_stack),
     })
-}
-
-/// Returns what must be known of a switch at once: the least of the record that is looked at while it records.
-pub(crate) fn hints(r: &SwitchRecord) -> SwitchHints {
-    let named = |kind, number: i32, task| {
-        let number = u32::try_from(number).ok()?;
-        Some((kind, number, TaskKey::from_wire(task)))
-    };
-    SwitchHints {
-        cgroup: CgroupId::new(r.cgroup),
-        stacks: [
-            named(StackKind::Kernel, r.kernel_stack, r.task),
-            named(StackKind::User, r.user_stack, r.task),
-            named(StackKind::Kernel, r.waker_kernel_stack, r.waker),
-            named(StackKind::User, r.waker_user_stack, r.waker),
-        ],
-    }
 }
 
 /// A negative number is an error of the kernel's, or no stack was asked for.

@@ -25,6 +25,6 @@ pub use living::LivingTasks;
 pub use perf_record::{KERNEL_SWITCH_BYTES, PerfRecord, PerfRecordKind, decode_perf_records};
 pub use perf_threads::PerfThreads;
 pub use records::{
-    READABLE_WIRES, RawKind, SwitchHints, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records,
-    decode_tasks, peek_switches, switch_hints,
+    READABLE_WIRES, RawKind, SwitchPeek, WIRE_VERSION, cgroups_of, decode_records, decode_tasks,
+    peek_switches,
 };

@@ -6,9 +6,9 @@
 
 use std::ops::RangeInclusive;
 
-use swtch_core::{CgroupId, Event, Nanos, StackKind, TaskEvent, TaskKey, Timestamp};
+use swtch_core::{CgroupId, Event, Nanos, TaskEvent, TaskKey, Timestamp};
 
-use crate::decode::{decode_switch, decode_task, hints};
+use crate::decode::{decode_switch, decode_task};
 use crate::layout::{SwitchRecord, TaskRecord, first};
 
 /// Version of the records of `bpf/record.h`. Whoever changes their layout or the meaning of a field
@@ -26,15 +26,6 @@ pub enum RawKind {
     Switches,
     /// A task was seen, started, renamed or ended.
     Tasks,
-}
-
-/// The facts about a switch that a recorder must know while its tasks and cgroups are still there.
-#[derive(Clone, Copy, Debug)]
-pub struct SwitchHints {
-    /// The cgroup that the task was in.
-    pub cgroup: CgroupId,
-    /// The stacks that the record names, each with its task.
-    pub stacks: [Option<(StackKind, u32, Option<TaskKey>)>; 4],
 }
 
 /// The facts about a switch that can be told before it is decoded.
@@ -106,12 +97,6 @@ pub fn decode_tasks(bytes: &[u8]) -> impl Iterator<Item = TaskEvent> {
     })
 }
 
-/// Returns what must be known at once of the switches in these bytes.
-pub fn switch_hints(bytes: &[u8]) -> impl Iterator<Item = SwitchHints> {
-    let records = bytes.chunks_exact(size_of::<SwitchRecord>());
-    records.filter_map(|record| Some(hints(&first::<SwitchRecord>(record)?)))
-}
-
 /// The cgroups that the switches in these bytes name, as often as the name changes.
 pub fn cgroups_of(bytes: &[u8]) -> impl Iterator<Item = CgroupId> {
     let at = std::mem::offset_of!(SwitchRecord, cgroup);
@@ -131,16 +116,12 @@ mod tests {
 
     use super::*;
 
-    fn switch(cgroup: u64, stacks: [i32; 4]) -> Vec<u8> {
+    fn switch(cgroup: u64) -> Vec<u8> {
         let record = SwitchRecord {
             kind: 1,
             task: 7,
             waker: 9,
             cgroup,
-            kernel_stack: stacks[0],
-            user_stack: stacks[1],
-            waker_kernel_stack: stacks[2],
-            waker_user_stack: stacks[3],
             ..Default::default()
         };
         record.as_bytes().to_vec()
@@ -148,7 +129,7 @@ mod tests {
 
     #[test]
     fn bytes_are_decoded_and_what_is_no_record_is_counted() {
-        let mut bytes = [switch(1, [-1; 4]), switch(2, [-1; 4])].concat();
+        let mut bytes = [switch(1), switch(2)].concat();
         let mut decoded = 0;
         assert_eq!(
             decode_records(RawKind::Switches, &bytes, |_| decoded += 1),
@@ -161,22 +142,12 @@ mod tests {
         assert_eq!(decode_records(RawKind::Switches, &bytes, |_| ()), 2);
     }
 
-    /// Both are looked up while they exist, so they are read before anything else is decoded.
+    /// They are looked up while they exist, so they are read before anything else is decoded.
     #[test]
-    fn cgroups_and_stacks_are_told_at_once() {
-        let records = [
-            switch(5, [-1; 4]),
-            switch(5, [3, -1, -1, 4]),
-            switch(6, [-17; 4]),
-            switch(5, [-1; 4]),
-        ];
-        let bytes = records.concat();
+    fn cgroups_are_told_at_once() {
+        let bytes = [5, 5, 6, 5].map(switch).concat();
         let cgroups: Vec<_> = cgroups_of(&bytes).map(|cgroup| cgroup.get()).collect();
         assert_eq!(cgroups, [5, 6, 5]);
-        let stacks = switch_hints(&bytes).flat_map(|hints| hints.stacks.into_iter().flatten());
-        let (task, waker) = (Some(TaskKey::new(7)), Some(TaskKey::new(9)));
-        let expected = [(StackKind::Kernel, 3, task), (StackKind::User, 4, waker)];
-        assert_eq!(stacks.collect::<Vec<_>>(), expected);
     }
 
     /// Whatever is known of a switch, its row has no longer run, and no part of its wait is longer.

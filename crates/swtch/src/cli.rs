@@ -195,7 +195,7 @@ pub struct Diff {
     #[arg(long, value_name = "FILE.json")]
     pub prices: Option<PathBuf>,
     /// Write the comparison as one HTML file, too, which can be sent to others: the answer, a timeline of each
-    /// side, and a flame graph of what changed (for traces recorded with --stacks).
+    /// side, and a flame graph of what changed (for traces that have stacks).
     #[arg(short, long, value_name = "FILE.html")]
     pub output: Option<PathBuf>,
     /// Format of the output.

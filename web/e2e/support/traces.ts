@@ -56,7 +56,7 @@ export default async function makeTraces(project: TestProject): Promise<() => Pr
   const recorded = async (name: string, ...command: readonly string[]): Promise<string | null> => {
     if (!isRoot()) return null;
     const path = join(folder, `${name}.swtch`);
-    await swtch("record", "-o", path, "--stacks=0", "--", ...command);
+    await swtch("record", "-o", path, "--", ...command);
     return path;
   };
   const [ordinary, empty, crowded, day] = await Promise.all([

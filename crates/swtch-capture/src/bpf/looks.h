@@ -1,35 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Looks: the user registers and the user stack of each thread in scope that has no CPU, copied while it waits.
+ * Looks: the registers and the stacks of each thread in scope that has no CPU, copied while it waits.
  *
- *     switch-out ─────────── the thread waits ───────────▶ switch-in
- *                     ▲ a look: its stack stays as it is, so it can be read at any time of the wait
+ *     switch-out ─────────── the thread waits ───────────▶ wakeup ───────▶ switch-in
+ *                     ▲ a look: its stack stays as it is,  ▲ now and then, who ends the wait copies its own
+ *                       so it can be read at any time        (wakers.h)
  *
  * A helper of the recorder reads the iterator to its end, as often as its budget allows, and unwinds the copies. Nothing
  * is added to a switch. Each wait is copied once; one whose stack was larger than the copy is copied once more, larger,
  * and so are the thread's waits from then on. A wait is told from the next by the time of its switch-out.
- *
- * Copied are only stacks of processes that may be looked into: those that are dumpable, and that belong to the user
- * whom the recorder works for, unless that is root.
  */
 #ifndef SWTCH_LOOKS_H
 #define SWTCH_LOOKS_H
 
-/* Set before loading. */
-const volatile bool look_at_all_users = false;
-const volatile __u32 look_at_user = 0;
-
-#define PAGE 4096
 #define ENOENT 2
 #define LOOK_PAGES 4 /* of a first copy: an event loop of libuv has 12 KiB of events in one frame */
 #define LOOK_MOST_PAGES                                                                            \
 	6 /* with its row, it must fit into what one read of an iterator returns: 32 KiB */
-
-#if defined(__TARGET_ARCH_x86)
-#define LOOK_REGISTERS 17
-#else
-#define LOOK_REGISTERS 32
-#endif
 
 /* Bits of task_state.look. */
 enum {
@@ -37,33 +24,10 @@ enum {
 	LOOK_WAS_LARGE = 2,
 };
 
-enum look_refusal {
-	LOOK_ALLOWED = 0,
-	LOOK_OF_OTHER_USER = 1,
-	LOOK_NOT_DUMPABLE = 2,
-	LOOK_OF_32_BIT = 3,
-	LOOK_NO_STACK = 4, /* the stack pointer points at no memory, or at such that is not read */
-};
-
-/* A thread that waits. So many bytes of its stack follow. */
-struct look_row {
-	__u64 ts;
-	__u64 out_ts; /* the switch-out that its wait began with */
-	__u64 pc;
-	__u64 registers[LOOK_REGISTERS]; /* by their numbers in DWARF */
-	__u64 memory; /* which address space: another one after the process has executed a program */
-	__u32 task; /* its key */
-	__u32 pid;
-	__u32 refusal; /* enum look_refusal; then nothing was copied */
-	__u32 bytes;
-};
-
 struct look_copy {
-	struct look_row row;
+	struct look_row row; /* so many bytes of the stack follow it */
 	__u8 stack[(LOOK_MOST_PAGES + 1) * PAGE];
 };
-
-const volatile struct look_row unused_look_row;
 
 /* One helper reads, and the iterator calls the program for one task after the other. */
 struct {
@@ -72,62 +36,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct look_copy);
 } look_buffer SEC(".maps");
-
-static __always_inline bool is_dumpable(struct task_struct *p)
-{
-	struct mm_struct___bitmap *mm = (void *)p->mm;
-	__u64 flags;
-
-	if (bpf_core_field_exists(p->exec_state))
-		return BPF_CORE_READ(p, exec_state, dumpable) == TASK_DUMPABLE_OWNER;
-	if (bpf_core_field_exists(mm->flags.__mm_flags))
-		flags = BPF_CORE_READ(mm, flags.__mm_flags[0]);
-	else
-		flags = BPF_CORE_READ((struct mm_struct___word *)mm, flags);
-	return (flags & MMF_DUMPABLE_MASK) == SUID_DUMP_USER;
-}
-
-static __always_inline __u32 refusal_of(struct task_struct *p)
-{
-	if (!is_dumpable(p))
-		return LOOK_NOT_DUMPABLE;
-	if (!look_at_all_users && (BPF_CORE_READ(p, cred, uid.val) != look_at_user ||
-				   BPF_CORE_READ(p, cred, euid.val) != look_at_user ||
-				   BPF_CORE_READ(p, cred, suid.val) != look_at_user))
-		return LOOK_OF_OTHER_USER;
-	return LOOK_ALLOWED;
-}
-
-/* False for 32-bit code, which has other tables. */
-static __always_inline bool copy_registers(struct look_row *row, struct pt_regs *regs)
-{
-#if defined(__TARGET_ARCH_x86)
-	row->registers[0] = BPF_CORE_READ(regs, ax);
-	row->registers[1] = BPF_CORE_READ(regs, dx);
-	row->registers[2] = BPF_CORE_READ(regs, cx);
-	row->registers[3] = BPF_CORE_READ(regs, bx);
-	row->registers[4] = BPF_CORE_READ(regs, si);
-	row->registers[5] = BPF_CORE_READ(regs, di);
-	row->registers[6] = BPF_CORE_READ(regs, bp);
-	row->registers[7] = BPF_CORE_READ(regs, sp);
-	row->registers[8] = BPF_CORE_READ(regs, r8);
-	row->registers[9] = BPF_CORE_READ(regs, r9);
-	row->registers[10] = BPF_CORE_READ(regs, r10);
-	row->registers[11] = BPF_CORE_READ(regs, r11);
-	row->registers[12] = BPF_CORE_READ(regs, r12);
-	row->registers[13] = BPF_CORE_READ(regs, r13);
-	row->registers[14] = BPF_CORE_READ(regs, r14);
-	row->registers[15] = BPF_CORE_READ(regs, r15);
-	row->pc = BPF_CORE_READ(regs, ip);
-	row->registers[16] = row->pc;
-	return (BPF_CORE_READ(regs, cs) & 0xffff) != USER32_CS;
-#else
-	bpf_probe_read_kernel(row->registers, sizeof(regs->regs), regs->regs);
-	row->registers[31] = BPF_CORE_READ(regs, sp);
-	row->pc = BPF_CORE_READ(regs, pc);
-	return !(BPF_CORE_READ(regs, pstate) & PSR_MODE32_BIT);
-#endif
-}
 
 struct look_range {
 	__u64 end; /* of the mapping of a stack; 0: none that may be read */
@@ -170,7 +78,6 @@ SEC("iter.s/task")
 int look(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
-	struct pt_regs *regs;
 	struct look_range range = {};
 	struct look_copy *copy;
 	struct task_state *st;
@@ -186,7 +93,7 @@ int look(struct bpf_iter__task *ctx)
 		bpf_probe_read_kernel(copy->stack, sizeof(copy->stack), NULL);
 		return 0;
 	}
-	if (!p->mm || p->on_cpu || p->exit_state || (p->flags & PF_KTHREAD))
+	if (p->on_cpu || p->exit_state)
 		return 0;
 	st = find_task(p);
 	if (!st || !st->in_scope || !st->out_ts)
@@ -198,17 +105,12 @@ int look(struct bpf_iter__task *ctx)
 		return 0;
 	if (st->looked_ts == out_ts && st->look != LOOK_WAS_CUT)
 		return 0;
-	regs = (void *)bpf_task_pt_regs(p);
-	if (!regs)
-		return 0;
 	copy->row.ts = bpf_ktime_get_ns();
 	copy->row.out_ts = out_ts;
-	copy->row.memory = (__u64)p->mm;
 	copy->row.task = st->key;
-	copy->row.pid = p->tgid;
-	copy->row.refusal = refusal_of(p);
-	if (!copy_registers(&copy->row, regs) && !copy->row.refusal)
-		copy->row.refusal = LOOK_OF_32_BIT;
+	describe(&copy->row, p);
+	found = bpf_get_task_stack(p, copy->row.kernel, sizeof(copy->row.kernel), 0);
+	copy->row.kernel_frames = found > 0 ? found / sizeof(__u64) : 0;
 	bytes = 0;
 	pages = st->look & (LOOK_WAS_CUT | LOOK_WAS_LARGE) ? LOOK_MOST_PAGES : LOOK_PAGES;
 	sp = copy->row.registers[STACK_POINTER];

@@ -124,9 +124,9 @@ struct switch_record {
 	__u32 evidence;
 	__u32 irq_ns; /* interrupts inside the run, saturated */
 	__s32 syscall;
-	__s32 kernel_stack; /* of the wait */
+	__s32 kernel_stack; /* of the wait: no more, but for tests (want_oracle) */
 	__s32 user_stack;
-	__s32 waker_kernel_stack; /* of who ended it, there */
+	__s32 waker_kernel_stack; /* of who ended it: no more */
 	__s32 waker_user_stack;
 	__s16 prio;
 	__s16 next_prio;
@@ -259,7 +259,6 @@ enum hook {
 	HOOK_WAKEUP_NEW,
 	HOOK_MIGRATE,
 	HOOK_NEED_RESCHED,
-	HOOK_SCHED_EXIT,
 	HOOK_FORK,
 	HOOK_TIMER_ENTRY,
 	HOOK_TIMER_EXIT,
@@ -316,8 +315,6 @@ struct cpu_state {
 	__u32 waker;
 	__s32 kernel_stack;
 	__s32 user_stack;
-	__s32 waker_kernel_stack;
-	__s32 waker_user_stack;
 	__u16 wake_cpu;
 	__u8 waker_kind;
 	__u8 was_runnable;
@@ -415,6 +412,11 @@ struct cpu_state {
 	__u64 words_unread; /* words of user-mode schedulers that could not be read */
 	__u64 hook_events; /* for tests: events of the hooks in `missed_hooks` */
 	__u64 missed; /* for tests: of them, those that were made to be missed */
+
+	/* Of wakers.h: when the next waker is copied, which are let pass before, and where it is put. */
+	__u64 next_waker_ts;
+	__u32 wakers_to_pass;
+	__u32 waker_slot;
 
 	__s32 cause_stack; /* with want_oracle: kernel stack of the first request of the run */
 

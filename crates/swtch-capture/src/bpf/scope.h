@@ -214,8 +214,6 @@ static __always_inline struct task_state *task_state_of(struct task_struct *p, s
 		__sync_val_compare_and_swap(&st->key, 0, __sync_fetch_and_add(&last_key, 1) + 1);
 		st->kernel_stack = NO_STACK;
 		st->user_stack = NO_STACK;
-		st->waker_kernel_stack = NO_STACK;
-		st->waker_user_stack = NO_STACK;
 		st->waker = KEY_UNKNOWN;
 		st->last_call = NO_SYSCALL;
 		st->inherits = is_born_into_scope(p);

@@ -17,7 +17,6 @@ const volatile bool has_targets = false; /* processes in `targets` */
 const volatile bool with_children = false; /* of the targets: those that live, those forked later */
 const volatile __u32 recorder_pid = 0; /* it belongs to no tree, as little as what it starts */
 const volatile bool has_need_resched = true; /* sched_set_need_resched_tp exists */
-const volatile bool has_exit_hook = true; /* sched_exit_tp exists */
 const volatile bool has_tick_hook = true; /* local_timer_entry exists */
 const volatile __s32 tick_irq = -1; /* without that hook: number of the timer interrupt (arm64) */
 const volatile bool has_state_argument = true; /* sched_switch passes prev_state (5.18) */
@@ -30,8 +29,6 @@ const volatile bool watches_stacks =
 const volatile __u8 syscalls_with_arguments[128]; /* bit n: the rules read call n's arguments */
 const volatile __u8
 	syscalls_on_futexes[128]; /* bit n: call n waits on the futex at its first argument */
-const volatile bool want_stacks = false;
-const volatile __u64 stacks_min_blocked_ns = 0;
 const volatile bool want_oracle =
 	false; /* for tests: stacks of the request and of the switch-out */
 const volatile __u32 slots_per_cpu = 1; /* switch records, a power of two */
@@ -146,8 +143,6 @@ struct task_state {
 	__u32 key; /* given once, never changed */
 	/* Who woke it: written together with wake_ts, and used only if that time is. */
 	__u32 waker;
-	__s32 waker_kernel_stack;
-	__s32 waker_user_stack;
 	__u16 wake_cpu;
 	__u8 waker_kind;
 	/* Of its last switch-out, as out_ts. */

@@ -9,7 +9,6 @@
  *   sched_waking .. sched_wakeup   marker: this CPU wakes a task     (waker, moment)
  *   sched_set_need_resched_tp      who asks for the reschedule: read off the markers
  *   sched_switch                   the record; the next task's wait is loaded
- *   sched_exit_tp                  stacks of the wait that ended, in the task's own context
  *   local_timer, irq, softirq      markers, and interrupt time; on arm64 the timer is an irq
  *   sched_process_*, task_rename   identity
  *
@@ -42,6 +41,8 @@
 #include "markers.h"
 #include "slices.h"
 #include "waiters.h"
+#include "stack_copy.h"
+#include "wakers.h"
 #include "wakeups.h"
 #include "requests.h"
 #include "kernel_locks.h"
@@ -243,8 +244,7 @@ static __always_inline void emit(struct cpu_state *c, __u32 cpu, __u64 now,
 	r->was_runnable = c->was_runnable;
 	r->kernel_stack = c->kernel_stack;
 	r->user_stack = c->user_stack;
-	r->waker_kernel_stack = c->waker_kernel_stack;
-	r->waker_user_stack = c->waker_user_stack;
+	r->waker_kernel_stack = r->waker_user_stack = NO_STACK;
 	r->cgroup = c->run_cgroup;
 	r->in_scope = c->in_scope;
 	r->task = c->started ? c->task : KEY_UNKNOWN;
@@ -301,7 +301,6 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 	c->waker_kind = WAKER_NONE;
 	c->was_runnable = 0;
 	c->kernel_stack = c->user_stack = NO_STACK;
-	c->waker_kernel_stack = c->waker_user_stack = NO_STACK;
 	c->task = KEY_IDLE;
 	c->in_scope = 0;
 	c->announced = 1;
@@ -332,18 +331,9 @@ static __always_inline void begin_run(struct cpu_state *c, __u64 now, struct tas
 		c->wake_ts = st->wake_ts;
 		c->waker = st->waker;
 		c->waker_kind = st->waker_kind;
-		c->waker_kernel_stack = st->waker_kernel_stack;
-		c->waker_user_stack = st->waker_user_stack;
 	}
 	c->kernel_stack = st->kernel_stack;
 	c->user_stack = st->user_stack;
-}
-
-static __always_inline bool takes_stacks_at_switch_out(const struct task_state *st, bool blocks)
-{
-	if (summary)
-		return watches_stacks && st->key == watched_task;
-	return want_stacks && !has_exit_hook && blocks;
 }
 
 /* The run of `prev` ends: keep what its next record will need. */
@@ -368,7 +358,6 @@ static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c
 		c->waker = KEY_UNKNOWN;
 		c->nominator = KEY_UNKNOWN;
 		c->kernel_stack = c->user_stack = NO_STACK;
-		c->waker_kernel_stack = c->waker_user_stack = NO_STACK;
 		c->started = 1;
 		c->requests_unseen = 1;
 	}
@@ -385,7 +374,7 @@ static __always_inline struct task_state *end_run(void *ctx, struct cpu_state *c
 	st->left_runnable = !blocks;
 	st->moved_ts = 0;
 	st->kernel_stack = st->user_stack = NO_STACK;
-	if (takes_stacks_at_switch_out(st, blocks)) {
+	if (watches_stacks && st->key == watched_task) {
 		st->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
 		st->user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
 	}
@@ -486,28 +475,6 @@ int sched_switch(__u64 *ctx)
 	}
 	begin_run(c, now, next, of_next);
 	forget_requests(c);
-	return 0;
-}
-
-/* In the context of the task that has just been switched in, its own memory mapped. */
-SEC("tp_btf/sched_exit_tp")
-int BPF_PROG(sched_exit, bool is_switch)
-{
-	struct cpu_state *c;
-	__u64 woken;
-
-	if (!is_switch || is_missed(HOOK_SCHED_EXIT))
-		return 0;
-	c = this_cpu();
-	if (!c || !c->in_scope || c->was_runnable || !c->out_ts || c->kernel_stack != NO_STACK)
-		return 0;
-	woken = c->wake_ts > c->out_ts ? c->wake_ts : c->out_ts;
-	if (woken - c->out_ts < stacks_min_blocked_ns)
-		return 0;
-	c->kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
-	c->user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
-	if (c->kernel_stack < 0)
-		c->stack_failed++;
 	return 0;
 }
 

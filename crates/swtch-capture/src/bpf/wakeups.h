@@ -5,24 +5,6 @@
 #ifndef SWTCH_WAKEUPS_H
 #define SWTCH_WAKEUPS_H
 
-/* Where the waker is, when the wait that it ends is long enough for stacks. */
-static __always_inline void take_waker_stacks(void *ctx, struct cpu_state *c, struct task_struct *p,
-					      struct task_state *st)
-{
-	struct task_struct *current = bpf_get_current_task_btf();
-
-	st->waker_kernel_stack = st->waker_user_stack = NO_STACK;
-	/* An interrupt says who was interrupted, not why; a task on its CPU does not wait yet. */
-	if ((st->waker_kind != WAKER_TASK && st->waker_kind != WAKER_SENDER) || p->on_cpu ||
-	    st->left_runnable || !st->out_ts || st->wake_ts < st->out_ts + stacks_min_blocked_ns)
-		return;
-	st->waker_kernel_stack = bpf_get_stackid(ctx, &kernel_stacks, OWN_FRAMES);
-	if (st->waker_kernel_stack < 0)
-		c->stack_failed++;
-	if (!(current->flags & PF_KTHREAD))
-		st->waker_user_stack = bpf_get_stackid(ctx, &user_stacks, BPF_F_USER_STACK);
-}
-
 /*
  * The key of the task that runs here: the one that the last switch brought, unless that switch was
  * not seen.
@@ -70,8 +52,7 @@ int BPF_PROG(sched_waking, struct task_struct *p)
 	st->waker = key_of_current(c);
 	if (names_waiters())
 		count_waiter(st, st->wake_cpu);
-	if (want_stacks)
-		take_waker_stacks(ctx, c, p, st);
+	maybe_copy_waker(ctx, c, p, st);
 	if (!summary && !c->announced) {
 		current = bpf_get_current_task_btf();
 		waker = current->pid ? task_state_of(current, c) : NULL;

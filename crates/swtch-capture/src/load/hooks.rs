@@ -1,6 +1,9 @@
 //! The hooks that a recording attaches to, as this kernel has them.
 
-use libbpf_rs::btf::{Btf, types::Typedef};
+use libbpf_rs::btf::{
+    Btf,
+    types::{Enum, Typedef},
+};
 
 use crate::error::Error;
 use crate::probe::{HOOKS, UNKNOWN_VERSION, can_crash, kernel_version};
@@ -22,7 +25,6 @@ const NEEDED: &[&str] = &[
 /// Hooks that may be missing; the programs on them are then left out.
 const OPTIONAL: &[&str] = &[
     "sched_set_need_resched_tp",
-    "sched_exit_tp",
     "sched_migrate_task",
     "local_timer_entry",
     "irq_handler_entry",
@@ -49,6 +51,8 @@ pub struct FoundHooks {
     /// Hooks that are present, but on which eBPF can crash this kernel.
     pub left_out: Vec<String>,
     pub has_state_argument: bool,
+    /// The stacks of threads that wait can be read.
+    pub can_look: bool,
 }
 
 impl FoundHooks {
@@ -80,12 +84,26 @@ impl FoundHooks {
             missing: owned(missing),
             left_out: owned(left_out),
             has_state_argument: version >= STATE_ARGUMENT_SINCE,
+            can_look: can_look(&btf) && !names(&settings.without_hooks, LOOK),
         })
     }
 
     pub fn has(&self, hook: &str) -> bool {
         names(&self.attached, hook)
     }
+}
+
+/// What looks need most, as `--without-hook` calls it: a program that sleeps, and reads the memory of another task. It came
+/// with iterators that may sleep (Linux 5.18).
+const LOOK: &str = "copy_from_user_task";
+
+fn can_look(btf: &Btf<'_>) -> bool {
+    let helpers = btf.type_by_name::<Enum<'_>>("bpf_func_id");
+    let helper = format!("BPF_FUNC_{LOOK}");
+    helpers.is_some_and(|helpers| {
+        let mut names = helpers.iter().filter_map(|member| member.name);
+        names.any(|name| name == helper.as_str())
+    })
 }
 
 fn names(hooks: &[String], hook: &str) -> bool {

@@ -11,10 +11,7 @@ use crate::settings::Settings;
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel};
 use crate::summary::places;
 
-/// The most distinct stacks that are kept, of each kind.
-const STACKS: u32 = 32 << 10;
-
-/// The same for the oracle. Two stacks with the same hash cost it a verdict, so there are more.
+/// The most distinct stacks that are kept for the oracle, of each kind. Two stacks with the same hash cost it a verdict, so there are more.
 const ORACLE_STACKS: u32 = 128 << 10;
 
 /// Those of one task that is watched. More of them make it less likely that two have the same number.
@@ -34,7 +31,6 @@ pub fn size_maps(
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
     let stacks = match settings.oracle {
         true => ORACLE_STACKS,
-        false if settings.wants_stacks() => STACKS,
         false if settings.watches_stacks => WATCHED_STACKS,
         false => 1,
     };
@@ -75,6 +71,11 @@ pub fn size_maps(
         .user_stacks
         .set_max_entries(stacks)
         .map_err(failed("user_stacks"))?;
+    let copies = settings.looks.map_or(1, |_| waker_slots(cpus));
+    open.maps
+        .waker_copies
+        .set_max_entries(copies)
+        .map_err(failed("waker_copies"))?;
     let sums = if settings.watches_stacks {
         STACK_SUMS
     } else {
@@ -84,6 +85,11 @@ pub fn size_maps(
         .stack_sums
         .set_max_entries(sums)
         .map_err(failed("stack_sums"))
+}
+
+/// Number of places for copies of wakers: `WAKER_SLOTS` of `bpf/wakers.h` for each CPU.
+pub const fn waker_slots(cpus: u32) -> u32 {
+    cpus.saturating_mul(4)
 }
 
 /// Fills in the rings and what is to be recorded.

@@ -1,6 +1,6 @@
 //! The programs: which are loaded, what they are told, and in which order they are attached.
 
-use swtch_core::{Arch, Nanos, SyscallTable};
+use swtch_core::{Arch, SyscallTable};
 
 use super::hooks::FoundHooks;
 use super::scope_plan::ScopePlan;
@@ -11,6 +11,10 @@ use crate::settings::{LookedUsers, Settings};
 use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel};
 use crate::summary::places;
 
+/// The time between two copies of wakers on a CPU where there are two, on average. With more CPUs it is longer: a hundred
+/// a second tell where waits end, and reading one takes 10 to 20 µs.
+const WAKERS_EVERY_NS: u64 = 20_000_000;
+
 /// Sets the constants, by which the kernel side knows what is wanted and what this kernel has.
 pub fn set_constants(
     open: &mut OpenSwtchSkel<'_>,
@@ -19,6 +23,7 @@ pub fn set_constants(
     hooks: &FoundHooks,
     arch: Arch,
     task_slots: u32,
+    cpus: u32,
 ) {
     let calls = SyscallTable::of(arch);
     let Some(constants) = open.maps.rodata_data.as_deref_mut() else {
@@ -31,17 +36,15 @@ pub fn set_constants(
     constants.has_cgroups = plan.cgroups.is_some();
     constants.cgroup_is_v2 = plan.naming == NamingHierarchy::V2;
     constants.has_need_resched = hooks.has("sched_set_need_resched_tp");
-    constants.has_exit_hook = hooks.has("sched_exit_tp");
     constants.has_tick_hook = hooks.has("local_timer_entry");
     if !constants.has_tick_hook {
         constants.tick_irq = tick_irq().unwrap_or(-1);
     }
     constants.has_state_argument = hooks.has_state_argument;
-    constants.want_stacks = settings.wants_stacks();
     constants.watches_stacks = settings.watches_stacks;
-    constants.stacks_min_blocked_ns = settings.stacks.map_or(0, Nanos::as_ns);
     constants.want_oracle = settings.oracle;
-    if let Some(looks) = settings.looks {
+    if let Some(looks) = settings.looks.filter(|_| hooks.can_look) {
+        constants.wakers_every_ns = WAKERS_EVERY_NS * u64::from(cpus.div_ceil(2));
         constants.look_at_all_users = looks == LookedUsers::All;
         if let LookedUsers::One(user) = looks {
             constants.look_at_user = user;
@@ -96,13 +99,12 @@ pub fn choose_programs(
     progs.walk_tasks.set_autoload(!plan.targets.is_empty());
     progs.flush_tasks.set_autoload(settings.summary.is_some());
     progs.list_blocked.set_autoload(settings.lasting_waits);
-    progs.look.set_autoload(settings.looks.is_some());
+    progs
+        .look
+        .set_autoload(settings.looks.is_some() && hooks.can_look);
     progs
         .sched_set_need_resched
         .set_autoload(hooks.has("sched_set_need_resched_tp"));
-    progs
-        .sched_exit
-        .set_autoload(settings.wants_stacks() && hooks.has("sched_exit_tp"));
     progs
         .sched_migrate_task
         .set_autoload(hooks.has("sched_migrate_task"));
@@ -153,7 +155,6 @@ pub fn attach(skel: &mut SwtchSkel<'static>) -> Result<(), Error> {
         sched_waking,
         sched_wakeup,
         sched_wakeup_new,
-        sched_exit,
         sched_switch,
     );
     Ok(())

@@ -106,11 +106,6 @@ pub const HOOKS: &[Hook] = &[
         "causes of preemption are inferred (before 6.17, and where it is unused because eBPF on it can crash the kernel)",
     ),
     hook(
-        "sched_exit_tp",
-        Need::ExactCause,
-        "a reschedule asked for inside the scheduler is not told from others",
-    ),
-    hook(
         "sched_migrate_task",
         Need::Detail,
         "moves between CPUs are seen only at the next run",

@@ -642,8 +642,13 @@ fn look_at(moment: u64, out: u64) -> Event {
         ts: Timestamp::from_ns(moment),
         task: TASK,
         out: Timestamp::from_ns(out),
-        user_stack: 9,
-        between: Nanos::from_ns(15),
+        whose: LookedTask::Waiter {
+            between: Nanos::from_ns(15),
+        },
+        stacks: StackNumbers {
+            kernel: Some(3),
+            user: Some(9),
+        },
     })
 }
 
@@ -672,6 +677,35 @@ fn a_wait_is_where_it_was_seen() {
     rows(&mut timeline, look_at(65, 60));
     let short = row(&mut timeline, after(60, run(70, 80)));
     assert_eq!(short.wait.seen_for, ns(15));
+}
+
+/// A waker that was copied at another wakeup than the last says nothing of the one that counts.
+#[test]
+fn a_wait_knows_where_its_waker_was() {
+    let mut timeline = timeline();
+    row(&mut timeline, run(0, 10));
+    let mut woken_at = |copied: u64, out: u64| {
+        let waker = Event::Look(LookEvent {
+            ts: Timestamp::from_ns(copied),
+            task: TASK,
+            out: Timestamp::from_ns(out),
+            whose: LookedTask::Waker,
+            stacks: StackNumbers {
+                kernel: None,
+                user: Some(7),
+            },
+        });
+        rows(&mut timeline, waker);
+        let mut next = after(out, run(out + 20, out + 30));
+        next.wait.woken = Some(Timestamp::from_ns(out + 15));
+        row(&mut timeline, next).wait
+    };
+    let known = woken_at(25, 10);
+    assert_eq!(
+        (known.wakeup.waker_stacks.user, known.stacks.user),
+        (Some(7), None)
+    );
+    assert_eq!(woken_at(50, 40).wakeup.waker_stacks.user, None);
 }
 
 /// The look was at a wait whose beginning was lost, or that had ended when the look arrived.

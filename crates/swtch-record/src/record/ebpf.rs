@@ -1,5 +1,7 @@
 //! `swtch record` by eBPF programs: every switch, with all that explains it.
 
+use std::io;
+
 use anyhow::{Context as _, Result};
 use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings};
 use swtch_output::caller::{Caller, as_caller};
@@ -11,11 +13,11 @@ use super::commands::Commands;
 use super::named_stacks::StacksToName;
 use super::pause::DrainRound;
 use super::pipeline::{Pipeline, RowsToMake};
-use super::request::{StacksBy, Target};
+use super::request::{StackBudget, Target};
 use super::ring::DumpRequests;
 use super::user_level::{Finder, UserLevel};
 use super::{Backend, RecordRequest, RecordedSoFar, TraceBy, facts, make_trace, priority};
-use crate::stacks::{self, StackReader};
+use crate::stacks::StackReader;
 
 /// A recording by eBPF programs, and its trace.
 pub(super) struct EbpfRecording<'a> {
@@ -43,7 +45,6 @@ impl<'a> EbpfRecording<'a> {
         will_change_user: bool,
     ) -> Result<(Self, Meta)> {
         let arch = facts::arch()?;
-        let stacks = request.by.stacks();
         let ring = match &request.by {
             TraceBy::Ring(request) => Some(RingInUse {
                 request,
@@ -51,30 +52,33 @@ impl<'a> EbpfRecording<'a> {
             }),
             _ => None,
         };
-        let at_switches = stacks.and_then(StacksBy::least_at_switches);
+        let budget = request.by.stacks();
+        let looks = budget.map(|_| looked_users(request)).transpose()?;
         let settings = Settings {
             lasting_waits: true,
-            stacks: at_switches,
-            looks: looked_users(request)?,
+            looks,
             ..request.capture.settings(command)?
         };
         // The finder inherits a right that we drop later, and must not inherit our priority. The
         // switches that starting it causes are over before recording begins.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
-        let reader = match settings.looks {
-            Some(_) => Some(StackReader::start().context("starting to read stacks")?),
+        let reader = budget.map(|budget| Ok((StackReader::start()?, budget)));
+        let reader: io::Result<Option<_>> = reader.transpose();
+        let reader = reader.context("starting to read stacks")?;
+        let capture = Capture::start(&settings, arch)?;
+        let stacks = match reader {
+            Some((reader, budget)) => let_look(reader, budget, &capture)?,
             None => None,
         };
-        let capture = Capture::start(&settings, arch)?;
-        let reader = with_program(reader, &capture)?;
         let meta = Meta {
             hooks: facts::hooks(&capture),
-            stacks: stacks.map(StacksBy::settings),
+            stacks: budget
+                .filter(|_| stacks.is_some())
+                .map(StackBudget::settings),
             ..facts::at_start(&request.capture.target, capture.started())
         };
         let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
         let user_level = UserLevel::new(finder, capture.streams());
-        let stacks = stacks.map(|_| StacksToName::new(reader));
         let pipeline = Pipeline::new(arch, writer, user_level, stacks, capture.naming());
         let guard = start_guard(&capture, will_change_user)?;
         let recording = Self {
@@ -162,27 +166,33 @@ impl Backend for EbpfRecording<'_> {
     }
 }
 
-/// Whose stacks may be looked at, if any are: those of the user who called sudo, and of a command that this user has
-/// sudo run; without sudo, root's rights decide.
-fn looked_users(request: &RecordRequest) -> Result<Option<LookedUsers>> {
-    if request.by.stacks() != Some(StacksBy::Looks) {
-        return Ok(None);
-    }
+/// Whose stacks may be looked at: those of the user who called sudo, and of a command that this user has sudo run;
+/// without sudo, root's rights decide.
+fn looked_users(request: &RecordRequest) -> Result<LookedUsers> {
     let is_command = matches!(request.capture.target, Target::Command(_));
-    Ok(Some(match Caller::of_sudo()? {
+    Ok(match Caller::of_sudo()? {
         Some(caller) if !is_command => LookedUsers::One(caller.user.as_raw()),
         _ => LookedUsers::All,
-    }))
+    })
 }
 
-/// Hands the program that looks to the process that reads.
-fn with_program(reader: Option<StackReader>, capture: &Capture) -> Result<Option<StackReader>> {
-    if let (Some(reader), Some(program)) = (&reader, capture.look_program()?) {
-        reader
-            .begin(&program, stacks::CPU_THOUSANDTHS)
-            .context("handing over the program that looks at stacks")?;
-    }
-    Ok(reader)
+/// Hands what looks to the process that reads; `None` where the kernel has nothing that does.
+fn let_look(
+    reader: StackReader,
+    budget: StackBudget,
+    capture: &Capture,
+) -> Result<Option<StacksToName>> {
+    let Some(sources) = capture.look_sources()? else {
+        message!(
+            "swtch: this kernel does not let the stacks of waiting threads be read (Linux 5.18 and later do): recording \
+             without stacks"
+        );
+        return Ok(None);
+    };
+    reader
+        .begin(&sources, budget.cpu_thousandths)
+        .context("handing over the program that looks at stacks")?;
+    Ok(Some(StacksToName::new(reader)))
 }
 
 /// Starts the guard that keeps this thread from being starved, while there is the right to a

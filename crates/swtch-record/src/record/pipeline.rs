@@ -22,7 +22,7 @@ use swtch_store::{
     Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer, encode_look,
     encode_user_event,
 };
-use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks, switch_hints};
+use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks};
 
 use super::commands::Commands;
 use super::named_stacks::StacksToName;
@@ -44,7 +44,7 @@ pub(crate) struct Pipeline {
     commands: Commands,
     cgroups: NewCgroups,
     recorded_cgroups: RecordedCgroups,
-    /// `None` if no stacks are recorded.
+    /// `None` if no stacks are read.
     stacks: Option<StacksToName>,
     /// Of a ring, its newest segment.
     writer: Writer,
@@ -108,9 +108,6 @@ impl Pipeline {
         let kernel = self.drain(capture);
         let user = self.drain_user_level();
         self.watch_user_level(capture);
-        if let Some(stacks) = &mut self.stacks {
-            stacks.look_up(capture);
-        }
         let looks = self.take_looks();
         let drained = match kernel.and_then(|kernel| {
             looks?;
@@ -124,9 +121,7 @@ impl Pipeline {
         };
         Ok(DrainRound {
             most_in_a_ring: drained.most_in_a_ring,
-            is_urgent: self.has_met_starts
-                || self.stacks.is_some()
-                || self.user_level.is_watching(),
+            is_urgent: self.has_met_starts || self.user_level.is_watching(),
         })
     }
 
@@ -285,11 +280,6 @@ impl Pipeline {
         }
         self.user_level.open_rings();
         let user = self.drain_user_level();
-        if let Some(stacks) = &mut self.stacks {
-            stacks.look_up(capture);
-            // The tasks that are still not named will not be.
-            stacks.look_up(capture);
-        }
         let looks = self.take_looks();
         for words in self.stacks.iter().flat_map(StacksToName::not_read) {
             message!("swtch: {words}");
@@ -392,9 +382,6 @@ impl Pipeline {
                     self.user_level.meet(&task);
                     self.commands.meet(&task);
                     self.cgroups.add(task.cgroup);
-                    if let Some(stacks) = &mut self.stacks {
-                        stacks.name(&task);
-                    }
                 }
             }
             RawKind::Switches => {
@@ -403,11 +390,6 @@ impl Pipeline {
                 }
                 if let Some(ring) = &mut self.ring {
                     ring.look(raw.bytes, raw.count);
-                }
-                let stacks = self.stacks.as_mut();
-                if let Some(stacks) = stacks.filter(|stacks| stacks.are_in_records()) {
-                    let hints = switch_hints(raw.bytes);
-                    stacks.meet(hints.flat_map(|hints| hints.stacks.into_iter().flatten()));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use swtch_capture::{Children, HeldCommand, RecordingScope, Settings};
-use swtch_core::{Nanos, Pid};
+use swtch_core::Pid;
 use swtch_store::StackSettings;
 
 use super::facts;
@@ -30,12 +30,15 @@ pub struct RecordRequest {
 /// By what a trace is made, and how much of it is kept. What cannot be had together has no form here.
 #[derive(Clone, Debug)]
 pub enum TraceBy {
-    /// eBPF programs, where they are allowed; else perf events. All is kept.
-    Auto,
+    /// eBPF programs, where they are allowed; else perf events, which tell of no stacks. All is kept.
+    Auto {
+        /// What reading the stacks of waits may cost; `None` reads none.
+        stacks: Option<StackBudget>,
+    },
     /// eBPF programs, and all is kept.
     Ebpf {
-        /// How the stacks of waits are recorded; `None` records no stacks.
-        stacks: Option<StacksBy>,
+        /// What reading the stacks of waits may cost; `None` reads none.
+        stacks: Option<StackBudget>,
     },
     /// eBPF programs, and the last part is kept.
     Ring(RingRequest),
@@ -43,50 +46,29 @@ pub enum TraceBy {
     Perf,
 }
 
-/// How the stacks of waits are recorded.
+/// What reading the stacks of waits may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StacksBy {
-    /// They are read from outside, while the threads wait.
-    Looks,
-    /// The kernel side takes them as a wait ends, of waits that blocked for at least so long.
-    Switches {
-        /// The least length.
-        least: Nanos,
-    },
+pub struct StackBudget {
+    /// CPU time, in thousandths of one CPU.
+    pub cpu_thousandths: u32,
 }
 
-impl StacksBy {
-    /// The least length of a wait whose stacks the kernel side takes; `None` if it takes none.
-    pub const fn least_at_switches(self) -> Option<Nanos> {
-        match self {
-            Self::Looks => None,
-            Self::Switches { least } => Some(least),
-        }
-    }
-}
-
-impl StacksBy {
-    /// What a trace says of it.
+impl StackBudget {
+    /// What a trace says of stacks that were read so.
     pub const fn settings(self) -> StackSettings {
-        match self {
-            Self::Looks => StackSettings {
-                min_blocked_ns: 0,
-                by_looks: true,
-            },
-            Self::Switches { least } => StackSettings {
-                min_blocked_ns: least.as_ns(),
-                by_looks: false,
-            },
+        StackSettings {
+            min_blocked_ns: 0,
+            by_looks: true,
         }
     }
 }
 
 impl TraceBy {
-    /// How the stacks of waits are recorded; `None` if none are.
-    pub const fn stacks(&self) -> Option<StacksBy> {
+    /// What reading the stacks of waits may cost; `None` if none are read.
+    pub const fn stacks(&self) -> Option<StackBudget> {
         match self {
-            Self::Ebpf { stacks } => *stacks,
-            Self::Auto | Self::Ring(_) | Self::Perf => None,
+            Self::Auto { stacks } | Self::Ebpf { stacks } => *stacks,
+            Self::Ring(_) | Self::Perf => None,
         }
     }
 }

@@ -1,27 +1,34 @@
 //! What recorder and reader of stacks tell each other.
 
 use serde::{Deserialize, Serialize};
-use swtch_capture::LookRefusal;
+use swtch_capture::{LookRefusal, UserFrame};
 
-/// Looks in one packet, of at most 120 bytes each.
+/// Looks in one packet, of at most 140 bytes each.
 pub const MOST_LOOKS: usize = 100;
 
 /// Frames of a stack that are told; a packet holds them.
 pub const MOST_FRAMES: usize = 256;
 
-/// What the recorder asks for. The program that looks is beside it.
+/// What the recorder asks for. The program that looks is beside it, and the map for copies of wakers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookOrders {
     /// The CPU time that the reader may use, in thousandths of one CPU.
     pub cpu_thousandths: u32,
+    /// The number of copies of wakers that the map holds.
+    pub waker_slots: u32,
 }
 
 /// What the reader has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StackNews {
+    /// A file with code that stacks name from now on. It is beside this, if it could be opened; else another process
+    /// may open it, and it is told again.
+    File(FoundFile),
     /// A stack that was not met before.
     Stack(FoundStack),
-    /// Threads that waited in stacks that were told before.
+    /// The same of the kernel.
+    KernelStack(FoundKernelStack),
+    /// Threads that waited, or ended waits, in stacks that were told before.
     Looks(Vec<FoundLook>),
     /// A process of which some stack is not read, told once for each reason.
     Refused(NotRead),
@@ -52,15 +59,26 @@ impl NotRead {
     }
 }
 
-impl From<LookRefusal> for NotRead {
-    fn from(refusal: LookRefusal) -> Self {
+impl NotRead {
+    /// The reason; `None` for a thread that has no user stack.
+    pub const fn of(refusal: LookRefusal) -> Option<Self> {
         match refusal {
-            LookRefusal::OtherUser => Self::OtherUser,
-            LookRefusal::NotDumpable => Self::NotDumpable,
-            LookRefusal::Is32Bit => Self::Is32Bit,
-            LookRefusal::NoStack => Self::NoStack,
+            LookRefusal::OtherUser => Some(Self::OtherUser),
+            LookRefusal::NotDumpable => Some(Self::NotDumpable),
+            LookRefusal::Is32Bit => Some(Self::Is32Bit),
+            LookRefusal::NoStack => Some(Self::NoStack),
+            LookRefusal::KernelThread => None,
         }
     }
+}
+
+/// A file with code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundFile {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// Its path where the process lives that maps it.
+    pub path: String,
 }
 
 /// The functions of a stack that have not returned.
@@ -70,21 +88,32 @@ pub struct FoundStack {
     pub number: u32,
     /// A process that had it.
     pub pid: u32,
-    /// Addresses in code, the innermost first; each lies inside of its call.
+    /// The innermost first; each address lies inside of its call.
+    pub frames: Vec<UserFrame>,
+}
+
+/// The functions of a kernel stack that have not returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundKernelStack {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// The innermost first; each lies inside of its call.
     pub addresses: Vec<u64>,
 }
 
-/// A thread that waited.
+/// A thread that waited, or that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundLook {
-    /// The thread, by its key.
+    /// The thread that waited, by its key.
     pub task: u32,
-    /// When it was looked at.
+    /// When it was looked at, or when the wait was ended.
     pub ts: u64,
-    /// The switch-out that its wait began with.
+    /// The switch-out that the wait began with.
     pub out: u64,
-    /// Number of its stack.
-    pub stack: u32,
-    /// The time since the look before, in ns.
-    pub between: u64,
+    /// Number of the user stack, if it was read.
+    pub user: Option<u32>,
+    /// Number of the kernel stack.
+    pub kernel: Option<u32>,
+    /// The time since the look before, in ns; `None` if the stacks are those of who ended the wait.
+    pub between: Option<u64>,
 }

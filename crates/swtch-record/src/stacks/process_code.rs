@@ -1,11 +1,11 @@
 //! The code that processes map, with the tables of its files: what a walk over a stack looks up.
 
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs;
-use std::ops::Range;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{CodeFile, CodeMap};
+use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
 use swtch_core::Pid;
 use swtch_unwind::{CodeAt, StackCode, UnwindTables};
 
@@ -14,9 +14,18 @@ use super::file_tables::FileTables;
 /// The code of all processes that were asked for, and the tables of each file once.
 #[derive(Debug, Default)]
 pub struct ProcessCodes {
-    /// `None` for a file that has none, or that could not be opened.
-    files: FxHashMap<CodeFile, Option<Rc<FileTables>>>,
+    files: Rc<ReadFiles>,
     processes: FxHashMap<Pid, ProcessCode>,
+}
+
+/// The tables of files that were read: a file is read when a walk first meets its code, since most of what a process
+/// maps is on no stack.
+#[derive(Debug, Default)]
+struct ReadFiles {
+    /// `None` for a file that has none.
+    tables: RefCell<FxHashMap<CodeFile, Option<Rc<FileTables>>>>,
+    /// CPU time that reading took.
+    cpu_ns: Cell<u64>,
 }
 
 /// The code that a process maps.
@@ -26,14 +35,17 @@ pub struct ProcessCode {
     maps: String,
     /// In the order of their addresses.
     mappings: Vec<MappedCode>,
+    files: Rc<ReadFiles>,
 }
 
 /// Code at its place in a process.
 #[derive(Debug)]
 struct MappedCode {
-    range: Range<u64>,
-    /// `None` for code without a file, such as a compiler makes while the program runs.
-    tables: Option<TablesInPlace>,
+    pid: Pid,
+    mapping: CodeMapping,
+    /// Empty until a walk asks for them; `None` for code without a file, such as a compiler makes while the program
+    /// runs, and for a file without tables.
+    tables: OnceCell<Option<TablesInPlace>>,
 }
 
 /// The tables of a file, and by how much the process has moved the file's addresses.
@@ -58,8 +70,18 @@ impl ProcessCodes {
             .get(&pid)
             .is_some_and(|known| known.maps == maps);
         if !is_known {
-            let mappings = self.mapped(pid, &maps);
-            self.processes.insert(pid, ProcessCode { maps, mappings });
+            let mapped = CodeMap::parse(&maps);
+            let mappings = mapped.mappings().map(|mapping| MappedCode {
+                pid,
+                mapping: mapping.clone(),
+                tables: OnceCell::new(),
+            });
+            let code = ProcessCode {
+                mappings: mappings.collect(),
+                maps,
+                files: Rc::clone(&self.files),
+            };
+            self.processes.insert(pid, code);
         }
         let code = self.processes.get(&pid)?;
         Some((
@@ -77,22 +99,38 @@ impl ProcessCodes {
         self.processes.retain(|pid, _| alive.contains(pid));
     }
 
-    fn mapped(&mut self, pid: Pid, maps: &str) -> Vec<MappedCode> {
-        let map = CodeMap::parse(maps);
-        let mappings = map.mappings().map(|mapping| {
-            let tables = mapping.file.as_ref().and_then(|file| {
-                let read = || FileTables::read(file.open(pid).ok()?).map(Rc::new);
-                let known = self.files.entry(file.clone()).or_insert_with(read);
-                let file = Rc::clone(known.as_ref()?);
-                let moved_by = file.moved_by(mapping)?;
-                Some(TablesInPlace { file, moved_by })
-            });
-            MappedCode {
-                range: mapping.range.clone(),
-                tables,
-            }
+    /// CPU time that reading files took since the last call.
+    pub fn take_reading_ns(&self) -> u64 {
+        self.files.cpu_ns.take()
+    }
+}
+
+impl ReadFiles {
+    /// The tables of a file that a process maps; `None` if it has none, or cannot be opened, as when the process has
+    /// ended.
+    fn tables_of(&self, file: &CodeFile, pid: Pid) -> Option<Rc<FileTables>> {
+        if let Some(known) = self.tables.borrow().get(file) {
+            return known.clone();
+        }
+        let before = process_cpu_ns();
+        let tables = FileTables::read(file.open(pid).ok()?).map(Rc::new);
+        let used = process_cpu_ns().saturating_sub(before);
+        self.cpu_ns.set(self.cpu_ns.get().saturating_add(used));
+        self.tables
+            .borrow_mut()
+            .insert(file.clone(), tables.clone());
+        tables
+    }
+}
+
+impl MappedCode {
+    fn tables(&self, files: &ReadFiles) -> Option<&TablesInPlace> {
+        let tables = self.tables.get_or_init(|| {
+            let file = files.tables_of(self.mapping.file.as_ref()?, self.pid)?;
+            let moved_by = file.moved_by(&self.mapping)?;
+            Some(TablesInPlace { file, moved_by })
         });
-        mappings.collect()
+        tables.as_ref()
     }
 }
 
@@ -105,16 +143,29 @@ pub enum CodeIs {
     New,
 }
 
-impl StackCode for ProcessCode {
-    fn at(&self, address: u64, look: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
+impl ProcessCode {
+    /// The file that has the code at an address, and where it is there; `None` for code without a file.
+    pub fn place_of(&self, address: u64) -> Option<(&CodeFile, u64)> {
+        let mapping = &self.mapping_of(address)?.mapping;
+        let offset = address - mapping.range.start + mapping.offset;
+        Some((mapping.file.as_ref()?, offset))
+    }
+
+    fn mapping_of(&self, address: u64) -> Option<&MappedCode> {
         let next = self
             .mappings
-            .partition_point(|one| one.range.end <= address);
-        let mapping = self.mappings.get(next);
-        let Some(mapping) = mapping.filter(|one| one.range.contains(&address)) else {
+            .partition_point(|one| one.mapping.range.end <= address);
+        let found = self.mappings.get(next);
+        found.filter(|one| one.mapping.range.contains(&address))
+    }
+}
+
+impl StackCode for ProcessCode {
+    fn at(&self, address: u64, look: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
+        let Some(mapping) = self.mapping_of(address) else {
             return CodeAt::Nothing;
         };
-        if let Some(tables) = &mapping.tables {
+        if let Some(tables) = mapping.tables(&self.files) {
             look(&tables.file.tables(), tables.moved_by);
         }
         CodeAt::Code

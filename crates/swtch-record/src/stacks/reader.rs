@@ -3,21 +3,26 @@
 //! What is read of a stack stays here, and only until it is unwound: addresses of functions leave this process.
 
 use std::collections::hash_map::Entry;
+use std::fs::File;
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::prctl::set_dumpable;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
-use swtch_capture::{ConfinedWork, LookedStack, LookedThread, Looks, monotonic_ns, process_cpu_ns};
+use swtch_capture::{
+    CodeFile, ConfinedWork, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
+    UserFrame, monotonic_ns, process_cpu_ns,
+};
 use swtch_core::Pid;
 use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCopy, chain};
 
 use super::messages::{
-    FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS, NotRead, StackNews,
+    FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
+    NotRead, StackNews,
 };
 use super::process_code::{CodeIs, ProcessCode, ProcessCodes};
 use crate::helper::HelperWork;
@@ -48,15 +53,20 @@ pub fn read_stacks() -> Result<u8> {
     // No dump of this process holds what it has read, and no other process of the user reads it here.
     set_dumpable(false).context("keeping out of core dumps")?;
     let told = packets::receive::<LookOrders>(&socket, Blocking::Wait);
-    let Some((orders, program)) = told.context("hearing from the recorder")? else {
+    let Some((orders, beside)) = told.context("hearing from the recorder")? else {
         return Ok(0);
     };
-    let Ok([program]) = <[OwnedFd; 1]>::try_from(program) else {
+    let Ok([program, wakers]) = <[OwnedFd; 2]>::try_from(beside) else {
         bail!("the recorder sent no program that looks");
+    };
+    let sources = LookSources {
+        program,
+        wakers,
+        waker_slots: orders.waker_slots,
     };
     let mut reader = ReadingProcess {
         socket,
-        looks: Looks::new(program),
+        looks: Looks::new(sources)?,
         unwound: UnwoundStacks::default(),
         looked: monotonic_ns(),
     };
@@ -75,6 +85,7 @@ struct ReadingProcess {
 impl ReadingProcess {
     /// Looks until the recorder is gone.
     fn run(&mut self, orders: LookOrders) -> Result<()> {
+        let mut budget = CpuBudget::new(orders.cpu_thousandths, monotonic_ns());
         loop {
             let before = process_cpu_ns();
             match self.look() {
@@ -82,10 +93,10 @@ impl ReadingProcess {
                 looked => looked?,
             }
             // What is read once, tables of files above all, is not part of what a look costs.
-            let once = std::mem::take(&mut self.unwound.reading_ns);
+            let once =
+                std::mem::take(&mut self.unwound.reading_ns) + self.unwound.codes.take_reading_ns();
             let used = process_cpu_ns().saturating_sub(before + once);
-            let used = Duration::from_nanos(used);
-            let affordable = used * (1000 / orders.cpu_thousandths.max(1));
+            let affordable = budget.pause_after(used, monotonic_ns());
             // At random distances: a program that does something every 20 ms is not always met at the same place.
             let between = affordable.max(LEAST_BETWEEN);
             sleep(between.mul_f64(0.5 + fastrand::f64()));
@@ -93,36 +104,72 @@ impl ReadingProcess {
     }
 
     fn look(&mut self) -> Result<()> {
-        let (mut looks, mut fresh) = (Vec::new(), Vec::new());
+        let mut looks = Vec::new();
         let now = monotonic_ns();
         let between = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let unwound = &mut self.unwound;
         unwound.forget_if_many();
         self.looks.look(|thread| {
-            if let Some(stack) = unwound.number_of(&thread, &mut fresh) {
+            if let Some((user, kernel)) = unwound.numbers_of(&thread) {
                 looks.push(FoundLook {
                     task: thread.task.get(),
                     ts: thread.ts.as_ns(),
                     out: thread.out.as_ns(),
-                    stack,
-                    between,
+                    user,
+                    kernel,
+                    between: (thread.role == LookedRole::Waiter).then_some(between),
                 });
             }
         })?;
-        for stack in fresh {
-            self.tell(&StackNews::Stack(stack))?;
-        }
-        for not_read in std::mem::take(&mut self.unwound.not_read) {
-            self.tell(&StackNews::Refused(not_read))?;
+        for (news, file) in std::mem::take(&mut self.unwound.news) {
+            self.tell(&news, file.as_ref())?;
         }
         for some in looks.chunks(MOST_LOOKS) {
-            self.tell(&StackNews::Looks(some.to_vec()))?;
+            self.tell(&StackNews::Looks(some.to_vec()), None)?;
         }
         Ok(())
     }
 
-    fn tell(&self, news: &StackNews) -> Result<()> {
-        packets::send(&self.socket, news, &[], Blocking::Wait).context("telling the recorder")
+    fn tell(&self, news: &StackNews, file: Option<&File>) -> Result<()> {
+        let beside: Vec<_> = file.iter().map(|file| file.as_fd()).collect();
+        packets::send(&self.socket, news, &beside, Blocking::Wait).context("telling the recorder")
+    }
+}
+
+/// The CPU time that looks may take. What is not used is saved up to a limit, which is there at the start: a first look
+/// takes longer than the others, and a short recording needs some.
+#[derive(Clone, Copy, Debug)]
+struct CpuBudget {
+    thousandths: u64,
+    saved_ns: i64,
+    counted_until: u64,
+}
+
+impl CpuBudget {
+    /// As much as 50 looks at ten threads take.
+    const MOST_SAVED_NS: i64 = 20_000_000;
+
+    const fn new(thousandths: u32, now: u64) -> Self {
+        Self {
+            thousandths: if thousandths == 0 {
+                1
+            } else {
+                thousandths as u64
+            },
+            saved_ns: Self::MOST_SAVED_NS,
+            counted_until: now,
+        }
+    }
+
+    /// How long to rest after a look that has used so much, so that it is earned.
+    fn pause_after(&mut self, used_ns: u64, now: u64) -> Duration {
+        let passed = now.saturating_sub(std::mem::replace(&mut self.counted_until, now));
+        let earned = passed.saturating_mul(self.thousandths) / 1000;
+        let as_signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let saved = self.saved_ns.saturating_add(as_signed(earned));
+        self.saved_ns = saved.min(Self::MOST_SAVED_NS) - as_signed(used_ns);
+        let owed = u64::try_from(-self.saved_ns).unwrap_or(0);
+        Duration::from_nanos(owed.saturating_mul(1000) / self.thousandths)
     }
 }
 
@@ -142,13 +189,16 @@ struct UnwoundStacks {
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), u32>,
     numbers: FxHashMap<(Pid, Vec<u64>), u32>,
+    kernel_numbers: FxHashMap<Vec<u64>, u32>,
+    /// The number of each file that stacks name, and whether it could be opened.
+    files: FxHashMap<CodeFile, (u32, bool)>,
     /// Processes of which stacks were not read.
     refused: FxHashSet<(Pid, NotRead)>,
-    /// Those of them that were not told yet.
-    not_read: Vec<NotRead>,
+    /// What was not told yet, with files to hand over.
+    news: Vec<(StackNews, Option<File>)>,
     /// How many stacks were told; the next has this number.
     told: u32,
-    /// CPU time that reading maps and files took.
+    /// CPU time that reading maps took.
     reading_ns: u64,
 }
 
@@ -163,36 +213,62 @@ struct CodeRead {
 const MAP_HOLDS: Duration = Duration::from_secs(1);
 
 impl UnwoundStacks {
-    /// The number of the stack of a thread; `None` if it was not read. A stack that was not met before is added to
-    /// `fresh`.
-    fn number_of(&mut self, thread: &LookedThread<'_>, fresh: &mut Vec<FoundStack>) -> Option<u32> {
-        let pid = thread.pid;
-        let stack = match thread.stack {
-            Ok(stack) => stack,
+    /// Numbers of the user stack and of the kernel stack of a thread; `None` if its process is not to be read.
+    fn numbers_of(&mut self, thread: &LookedThread<'_>) -> Option<(Option<u32>, Option<u32>)> {
+        let user = match thread.stack {
+            Ok(stack) => Some(self.number_of(thread, &stack)?),
+            Err(LookRefusal::KernelThread) => None,
             Err(refusal) => {
-                let refusal = NotRead::from(refusal);
-                if self.refused.insert((pid, refusal)) {
-                    self.not_read.push(refusal);
+                let refusal = NotRead::of(refusal)?;
+                if self.refused.insert((thread.pid, refusal)) {
+                    self.news.push((StackNews::Refused(refusal), None));
                 }
                 return None;
             }
         };
+        Some((user, self.number_in_kernel(thread.kernel)))
+    }
+
+    fn number_in_kernel(&mut self, addresses: &[u64]) -> Option<u32> {
+        if addresses.is_empty() {
+            return None;
+        }
+        if let Some(number) = self.kernel_numbers.get(addresses) {
+            return Some(*number);
+        }
+        let number = u32::try_from(self.kernel_numbers.len()).ok()?;
+        if number >= MOST_STACKS {
+            return None;
+        }
+        self.kernel_numbers.insert(addresses.to_vec(), number);
+        // All are where a call returns to. If the call is a function's last instruction, the next function is there.
+        let found = FoundKernelStack {
+            number,
+            addresses: addresses.iter().map(|word| word - 1).collect(),
+        };
+        self.news.push((StackNews::KernelStack(found), None));
+        Some(number)
+    }
+
+    /// The number of the user stack of a thread; `None` if its process has ended, or there are too many.
+    fn number_of(&mut self, thread: &LookedThread<'_>, stack: &LookedStack<'_>) -> Option<u32> {
+        let pid = thread.pid;
         let read = self.read.get(&pid).copied();
         let is_same = read.is_some_and(|read| read.memory == thread.memory);
         if !is_same {
             self.read_code(thread)?;
         }
-        let key = (pid, hash_of(&stack));
+        let key = (pid, hash_of(stack));
         if let Some(number) = self.copies.get(&key) {
             return Some(*number);
         }
-        let mut chain = chain_of(&stack, self.codes.known(pid)?);
+        let mut chain = chain_of(stack, self.codes.known(pid)?);
         let is_old = read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
         if chain.end != ChainEnd::Root && is_same && is_old {
             self.read_code(thread)?;
-            chain = chain_of(&stack, self.codes.known(pid)?);
+            chain = chain_of(stack, self.codes.known(pid)?);
         }
-        let number = self.number_of_chain(pid, chain, fresh)?;
+        let number = self.number_of_chain(pid, chain)?;
         self.copies.insert(key, number);
         Some(number)
     }
@@ -226,26 +302,48 @@ impl UnwoundStacks {
         Some(())
     }
 
-    fn number_of_chain(
-        &mut self,
-        pid: Pid,
-        chain: Chain,
-        fresh: &mut Vec<FoundStack>,
-    ) -> Option<u32> {
-        match self.numbers.entry((pid, chain.addresses)) {
-            Entry::Occupied(known) => Some(*known.get()),
-            Entry::Vacant(_) if self.told >= MOST_STACKS => None,
-            Entry::Vacant(place) => {
-                let number = self.told;
-                self.told += 1;
-                fresh.push(FoundStack {
-                    number,
-                    pid: pid.get(),
-                    addresses: place.key().1.clone(),
-                });
-                Some(*place.insert(number))
-            }
+    fn number_of_chain(&mut self, pid: Pid, chain: Chain) -> Option<u32> {
+        let place = match self.numbers.entry((pid, chain.addresses)) {
+            Entry::Occupied(known) => return Some(*known.get()),
+            Entry::Vacant(_) if self.told >= MOST_STACKS => return None,
+            Entry::Vacant(place) => place,
+        };
+        let number = self.told;
+        self.told += 1;
+        let addresses = place.key().1.clone();
+        place.insert(number);
+        let frames = self.frames_of(pid, &addresses)?;
+        let found = FoundStack {
+            number,
+            pid: pid.get(),
+            frames,
+        };
+        self.news.push((StackNews::Stack(found), None));
+        Some(number)
+    }
+
+    /// The frames at these addresses. A file that is new among them is told first.
+    fn frames_of(&mut self, pid: Pid, addresses: &[u64]) -> Option<Vec<UserFrame>> {
+        let code = self.codes.known(pid)?;
+        let mut frames = Vec::with_capacity(addresses.len());
+        for address in addresses {
+            let place = code.place_of(*address).map(|(file, offset)| {
+                let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
+                let (number, is_open) = self.files.entry(file.clone()).or_insert((next, false));
+                if !*is_open {
+                    let open = file.open(pid).ok();
+                    *is_open = open.is_some();
+                    let found = FoundFile {
+                        number: *number,
+                        path: file.path().to_owned(),
+                    };
+                    self.news.push((StackNews::File(found), open));
+                }
+                (*number, offset)
+            });
+            frames.push((*address, place));
         }
+        Some(frames)
     }
 }
 
@@ -267,4 +365,26 @@ fn hash_of(stack: &LookedStack<'_>) -> u64 {
     stack.registers.hash(&mut hasher);
     stack.bytes.hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks of 1 ms each, at 1 % of a CPU: what is saved is used first, then 100 ms pass between two.
+    #[test]
+    fn looks_take_their_share_of_a_cpu_and_not_more() {
+        let mut budget = CpuBudget::new(10, 0);
+        let (mut now, mut used): (u64, u64) = (0, 0);
+        let mut pauses = Vec::new();
+        while now < 60_000_000_000 {
+            used += 1_000_000;
+            let pause = budget.pause_after(1_000_000, now).max(LEAST_BETWEEN);
+            pauses.push(pause.as_millis());
+            now += u64::try_from(pause.as_nanos()).unwrap();
+        }
+        assert_eq!(pauses[0], 20);
+        assert_eq!(pauses.last(), Some(&100));
+        assert!(used < 60_000_000_000 / 100 + 21_000_000, "{used}");
+    }
 }

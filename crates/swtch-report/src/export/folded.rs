@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Result;
-use rustc_hash::FxHashMap;
-use swtch_core::{Level, Nanos, StackKind, Switch};
+use swtch_core::places::PlaceSums;
+use swtch_core::{Level, Nanos, StackKind};
 use swtch_output::text::escaped;
 
 use super::life::name_of_wait;
 use super::rows::ExportRows;
-use crate::report::{Names, Symbols};
+use crate::report::{Names, Stacks, Symbols, seen_at};
 
 /// Thread, user stack, kernel stack, and why the thread did not run.
 type FoldedKey = (usize, Option<u32>, Option<u32>, &'static str);
@@ -28,35 +28,33 @@ type FoldedKey = (usize, Option<u32>, Option<u32>, &'static str);
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
 pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut places: FxHashMap<FoldedKey, Nanos> = FxHashMap::default();
+    let mut places: PlaceSums<(usize, &'static str), Stacks, 1> = PlaceSums::default();
     let names = rows.names();
     rows.scan(&mut |row, taken| {
         if let (Level::Os, true, Some(length)) = (row.level, taken.wait, row.wait.length()) {
-            let place = place_of(row, names.index(row.task));
-            *places.entry(place).or_default() += length;
+            let group = (names.index(row.task), name_of_wait(row));
+            places.add(group, [length], seen_at(row, length));
         }
         Ok(())
     })?;
     let symbols = rows.symbols()?;
     // Threads with the same name, in processes with the same name, share a line.
     let mut lines: BTreeMap<String, Nanos> = BTreeMap::new();
-    for (place, length) in places {
-        *lines.entry(line(place, &names, &symbols)).or_default() += length;
+    for ((task, reason), divided) in places.by_group() {
+        let placed = divided.places.into_iter();
+        let placed = placed.map(|(stacks, time)| (stacks, time.times[0]));
+        let without = ((None, None), divided.without[0]);
+        for ((user, kernel), length) in placed.chain([without]) {
+            if length > Nanos::ZERO {
+                let line = line((*task, user, kernel, reason), &names, &symbols);
+                *lines.entry(line).or_default() += length;
+            }
+        }
     }
     for (line, length) in lines {
         writeln!(out, "{line} {}", length.as_ns())?;
     }
     Ok(())
-}
-
-fn place_of(row: &Switch, task: usize) -> FoldedKey {
-    let wait = &row.wait;
-    (
-        task,
-        wait.stacks.user,
-        wait.stacks.kernel,
-        name_of_wait(row),
-    )
 }
 
 fn line((task, user, kernel, reason): FoldedKey, names: &Names, symbols: &Symbols) -> String {

@@ -13,7 +13,7 @@ use super::waker::Waker;
 pub struct WaitEnds {
     /// Number of waits that each waker ended.
     pub wakers: FxHashMap<Waker, u64>,
-    /// Number of waits in each user stack of the waiting tasks.
+    /// Time of waits in each user stack of the waiting tasks, in ns.
     pub waited_in: FxHashMap<u32, u64>,
     /// Number of waits that were ended from each user stack of a waker.
     pub woken_from: FxHashMap<u32, u64>,
@@ -23,22 +23,26 @@ impl WaitEnds {
     /// Adds the wait before a row's run.
     pub fn add(&mut self, row: &Switch, names: &Names) {
         let Some(waker) = Waker::of(row, names) else {
-            if let Some(stack) = row.wait.stacks.user {
-                count(&mut self.waited_in, stack);
-            }
+            self.add_place(row);
             return;
         };
-        count(&mut self.wakers, waker);
+        count(&mut self.wakers, waker, 1);
         self.add_stacks(row);
+    }
+
+    /// A wait that was seen while it lasted stands for others.
+    fn add_place(&mut self, row: &Switch) {
+        let time = row.wait.seen_for.or(row.wait.off);
+        if let (Some(stack), Some(time)) = (row.wait.stacks.user, time) {
+            count(&mut self.waited_in, stack, time.as_ns());
+        }
     }
 
     /// Adds the stacks of a wait that a waker ended, but not the waker.
     pub fn add_stacks(&mut self, row: &Switch) {
-        if let Some(stack) = row.wait.stacks.user {
-            count(&mut self.waited_in, stack);
-        }
+        self.add_place(row);
         if let Some(stack) = row.wait.wakeup.waker_stacks.user {
-            count(&mut self.woken_from, stack);
+            count(&mut self.woken_from, stack, 1);
         }
     }
 
@@ -73,12 +77,12 @@ pub fn ended_by(waker: Option<Waker>, task: usize, families: &[usize]) -> EndedB
     EndedBy { ender, own }
 }
 
-/// Adds one to a count. Nearly all keys have one already, and are found faster than `entry` does.
-fn count<K: Eq + Hash>(counts: &mut FxHashMap<K, u64>, key: K) {
+/// Adds to a count. Nearly all keys have one already, and are found faster than `entry` does.
+fn count<K: Eq + Hash>(counts: &mut FxHashMap<K, u64>, key: K, more: u64) {
     match counts.get_mut(&key) {
-        Some(count) => *count += 1,
+        Some(count) => *count += more,
         None => {
-            counts.insert(key, 1);
+            counts.insert(key, more);
         }
     }
 }

@@ -9,13 +9,14 @@
 
 use anyhow::Result;
 use rustc_hash::FxHashMap;
+use swtch_core::places::PlaceSums;
 use swtch_core::{Nanos, Reason, StackKind};
 use swtch_store::Columns;
 
 use super::filtered_trace::FilteredTrace;
 use super::names::{Names, Process};
 use super::programs::{Programs, of_kernel};
-use super::stack::{Symbols, function_of, is_of_tracing};
+use super::stack::{Stacks, Symbols, function_of, is_of_tracing, seen_at};
 
 /// The kind of thing that a frame of the tree stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,9 +85,6 @@ pub struct FlameNode {
     pub children: FxHashMap<String, Self>,
 }
 
-/// The place and reason of waits: process, user stack, kernel stack, reason.
-type FlameKey = (usize, Option<u32>, Option<u32>, Reason);
-
 impl FlameNode {
     /// The tree of the waits that a report on this trace counts.
     ///
@@ -103,15 +101,28 @@ impl FlameNode {
             frames.filter_map(move |frame| naming.of(frame))
         };
         let mut root = Self::default();
-        for ((process, user, kernel, reason), (waits, ns)) in places(filtered)? {
-            let mut path = vec![(FrameKind::Process, programs[process].clone())];
-            path.extend(frames(StackKind::User, user).map(|frame| (FrameKind::User, frame)));
-            path.extend(frames(StackKind::Kernel, kernel).map(|frame| (FrameKind::Kernel, frame)));
-            if user.is_none() && kernel.is_none() {
-                path.push((FrameKind::NoStack, "(no stack taken)".to_owned()));
+        let places = places(filtered)?;
+        let names = filtered.names();
+        for ((task, reason), divided) in places.by_group() {
+            let process = names.thread(*task).process;
+            let placed = divided.places.into_iter();
+            let placed = placed.map(|(stacks, time)| (stacks, time.seen, time.times[0]));
+            let without = ((None, None), divided.waits_without, divided.without[0]);
+            for ((user, kernel), waits, time) in placed.chain([without]) {
+                if waits == 0 {
+                    continue;
+                }
+                let mut path = vec![(FrameKind::Process, programs[process].clone())];
+                path.extend(frames(StackKind::User, user).map(|frame| (FrameKind::User, frame)));
+                path.extend(
+                    frames(StackKind::Kernel, kernel).map(|frame| (FrameKind::Kernel, frame)),
+                );
+                if user.is_none() && kernel.is_none() {
+                    path.push((FrameKind::NoStack, "(no stack taken)".to_owned()));
+                }
+                path.push((FrameKind::Reason, reason.as_str().to_owned()));
+                root.add_waits(path, waits, time.as_ns());
             }
-            path.push((FrameKind::Reason, reason.as_str().to_owned()));
-            root.add_waits(path, waits, ns);
         }
         Ok(root)
     }
@@ -168,25 +179,17 @@ fn name_across_runs(process: &Process) -> String {
     }
 }
 
-/// Number of waits and blocked time in ns, for each [`FlameKey`].
-fn places(filtered: &mut FilteredTrace<'_>) -> Result<FxHashMap<FlameKey, (u64, u64)>> {
+/// Blocked time of each thread, by reason and place.
+fn places(filtered: &mut FilteredTrace<'_>) -> Result<PlaceSums<(usize, Reason), Stacks, 1>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
-    let mut places: FxHashMap<FlameKey, (u64, u64)> = FxHashMap::default();
-    let names = filtered.names();
+    let mut places = PlaceSums::default();
     filtered.scan(columns, &mut |row, task, counted| {
         let blocked = row.wait.blocked().filter(|_| counted.wait);
         let Some(blocked) = blocked.filter(|blocked| *blocked > Nanos::ZERO) else {
             return;
         };
-        let place = (
-            names.thread(task).process,
-            row.wait.stacks.user,
-            row.wait.stacks.kernel,
-            row.wait.reason.unwrap_or(Reason::Unknown),
-        );
-        let sum = places.entry(place).or_default();
-        sum.0 += 1;
-        sum.1 += blocked.as_ns();
+        let reason = row.wait.reason.unwrap_or(Reason::Unknown);
+        places.add((task, reason), [blocked], seen_at(row, blocked));
     })?;
     Ok(places)
 }

@@ -90,7 +90,8 @@ pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
 pub use stack::{
-    CALLER_LACKING, Symbols, frame_words, functions_in_line, is_of_tracing, may_lack_a_caller,
+    CALLER_LACKING, Stacks, Symbols, frame_words, functions_in_line, is_of_tracing,
+    may_lack_a_caller, seen_at,
 };
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};

@@ -12,7 +12,7 @@ use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
 
 use super::names::Names;
-use super::worth::{is_of_c_library, own_functions};
+use super::worth::{first_own, is_of_c_library, own_functions};
 use super::{report_sheet, words};
 
 /// A row of the table.
@@ -51,8 +51,8 @@ pub const CALLER_LACKING: &str = "where the C library keeps no frame pointers (a
 const UNKNOWN_CALLER: &str = "?";
 
 /// The note for a trace without stacks.
-pub const NO_STACKS: &str = "this trace has no stacks: record again with --stacks (or \
-    --stacks=1ms, to take them only of waits that were blocked that long)";
+pub const NO_STACKS: &str =
+    "this trace has no stacks: record again as root, without --no-stacks and --ring";
 
 /// Processes named beside a stack.
 const PROCESSES_NAMED: usize = 3;
@@ -71,6 +71,15 @@ pub struct StackPairWaits {
 
 /// Numbers of a user and a kernel stack; either may be missing.
 pub type Stacks = (Option<u32>, Option<u32>);
+
+/// Where a wait was, and which time it stands for: its own, if it has a stack because it was as long as was asked for.
+pub fn seen_at(row: &Switch, off: Nanos) -> Option<SeenWait<Stacks>> {
+    let stacks = (row.wait.stacks.user, row.wait.stacks.kernel);
+    (stacks != (None, None)).then(|| SeenWait {
+        place: stacks,
+        stands_for: row.wait.seen_for.unwrap_or(off),
+    })
+}
 
 /// Counts by pair of stacks.
 #[derive(Debug, Default)]
@@ -94,12 +103,9 @@ impl StackCounts {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
         let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
-        let seen = row.wait.seen_for.map(|stands_for| SeenWait {
-            place: stacks,
-            stands_for,
-        });
-        self.is_by_looks |= seen.is_some();
-        self.seen.add((task, reason), [off, blocked, runq], seen);
+        self.is_by_looks |= row.wait.seen_for.is_some();
+        self.seen
+            .add((task, reason), [off, blocked, runq], seen_at(row, off));
         if stacks == (None, None) {
             self.without += 1;
             return;
@@ -277,6 +283,8 @@ impl StackPairWaits {
 pub struct Symbols {
     stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
     frames: FxHashMap<u32, String>,
+    /// Where a frame is in the source, as `server.c:88`, if it is known.
+    lines: FxHashMap<u32, String>,
     /// The first stack that looks like this one.
     first_alike: FxHashMap<(StackKind, u32), u32>,
 }
@@ -285,6 +293,11 @@ impl Symbols {
     /// The stacks and frames of a trace.
     pub fn new(mut stacks: Vec<Stack>, frames: &[Frame]) -> Self {
         let words = frames.iter().map(|row| (row.id, frame_words(row)));
+        let lines = frames.iter().filter_map(|row| {
+            let file = row.file.as_deref()?.rsplit('/').next()?;
+            Some((row.id, format!("{file}:{}", row.line?)))
+        });
+        let lines = lines.collect();
         let frames = words.collect();
         stacks.sort_unstable_by_key(|row| row.id);
         Self {
@@ -294,6 +307,7 @@ impl Symbols {
                 .map(|row| ((row.kind, row.id), row.frames))
                 .collect(),
             frames,
+            lines,
         }
     }
 
@@ -333,6 +347,24 @@ impl Symbols {
                 .map_or("(frame lost)", String::as_str)
         };
         frames.iter().map(|frame| words(frame).to_owned()).collect()
+    }
+}
+
+impl Symbols {
+    /// The program's functions of a user stack as [`functions_in_line`] names them, the innermost with its line in the
+    /// source: `take_ticket (server.c:88) < handle < main`.
+    pub fn functions_with_line(&self, stack: u32, most: usize) -> Option<String> {
+        let frames = self.frames(StackKind::User, Some(stack));
+        let functions = functions_in_line(&frames, most)?;
+        let numbers = self.stacks.get(&(StackKind::User, stack));
+        let line = first_own(&frames).and_then(|place| self.lines.get(numbers?.get(place)?));
+        Some(match (line, functions.split_once(" < ")) {
+            (None, _) => functions,
+            // A caller that may be missing stands first, and the line is not its own.
+            (Some(_), Some((UNKNOWN_CALLER, _))) => functions,
+            (Some(line), None) => format!("{functions} ({line})"),
+            (Some(line), Some((first, callers))) => format!("{first} ({line}) < {callers}"),
+        })
     }
 }
 
@@ -658,6 +690,6 @@ note: 1 wait of 1 are in a function of the C library: where the C library keeps 
     #[test]
     fn a_trace_without_stacks_says_how_to_get_them() {
         let sheet = StackCounts::default().sheet(&Symbols::default(), &names(), false);
-        assert!(sheet.notes[0].contains("--stacks"));
+        assert!(sheet.notes[0].contains("--no-stacks"));
     }
 }

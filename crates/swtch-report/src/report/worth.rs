@@ -163,12 +163,18 @@ pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
     own.map(name).collect()
 }
 
+/// The place of the innermost of the program's functions.
+pub fn first_own(frames: &[String]) -> Option<usize> {
+    frames.iter().position(|frame| is_own(frame))
+}
+
 /// Returns true if a frame is one of the program's functions, and has a name.
 fn is_own(frame: &str) -> bool {
     let is_of_rust = WAITING_PREFIXES
         .iter()
         .any(|prefix| frame.starts_with(prefix));
-    !is_of_c_library(frame) && !is_of_rust && !frame.starts_with("0x")
+    let is_start = frame.starts_with("_start+") || frame.starts_with("_start ");
+    !is_of_c_library(frame) && !is_of_rust && !is_start && !frame.starts_with("0x")
 }
 
 /// Returns true if a frame is of the C library, by the name of its file.

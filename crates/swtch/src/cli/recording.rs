@@ -15,10 +15,13 @@ use swtch_core::{Nanos, Pid, Trigger};
 use swtch_live::summary::SummaryRequest;
 use swtch_output::format::Format;
 use swtch_record::record::{
-    CaptureRequest, KeptSize, RecordRequest, RingRequest, StacksBy, Target, TraceBy,
+    CaptureRequest, KeptSize, RecordRequest, RingRequest, StackBudget, Target, TraceBy,
 };
 
-use super::values::{duration, kept, length, pid, size};
+use super::values::{duration, kept, length, percent, pid, size};
+
+/// The CPU time that stacks may take unless another is asked for, in percent of one CPU.
+const STACK_BUDGET_PCT: f64 = 1.0;
 
 /// By what switches are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -42,14 +45,12 @@ pub struct RecordArgs {
     /// Stop after this time (10s, 5m; a number alone: seconds); the command goes on.
     #[arg(short = 'd', long, value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
-    /// Record call stacks of waits of at least this length, and of the thread that ended them [default: 5us;
-    /// 0: all of them; a wait's stacks cost 1 to 2 us].
-    #[arg(long, alias = "stack", value_name = "MIN_BLOCKED", num_args = 0..=1, require_equals = true,
-          default_missing_value = "5us", value_parser = length)]
-    pub stacks: Option<Nanos>,
-    /// Read the user stacks of threads while they wait.
-    #[arg(long, hide = true, conflicts_with = "stacks")]
-    pub looks: bool,
+    /// Do not read the stacks of threads that wait: no function is named then.
+    #[arg(long)]
+    pub no_stacks: bool,
+    /// CPU time for reading the stacks of threads that wait, of one CPU [default: 1%; at most fifty times a second].
+    #[arg(long, value_name = "PERCENT", conflicts_with = "no_stacks", value_parser = percent)]
+    pub stack_budget: Option<f64>,
     /// Memory for records on their way to the disk, of all CPUs together (for tests of losses) [default: 112MB, or
     /// 1MB a CPU if that is more].
     #[arg(long, value_name = "SIZE", hide = true, value_parser = size)]
@@ -130,7 +131,7 @@ pub struct Record {
 pub struct Explain {
     /// Explain this trace again, instead of recording.
     #[arg(value_name = "NAME.swtch",
-          conflicts_with_all = ["output", "duration", "stacks", "buffer", "pid", "no_children", "all", "cgroup",
+          conflicts_with_all = ["output", "duration", "no_stacks", "stack_budget", "buffer", "pid", "no_children", "all", "cgroup",
                                 "backend", "without_hook", "with_hook", "with_parent", "command"])]
     pub trace: Option<PathBuf>,
     /// What to record.
@@ -218,7 +219,7 @@ impl RecordArgs {
     /// Refuses what cannot be had together, before anything starts, and says what to leave out.
     fn refuse_for(&self, outcome: LeftBehind) -> Result<()> {
         use LeftBehind::{Explanation, Ring, Summary};
-        let has_stacks = self.stacks.is_some() || self.looks;
+        let has_stacks = self.stack_budget.is_some();
         let (is_perf, is_proc) = (
             self.backend == BackendChoice::Perf,
             self.backend == BackendChoice::Proc,
@@ -231,7 +232,7 @@ impl RecordArgs {
             ),
             (
                 outcome == Summary && has_stacks,
-                "--summary keeps no stacks: leave out --stacks, or leave out --summary to record a trace with them",
+                "--summary keeps no stacks: leave out --stack-budget, or leave out --summary to record a trace with stacks",
             ),
             (
                 outcome == Summary && (is_perf || is_proc),
@@ -239,7 +240,7 @@ impl RecordArgs {
             ),
             (
                 outcome == Ring && has_stacks,
-                "--ring keeps no stacks: leave out --stacks, or leave out --ring",
+                "--ring keeps no stacks: leave out --stack-budget, or leave out --ring",
             ),
             (
                 outcome == Ring && (is_perf || is_proc),
@@ -247,7 +248,7 @@ impl RecordArgs {
             ),
             (
                 is_perf && has_stacks,
-                "perf events tell no stacks of waits: leave out --stacks, or record as root",
+                "perf events tell no stacks of waits: leave out --stack-budget, or record as root",
             ),
             (
                 is_proc && outcome != Explanation,
@@ -256,7 +257,7 @@ impl RecordArgs {
             ),
             (
                 is_proc && has_stacks,
-                "the counters in /proc tell no stacks of waits: leave out --stacks, or record as root",
+                "the counters in /proc tell no stacks of waits: leave out --stack-budget, or record as root",
             ),
             (
                 is_proc && self.output.is_some(),
@@ -275,11 +276,15 @@ impl RecordArgs {
 
     /// What is asked for by `--backend`.
     fn recording(&self) -> Result<AskedRecording> {
-        let at_switches = self.stacks.map(|least| StacksBy::Switches { least });
-        let stacks = at_switches.or(self.looks.then_some(StacksBy::Looks));
+        let stacks = match self.no_stacks {
+            true => None,
+            false => Some(self.budget_of_stacks()?),
+        };
         match self.backend {
             // Who asks for stacks wants no trace without them.
-            BackendChoice::Auto if stacks.is_none() => self.trace(TraceBy::Auto),
+            BackendChoice::Auto if self.stack_budget.is_none() => {
+                self.trace(TraceBy::Auto { stacks })
+            }
             BackendChoice::Auto | BackendChoice::Ebpf => self.trace(TraceBy::Ebpf { stacks }),
             BackendChoice::Perf => self.trace(TraceBy::Perf),
             BackendChoice::Proc => Ok(AskedRecording::Counters {
@@ -287,6 +292,22 @@ impl RecordArgs {
                 duration: self.duration,
             }),
         }
+    }
+
+    fn budget_of_stacks(&self) -> Result<StackBudget> {
+        let percent = self.stack_budget.unwrap_or(STACK_BUDGET_PCT);
+        ensure!(
+            (0.1..=100.0).contains(&percent),
+            "--stack-budget {percent}%: give 0.1% to 100% of one CPU, or --no-stacks"
+        );
+        // As whole thousandths, of which there are 1 to 1000.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is in this range"
+        )]
+        let cpu_thousandths = (percent * 10.0).round() as u32;
+        Ok(StackBudget { cpu_thousandths })
     }
 
     fn trace(&self, by: TraceBy) -> Result<AskedRecording> {
@@ -392,14 +413,19 @@ mod tests {
             Ok(AskedRecording::Trace(request)) => format!("{:?}", request.by),
             other => format!("{other:?}"),
         };
-        assert_eq!(by(&["record", "-a"]), "Auto");
-        assert_eq!(by(&["explain", "-p", "1"]), "Auto");
-        let with_stacks = by(&["record", "-a", "--stacks=0"]);
+        let by_default = "Auto { stacks: Some(StackBudget { cpu_thousandths: 10 }) }";
+        assert_eq!(by(&["record", "-a"]), by_default);
+        assert_eq!(by(&["explain", "-p", "1"]), by_default);
         assert_eq!(
-            with_stacks,
-            "Ebpf { stacks: Some(Switches { least: Nanos(0) }) }"
+            by(&["record", "-a", "--no-stacks"]),
+            "Auto { stacks: None }"
         );
-        let ebpf = by(&["explain", "--backend", "ebpf", "-a"]);
+        let with_budget = by(&["record", "-a", "--stack-budget", "2.5%"]);
+        assert_eq!(
+            with_budget,
+            "Ebpf { stacks: Some(StackBudget { cpu_thousandths: 25 }) }"
+        );
+        let ebpf = by(&["explain", "--backend", "ebpf", "--no-stacks", "-a"]);
         assert_eq!(ebpf, "Ebpf { stacks: None }");
         assert_eq!(by(&["record", "--backend", "perf", "-p", "1"]), "Perf");
         let ring = by(&["record", "-a", "--ring", "5m"]);
@@ -414,33 +440,37 @@ mod tests {
     fn what_cannot_be_had_together_is_refused_by_the_option_that_can_go() {
         for (words, says) in [
             (&["record", "--summary", "-o", "x"][..], "into -o"),
-            (&["record", "--summary", "--stacks"], "leave out --stacks"),
+            (
+                &["record", "--summary", "--stack-budget=2"],
+                "leave out --stack-budget",
+            ),
             (
                 &["record", "--summary", "--backend", "proc"],
                 "leave out --backend",
             ),
             (
-                &["record", "--ring", "5m", "--stacks"],
-                "leave out --stacks",
+                &["record", "--ring", "5m", "--stack-budget=2"],
+                "leave out --stack-budget",
             ),
             (
                 &["record", "--ring", "5m", "--backend", "perf"],
                 "leave out --backend",
             ),
             (
-                &["record", "--backend", "perf", "--stacks"],
-                "leave out --stacks",
+                &["record", "--backend", "perf", "--stack-budget=2"],
+                "leave out --stack-budget",
             ),
             (&["record", "--backend", "proc"], "explain --backend proc"),
             (
-                &["explain", "--backend", "perf", "--stacks"],
-                "leave out --stacks",
+                &["explain", "--backend", "perf", "--stack-budget=2"],
+                "leave out --stack-budget",
             ),
             (
-                &["explain", "--backend", "proc", "--stacks"],
-                "leave out --stacks",
+                &["explain", "--backend", "proc", "--stack-budget=2"],
+                "leave out --stack-budget",
             ),
             (&["explain", "--backend", "proc", "-o", "x"], "leave it out"),
+            (&["record", "--stack-budget", "0"], "or --no-stacks"),
         ] {
             let refusal = asked(&[words, &["--", "true"]].concat()).unwrap_err();
             assert!(refusal.contains(says), "{words:?}: {refusal}");

@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use swtch_core::{LookEvent, Nanos, TaskKey, Timestamp};
+use swtch_core::{LookEvent, LookedTask, Nanos, StackNumbers, TaskKey, Timestamp};
 use swtch_fixtures::meta;
 use swtch_report::opening;
 use swtch_store::{Columns, Meta, RecordingState, StreamKind, TraceHost, Writer, encode_look};
@@ -243,8 +243,16 @@ fn look(random: &mut Rng, moment: &mut u64) -> Vec<u8> {
             ts: Timestamp::from_ns(ts),
             task: TaskKey::new(random.u32(..4)),
             out: Timestamp::from_ns(ts.saturating_sub(random.u64(..5_000))),
-            user_stack: random.u32(..4),
-            between: Nanos::from_ns(mutate::number(random)),
+            whose: match random.bool() {
+                true => LookedTask::Waker,
+                false => LookedTask::Waiter {
+                    between: Nanos::from_ns(mutate::number(random)),
+                },
+            },
+            stacks: StackNumbers {
+                kernel: random.bool().then(|| random.u32(..4)),
+                user: random.bool().then(|| random.u32(..4)),
+            },
         },
         &mut bytes,
     );

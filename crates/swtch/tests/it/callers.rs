@@ -153,8 +153,7 @@ fn assert_whole_and_owned(way: Elevation) {
     let home = UserHome::new();
     for verb in [
         &["record"][..],
-        &["record", "--stacks"],
-        &["record", "--looks"],
+        &["record", "--no-stacks"],
         &["explain", "--no-bill"],
     ] {
         let case = format!("{way:?} {verb:?}");

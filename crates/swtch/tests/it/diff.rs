@@ -281,7 +281,8 @@ fn without_stacks_a_page_names_the_option_that_takes_them() {
     });
     let (page, output) = page_of(&place, &[], &sides);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
-    let why = "There is no flame graph, because the traces of A have no stacks: record again with --stacks";
+    let why =
+        "There is no flame graph, because the traces of A have no stacks: record again as root";
     assert!(page.contains(why), "{page}");
     assert!(!page.contains("Width: time blocked"), "{page}");
     assert_eq!(page.matches("<svg ").count(), 2, "the timelines");
@@ -325,7 +326,7 @@ fn root_a_page_of_recordings_shows_the_lock() {
     let place = TraceDir::new();
     let recorded = |name: &str, rounds: &str| {
         let path = place.dir().join(name);
-        let mut record = swtch(["record", "--stacks=0", "-o"]);
+        let mut record = swtch(["record", "-o"]);
         record.arg(&path).args([
             "--", SWTCH, "workload", "mutex", "--quiet", "--count", rounds,
         ]);

@@ -13,7 +13,7 @@ use swtch_store::{Completeness, RecordingState, Trace};
 
 use crate::machine::{
     OfflineCpu, Orphan, SOON, TestProcess, alone, beside_others, command_of, finder_of, is_alive,
-    send, wait_until,
+    reader_of, send, wait_until,
 };
 use crate::recording::{
     Recording, SWTCH, TraceContents, TraceDir, minding_signals, report, start_recorder, stderr,
@@ -168,21 +168,10 @@ fn root_a_time_limit_ends_the_recording_and_not_the_command() {
 #[test]
 #[ignore = "needs root"]
 fn root_no_thread_of_a_recorder_keeps_a_privilege_or_can_get_one_back() {
-    const CAP_SYS_PTRACE: u64 = 1 << 19;
     const CAP_KILL: u64 = 1 << 5;
-    const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
     let _machine = beside_others();
     let of_sudo = ["SUDO_UID", "SUDO_GID"].map(|name| (name, "65534"));
-    for (options, numbers, kept) in [
-        (&[][..], &[][..], CAP_KILL),
-        (&["--stacks"], &[], CAP_SYS_PTRACE | CAP_KILL),
-        (&[], &of_sudo, CAP_KILL),
-        (
-            &["--stacks"],
-            &of_sudo,
-            CAP_DAC_READ_SEARCH | CAP_SYS_PTRACE | CAP_KILL,
-        ),
-    ] {
+    for (options, numbers, kept) in [(&[][..], &[][..], CAP_KILL), (&[], &of_sudo, CAP_KILL)] {
         let place = TraceDir::of(65534);
         let words = [options, &["--", "sleep", "60"]].concat();
         let mut record = minding_signals(&place.record(&words));
@@ -255,22 +244,24 @@ fn root_the_command_keeps_all_rights_of_who_started_it() {
     assert_eq!(rights(&[SWTCH, "record", "--"]), rights(&["env"]));
 }
 
-/// Inspecting the open files of other users takes a right. The process that has it does nothing
-/// else and has no other right.
+/// Inspecting the files and the memory of other users takes a right. The processes that have it do nothing
+/// else and have no other right.
 #[test]
 #[ignore = "needs root"]
-fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
+fn root_helpers_keep_the_right_to_look_at_processes_and_no_other() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     let _machine = beside_others();
     let place = TraceDir::new();
     let record = place.record(&["--", "sleep", "60"]);
     let mut recorder = TestProcess::start(&mut minding_signals(&record));
-    wait_until("the finder has one right", || {
-        finder_of(recorder.pid()).is_some_and(|finder| {
-            let threads = statuses_of_threads(finder);
-            threads.len() == 1 && is_confined(&threads[0], CAP_SYS_PTRACE)
-        })
-    });
+    for helper_of in [finder_of, reader_of] {
+        wait_until("the helper has one right", || {
+            helper_of(recorder.pid()).is_some_and(|helper| {
+                let threads = statuses_of_threads(helper);
+                threads.len() == 1 && is_confined(&threads[0], CAP_SYS_PTRACE)
+            })
+        });
+    }
     recorder.signal(libc::SIGINT);
     recorder.ends_within(SOON);
 }
@@ -278,16 +269,19 @@ fn root_the_finder_keeps_the_right_to_look_at_processes_and_no_other() {
 /// Once the recorder is gone, no process is left with a right, even if nobody could clean up.
 #[test]
 #[ignore = "needs root"]
-fn root_the_finder_ends_with_its_recorder_however_that_ends() {
+fn root_helpers_end_with_their_recorder_however_that_ends() {
     let _machine = beside_others();
     for signal in [libc::SIGTERM, libc::SIGKILL] {
         let place = TraceDir::new();
         let mut recorder = start_recorder(&place, &["--", "sleep", "60"]);
-        let finder = finder_of(recorder.pid()).expect("it runs while the recorder does");
+        let helpers = [finder_of, reader_of].map(|helper_of| helper_of(recorder.pid()));
         let _command = Orphan(command_of(recorder.pid()));
         recorder.signal(signal);
         recorder.ends_within(SOON);
-        wait_until("the finder has ended", || !is_alive(finder));
+        for helper in helpers {
+            let helper = helper.expect("it runs while the recorder does");
+            wait_until("the helper has ended", || !is_alive(helper));
+        }
     }
 }
 
@@ -333,6 +327,30 @@ fn root_a_finder_that_was_killed_is_missed_and_said() {
             .any(|why| why.contains("not looked for any more")),
         "{refused:?}"
     );
+}
+
+/// A recording goes on without the reader, and says that stacks are read no more.
+#[test]
+#[ignore = "needs root"]
+fn root_a_reader_of_stacks_that_was_killed_is_missed_and_said() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let (said, trace) = (place.dir().join("said"), place.trace());
+    let record = r#"exec "$1" record -d 2 -o "$2" -- sleep 60 2> "$3""#;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", record, "sh", SWTCH])
+        .args([&trace, &said]);
+    let mut recorder = TestProcess::start(&mut shell);
+    wait_until("the recording goes on", || {
+        fs::read_dir(&trace).is_ok() && reader_of(recorder.pid()).is_some()
+    });
+    send(reader_of(recorder.pid()).unwrap(), libc::SIGKILL);
+    let _command = Orphan(command_of(recorder.pid()));
+    assert!(recorder.ends_within(SOON).success());
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("stacks are not read any more"), "{said}");
+    TraceContents::new(Trace::open(&place.trace()).unwrap()).assert_balanced();
 }
 
 /// Rows of other tasks, which had the CPU while the command waited for it, are in the trace but in

@@ -74,7 +74,7 @@ fn root_a_trace_is_explained_again_on_one_screen_of_any_width() {
 
 #[test]
 fn a_trace_and_something_to_record_are_refused_together() {
-    for words in [&["-a"][..], &["-p", "1"], &["--stacks"], &["--", "true"]] {
+    for words in [&["-a"][..], &["-p", "1"], &["--no-stacks"], &["--", "true"]] {
         let output = swtch(["explain", "x.swtch"]).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(

@@ -1,4 +1,4 @@
-//! Stacks that are read while threads wait (`--looks`): whole without frame pointers, and nothing else of a stack is
+//! Stacks that are read while threads wait (by default): whole without frame pointers, and nothing else of a stack is
 //! kept or shown.
 
 use std::fs;
@@ -83,7 +83,7 @@ fn root_a_wait_is_shown_with_all_its_callers_without_frame_pointers() {
     let _machine = beside_others();
     let place = TraceDir::new();
     let program = compiled(&place, DEEP_MUTEX);
-    let recording = Recording::that_succeeds(&["--looks", "--", program.to_str().unwrap()]);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
     let stacks = stacks_of(&recording);
     let callers = [
         "take+",
@@ -126,7 +126,7 @@ fn root_long_waits_are_seen() {
     let _machine = beside_others();
     let place = TraceDir::new();
     let program = compiled(&place, DEEP_MUTEX);
-    let recording = Recording::that_succeeds(&["--looks", "--", program.to_str().unwrap()]);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
     let read = recording.read();
     let long = read.switches.iter().filter(|row| {
         let off = row.wait.off.map_or(0, swtch_core::Nanos::as_ns);
@@ -185,13 +185,13 @@ fn root_no_byte_of_a_stack_is_kept() {
     assert_is_in_the_copy(&running);
     let pid = running.pid().to_string();
     // While it records, and after it was killed.
-    let recorder = start_recorder(&place, &["--looks", "-p", &pid]);
+    let recorder = start_recorder(&place, &["-p", &pid]);
     std::thread::sleep(std::time::Duration::from_millis(1500));
     assert_eq!(files_with(place.dir(), CANARY), Vec::<PathBuf>::new());
     drop(recorder);
     assert_eq!(files_with(place.dir(), CANARY), Vec::<PathBuf>::new());
     // A whole recording.
-    let recording = Recording::that_succeeds(&["--looks", "-d", "1", "-p", &pid]);
+    let recording = Recording::that_succeeds(&["-d", "1", "-p", &pid]);
     assert!(stacks_of(&recording).contains("keep+"));
     assert_eq!(
         files_with(recording.place.dir(), CANARY),
@@ -214,7 +214,7 @@ fn root_a_process_that_is_not_dumpable_is_not_looked_into() {
                 .is_ok_and(|at| at.contains("nanosleep"))
     });
     let pid = running.pid().to_string();
-    let recording = Recording::that_succeeds(&["--looks", "-d", "1", "-p", &pid]);
+    let recording = Recording::that_succeeds(&["-d", "1", "-p", &pid]);
     let read = recording.read();
     assert!(read.switches.len() > 10);
     let stacks = read.switches.iter().filter(|row| {
@@ -241,7 +241,7 @@ fn root_under_sudo_stacks_of_others_are_not_read() {
     let recorded = |pid: u32| {
         let place = TraceDir::of(USER);
         let pid = pid.to_string();
-        let mut recorder = place.record(&["--looks", "-d", "0.5", "-p", &pid]);
+        let mut recorder = place.record(&["-d", "0.5", "-p", &pid]);
         recorder.envs(["SUDO_UID", "SUDO_GID"].map(|name| (name, USER.to_string())));
         let output = recorder.output().unwrap();
         Recording { place, output }
@@ -302,7 +302,7 @@ fn root_a_false_stack_pointer_keeps_nobody_waiting() {
     for kind in ["file", "nothing", "handed-out"] {
         let running = TestProcess::start(Command::new(&program).arg(kind));
         let pid = running.pid().to_string();
-        let recording = Recording::that_succeeds(&["--looks", "-d", "0.5", "-p", &pid]);
+        let recording = Recording::that_succeeds(&["-d", "0.5", "-p", &pid]);
         let said = stderr(&recording.output);
         assert!(said.contains("pointed at no memory"), "{kind}: {said}");
         assert!(recording.read().switches.len() > 10, "{kind}");

@@ -146,19 +146,31 @@ pub fn await_children(pid: u32, count: usize) {
     });
 }
 
-/// The command that a recorder has started; its other child is the finder of user-mode schedulers.
+/// The command that a recorder has started; its other children help it.
 pub fn command_of(recorder: u32) -> u32 {
-    let finder = finder_of(recorder);
+    let helpers = [FINDER, READER].map(|words| helper_of(recorder, words));
     let children = children_of(recorder).into_iter();
-    let mut others = children.filter(|child| Some(*child) != finder);
+    let mut others = children.filter(|child| !helpers.contains(&Some(*child)));
     others.next().expect("a recorder has started its command")
 }
 
+const FINDER: &[u8] = b"swtch\0find-schedulers\0";
+const READER: &[u8] = b"swtch\0read-stacks\0";
+
 /// The process in which a recorder searches for user-mode schedulers.
 pub fn finder_of(recorder: u32) -> Option<u32> {
+    helper_of(recorder, FINDER)
+}
+
+/// The process in which a recorder reads stacks.
+pub fn reader_of(recorder: u32) -> Option<u32> {
+    helper_of(recorder, READER)
+}
+
+fn helper_of(recorder: u32, command_line: &[u8]) -> Option<u32> {
     children_of(recorder).into_iter().find(|child| {
         let words = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        words == b"swtch\0find-schedulers\0"
+        words == command_line
     })
 }
 

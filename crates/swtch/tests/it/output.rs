@@ -29,9 +29,7 @@ fn sample() -> &'static Recording {
     static SAMPLE: OnceLock<Recording> = OnceLock::new();
     SAMPLE.get_or_init(|| {
         let _machine = alone();
-        let words = [
-            "--stacks", "--", SWTCH, "workload", "sampler", "--count", "700",
-        ];
+        let words = ["--", SWTCH, "workload", "sampler", "--count", "700"];
         Recording::that_succeeds(&words)
     })
 }

@@ -320,13 +320,24 @@ fn root_without_root_the_whole_machine_and_stacks_are_refused() {
             &["record", "--backend", "perf", "-a", "-d", "1"][..],
             "sudo",
         ),
-        (&["record", "--stacks", "--", "true"], "cap_perfmon"),
+        (
+            &["record", "--stack-budget", "2", "--", "true"],
+            "cap_perfmon",
+        ),
         (
             &["record", "--backend", "proc", "--", "true"],
             "explain --backend proc",
         ),
         (
-            &["record", "--backend", "perf", "--stacks", "--", "true"],
+            &[
+                "record",
+                "--backend",
+                "perf",
+                "--stack-budget",
+                "2",
+                "--",
+                "true",
+            ],
             "as root",
         ),
     ] {

@@ -414,7 +414,7 @@ fn questions_that_make_no_sense_are_refused() {
 #[ignore = "needs root"]
 fn root_what_is_asked_of_a_real_trace_agrees() {
     let _machine = beside_others();
-    let recording = Recording::of(&["--stacks", "--", SWTCH, "workload", "sampler", "--quiet"]);
+    let recording = Recording::of(&["--", SWTCH, "workload", "sampler", "--quiet"]);
     let trace = recording.place.trace();
     let server = ViewServer::of(&trace);
     let some = ["reason", "process", "thread", "preemptor", "wait", "stack"];
@@ -445,7 +445,7 @@ fn root_what_is_asked_of_a_real_trace_agrees() {
 #[ignore = "needs root"]
 fn root_the_stack_of_a_waker_is_where_it_ended_the_wait() {
     let _machine = beside_others();
-    let words = ["--stacks=0", "--", SWTCH, "workload", "condvar"];
+    let words = ["--", SWTCH, "workload", "condvar"];
     let recording = Recording::of(&[&words[..], &["--count", "300", "--quiet"]].concat());
     let server = ViewServer::of(&recording.place.trace());
     let counts = server.json("api/threads")["switches"].clone();

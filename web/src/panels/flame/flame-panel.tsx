@@ -45,7 +45,7 @@ export function FlamePanel() {
       {!hasStacks && (
         <p class="muted">
           {inCode(
-            "This trace has no stacks: `swtch record --stacks` takes them. Below are only programs and reasons.",
+            "This trace has no stacks: `swtch record` as root reads them. Below are only programs and reasons.",
           )}
         </p>
       )}

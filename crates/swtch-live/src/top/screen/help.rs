@@ -40,7 +40,7 @@ const NOTES: [&str; 5] = [
      share a lock have a row each.",
     "Lengths of waits are counted by powers of two: p99 4.19 ms says that 99 of 100 were shorter than that.",
     "Reasons come from the kernel's own events, as those of swtch record. Who held a lock, who woke whom \
-     and a time line need a recording: swtch record --stacks -p PID.",
+     and a time line need a recording: swtch record -p PID.",
     "The page of a thread has its stacks, from the moment on in which the page was opened. User stacks are \
      followed by frame pointers: code that was built without them ends one early.",
 ];

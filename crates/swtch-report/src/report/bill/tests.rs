@@ -243,7 +243,7 @@ fn a_trace_without_stacks_says_how_to_get_them() {
         Format::Table,
         Filter::default(),
     );
-    assert!(table.contains("record again with --stacks"), "{table}");
+    assert!(table.contains("record again as root"), "{table}");
 }
 
 #[test]

@@ -232,8 +232,7 @@ pub fn without_stacks(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<String> {
         .collect();
     (!lacking.is_empty()).then(|| {
         format!(
-            "There is no flame graph, because {} no stacks: record again with --stacks (or \
-             --stacks=1ms, to take them only of waits that were blocked that long).",
+            "There is no flame graph, because {} no stacks: record again as root, without --no-stacks.",
             lacking.join(" and ") + " have"
         )
     })

@@ -279,6 +279,8 @@ impl FigureCounts {
         if stacks != (None, None) {
             let place = (stacks, reason, names.thread(task).process);
             let measured = self.stacks.entry(place).or_default();
+            // One that was seen while it lasted stands for others.
+            let time = row.wait.seen_for.map_or(time, as_number);
             measured.add(block, self.blocks, time);
         }
     }

@@ -278,7 +278,7 @@ pub(super) const ADDRESS_SPACE: Advice = row(
 
 pub(super) const KERNEL_LOCK: Advice = row(
     "whoever makes the same calls, for the same file, directory or device, waits for each other: the kernel's \
-     functions say for which lock (record with --stacks, swtch report --by stack)",
+     functions say for which lock (swtch report --by stack)",
     "the calls are needed as they are",
 );
 
@@ -306,7 +306,7 @@ pub(super) const KERNEL_THREADS: Advice = row(
 // Recordings that do not tell enough.
 
 pub(super) const STACKS: Advice = row(
-    "record with --stacks: the stacks show where they wait",
+    "record as root, without --no-stacks: the stacks show where they wait",
     "the switches are few",
 );
 

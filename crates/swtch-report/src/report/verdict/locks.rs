@@ -660,7 +660,9 @@ impl VerdictInput<'_> {
     pub(super) fn how_to_name_it(&self) -> &'static str {
         match self.symbols {
             Some(_) => "",
-            None => "; record with --stacks to see in which functions it is taken and let go",
+            None => {
+                "; record as root, without --no-stacks, to see in which functions it is taken and let go"
+            }
         }
     }
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Reason, StackKind, WakerKind};
+use swtch_core::{Reason, WakerKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, grouped};
 
 use super::super::ends::WaitEnds;
 use super::super::group::{GroupKey, RowSyscall};
-use super::super::stack::{functions_in_line, sign_in_words};
+use super::super::stack::sign_in_words;
 use super::super::waker::Waker;
 use super::{NAMED, SPREAD_PCT, VerdictInput, share};
 use swtch_core::Tally;
@@ -261,8 +261,7 @@ impl VerdictInput<'_> {
         let mut all = 0;
         for (stack, count) in stacks {
             all += count;
-            let frames = symbols.frames(StackKind::User, Some(*stack));
-            if let Some(functions) = functions_in_line(&frames, FUNCTIONS_NAMED) {
+            if let Some(functions) = symbols.functions_with_line(*stack, FUNCTIONS_NAMED) {
                 *counts.entry(functions).or_default() += count;
             }
         }

@@ -26,7 +26,7 @@ fn threads_that_wait_at_words_of_their_own_are_told_as_a_queue() {
         seen.starts_with("Threads wait for each other, at 20 futex words: 400 switches (100.0 %)"),
         "{seen}"
     );
-    assert!(findings[0].change().unwrap().contains("--stacks"));
+    assert!(findings[0].change().unwrap().contains("--no-stacks"));
 }
 
 /// Workers wait, and a thread that never waits wakes them.
