@@ -21,7 +21,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_getcpuclockid};
 use swtch_capture::{
     ConfinedWork, KeptPrivileges, drop_privileges, empty_bounding_set, forbid_new_privileges,
-    kernel_version, refuse_system_calls, take_ordinary_priority,
+    kernel_version, raise_priority, refuse_system_calls, take_ordinary_priority,
 };
 use swtch_core::{Nanos, Pid};
 use swtch_output::caller::Caller;
@@ -103,8 +103,12 @@ impl HelperWork {
         let socket = io::stdin().as_fd().try_clone_to_owned();
         let socket = socket.context("taking the recorder's socket")?;
         leave_signals_to_recorder().context("blocking signals")?;
-        // It is not urgent, unlike the recorder that starts it.
-        take_ordinary_priority();
+        match self.bpf {
+            ConfinedWork::ReadsMaps => take_ordinary_priority(),
+            // While the kernel copies the stack of a thread, nothing can be mapped in its process: who wants to waits
+            // until this has had its CPU. It takes a small part of one.
+            ConfinedWork::LooksAtTasks => raise_priority(),
+        }
         empty_bounding_set();
         let caller = Caller::of_sudo()?;
         if let Some(caller) = &caller {

@@ -13,8 +13,8 @@ use std::collections::HashSet;
 
 use swtch_core::timeline::TraceRow;
 use swtch_core::{
-    CgroupId, Event, Level, Switch, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind, TaskKey,
-    Timeline, Timestamp,
+    CgroupId, Event, Level, Switch, SyscallTable, TaskAtEnd, TaskEvent, TaskKey, Timeline,
+    Timestamp,
 };
 
 use crate::error::Error;
@@ -209,7 +209,6 @@ impl RowWriter {
 impl TraceTasks {
     fn add(&mut self, event: &TaskEvent) {
         let task = self.known(event.task);
-        if event.kind != TaskEventKind::Exit {}
         if event.in_scope && !task.is_in_scope {
             task.is_in_scope = true;
             let rows = task.rows;

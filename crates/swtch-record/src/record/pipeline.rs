@@ -13,7 +13,8 @@ use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
 use swtch_capture::{Capture, Drained, RawRecords};
 use swtch_core::{
-    Arch, CgroupId, Event, SyscallTable, TaskAtEnd, TaskEvent, TaskEventKind, Timestamp,
+    Arch, CgroupId, Event, LookEvent, LookedTask, SyscallTable, TaskAtEnd, TaskEvent,
+    TaskEventKind, Timestamp,
 };
 use swtch_output::message;
 use swtch_output::text::escaped;
@@ -422,10 +423,10 @@ impl Pipeline {
         let Some(stacks) = &mut self.stacks else {
             return Ok(());
         };
-        let (mut bytes, mut count) = (Vec::new(), 0);
-        let taken = stacks.take_looks(|look| {
-            count += 1;
-            encode_look(&look, &mut bytes);
+        let (mut waiters, mut wakers) = (Vec::new(), Vec::new());
+        let taken = stacks.take_looks(|look| match look.whose {
+            LookedTask::Waiter { .. } => waiters.push(look),
+            LookedTask::Waker => wakers.push(look),
         });
         if let Err(error) = taken {
             message!(
@@ -433,10 +434,18 @@ impl Pipeline {
                 escaped(&error.to_string())
             );
         }
-        match count {
-            0 => Ok(()),
-            _ => self.writer.record(StreamKind::Looks, 0, count, &bytes),
+        // Wakers ended waits before the look that takes their copies. Each stream is in the order of time.
+        for (stream, mut looks) in [(0, waiters), (1, wakers)] {
+            looks.sort_by_key(|look: &LookEvent| look.ts);
+            let mut bytes = Vec::new();
+            looks.iter().for_each(|look| encode_look(look, &mut bytes));
+            let count = u64::try_from(looks.len()).unwrap_or(u64::MAX);
+            if count > 0 {
+                self.writer
+                    .record(StreamKind::Looks, stream, count, &bytes)?;
+            }
         }
+        Ok(())
     }
 
     /// If the kernel side has no room for more threads, their switches lack a worker; recording

@@ -1,15 +1,18 @@
 //! Stacks that are read while threads wait (by default): whole without frame pointers, and nothing else of a stack is
 //! kept or shown.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use swtch_core::StackKind;
+use serde_json::Value;
+use swtch_core::{Reason, StackKind};
+use swtch_store::Trace;
 
 use crate::callers::USER;
 use crate::machine::{TestProcess, beside_others, wait_until};
-use crate::recording::{Recording, TraceDir, start_recorder, stderr, stdout};
+use crate::recording::{Recording, TraceDir, report, start_recorder, stderr, stdout, swtch};
 
 /// Two threads that take a mutex five calls deep and sleep while they hold it, and one that waits for both. Compiled
 /// without frame pointers.
@@ -135,6 +138,93 @@ fn root_long_waits_are_seen() {
     let unseen = long.clone().filter(|row| row.wait.stacks.user.is_none());
     assert!(long.count() > 0);
     assert_eq!(unseen.count(), 0);
+}
+
+/// Hands over work every 2 ms: the wait is in one function, and its end in another.
+const HAND_OVER: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t there = PTHREAD_COND_INITIALIZER;
+static volatile int work, ended;
+static volatile long done;
+__attribute__((noinline)) void await_work(void) {
+	pthread_mutex_lock(&mutex);
+	while (!work && !ended) pthread_cond_wait(&there, &mutex);
+	work = 0; pthread_mutex_unlock(&mutex); done++;
+}
+__attribute__((noinline)) void finish_work(int last) {
+	pthread_mutex_lock(&mutex);
+	work = 1; ended = last; pthread_cond_signal(&there);
+	pthread_mutex_unlock(&mutex); done++;
+}
+static void *run(void *arg) { while (!ended) await_work(); return arg; }
+int main(void) {
+	pthread_t t;
+	pthread_create(&t, 0, run, 0);
+	for (int i = 0; i < 1500; i++) { usleep(2000); finish_work(i == 1499); }
+	pthread_join(t, 0);
+}
+"#;
+
+/// It is not the stack at which the waker itself waits.
+#[test]
+#[ignore = "needs root"]
+fn root_who_ends_a_wait_is_shown_where_it_lets_go() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, HAND_OVER);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
+    let trace = Trace::open(&recording.place.trace()).unwrap();
+    let frames = trace.frames().unwrap();
+    let functions: HashMap<u32, Vec<&str>> = trace
+        .stacks()
+        .unwrap()
+        .into_iter()
+        .filter(|stack| stack.kind == StackKind::User)
+        .map(|stack| {
+            let named = |id: &u32| {
+                frames
+                    .iter()
+                    .find(|frame| frame.id == *id)?
+                    .symbol
+                    .as_deref()
+            };
+            (stack.id, stack.frames.iter().filter_map(named).collect())
+        })
+        .collect();
+    let read = recording.read();
+    let awaited = read.switches.iter().filter(|row| {
+        let own = row.wait.stacks.user.map(|stack| &functions[&stack]);
+        own.is_some_and(|own| own.contains(&"await_work"))
+    });
+    assert!(awaited.count() > 20);
+    let ended: Vec<_> = read
+        .switches
+        .iter()
+        .filter(|row| row.wait.reason == Some(Reason::Futex))
+        .filter_map(|row| row.wait.wakeup.waker_stacks.user)
+        .map(|stack| &functions[&stack])
+        .collect();
+    // About thirty of 1,500 are looked at.
+    assert!(ended.len() > 5, "{}", ended.len());
+    for functions in ended {
+        assert!(functions.contains(&"finish_work"), "{functions:?}");
+        assert!(!functions.contains(&"await_work"), "{functions:?}");
+    }
+    assert_folded_stacks_sum_up(&recording.place.trace());
+}
+
+/// Time is divided among the places where threads were seen; what has no place is a line, too.
+fn assert_folded_stacks_sum_up(trace: &Path) {
+    let exported = swtch(["export", "--to", "folded"]).arg(trace).output();
+    let folded = stdout(&exported.unwrap());
+    let lines = folded.lines().filter_map(|line| line.rsplit_once(' '));
+    let folded: u64 = lines.map(|(_, ns)| ns.parse::<u64>().unwrap()).sum();
+    let answer = report(trace, &["--by", "reason", "--format", "json"]);
+    let answer: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+    let off = answer["total"]["off_ns"].as_u64();
+    assert_eq!(off, Some(folded), "{}", answer["total"]);
 }
 
 /// Every file below a directory that holds the text.

@@ -440,44 +440,6 @@ fn root_what_is_asked_of_a_real_trace_agrees() {
     assert!(waits > 50, "{waits} waits of {rows} rows");
 }
 
-/// It is not the stack at which the waker itself had waited before.
-#[test]
-#[ignore = "needs root"]
-fn root_the_stack_of_a_waker_is_where_it_ended_the_wait() {
-    let _machine = beside_others();
-    let words = ["--", SWTCH, "workload", "condvar"];
-    let recording = Recording::of(&[&words[..], &["--count", "300", "--quiet"]].concat());
-    let server = ViewServer::of(&recording.place.trace());
-    let counts = server.json("api/threads")["switches"].clone();
-    let rows: u64 = counts
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_u64)
-        .sum();
-    let functions = |stack: &Value| -> Vec<String> {
-        let frames = stack.as_array().into_iter().flatten();
-        let symbols = frames.filter_map(|frame| frame["symbol"].as_str());
-        symbols.map(str::to_owned).collect()
-    };
-    let is_in = |stack: &Value, name: &str| functions(stack).iter().any(|own| own.contains(name));
-    let mut seen = 0;
-    for row in 0..rows {
-        let wait = server.json(&format!("api/detail?row={row}"))["wait"].clone();
-        if wait["reason"] != "futex" || wait["waker_kind"] != "task" || wait["blocked_ns"] == 0 {
-            continue;
-        }
-        assert!(is_in(&wait["stack"], "futex_wait"), "{wait}");
-        let waker = &wait["waker_stack"];
-        assert!(
-            is_in(waker, "futex") && !is_in(waker, "futex_wait"),
-            "{wait}"
-        );
-        seen += 1;
-    }
-    assert!(seen > 100, "{seen} of {rows}");
-}
-
 #[test]
 fn a_port_in_use_is_said_with_the_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
