@@ -4,11 +4,11 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use swtch_core::cost::{Basis, Billing, Case};
 use swtch_core::{
-    Arch, CpuId, Evidence, Holder, Level, Nanos, StackNumbers, Switch, TaskKey, Timestamp,
-    WakerKind,
+    Arch, CpuId, Evidence, Holder, Level, Nanos, StackKind, StackNumbers, Switch, TaskKey,
+    Timestamp, WakerKind,
 };
 use swtch_report::report::{
-    CALLER_LACKING, CONTENTION, RowSyscall, contention, may_lack_a_caller, object_of, successor,
+    CALLER_LACKING, CONTENTION, RowSyscall, contention, object_of, successor,
 };
 use swtch_store::Columns;
 
@@ -238,7 +238,8 @@ fn stack_of(loaded: &Loaded, stacks: StackNumbers) -> Result<Option<Value>> {
     let symbols = loaded.symbols()?;
     let frames = stacks.iter().flat_map(|(kind, stack)| {
         let frames = symbols.frames(kind, Some(stack));
-        let note = may_lack_a_caller(&frames).then_some(CALLER_LACKING);
+        let lacks = kind == StackKind::User && symbols.may_lack_a_caller(&frames);
+        let note = lacks.then_some(CALLER_LACKING);
         let frames = frames.into_iter().enumerate();
         frames.map(move |(place, frame)| {
             let note = note.filter(|_| place == 0);

@@ -224,7 +224,7 @@ impl Loaded {
         once(&self.symbols, || {
             let stacks = self.trace.stacks().context("reading the stacks")?;
             let frames = self.trace.frames().context("reading the frames")?;
-            Ok(Symbols::new(stacks, &frames))
+            Ok(Symbols::new(stacks, &frames).recorded_by(self.trace.meta().stacks))
         })
     }
 

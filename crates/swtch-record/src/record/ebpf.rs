@@ -1,7 +1,5 @@
 //! `swtch record` by eBPF programs: every switch, with all that explains it.
 
-use std::io;
-
 use anyhow::{Context as _, Result};
 use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings};
 use swtch_output::caller::{Caller, as_caller};
@@ -17,7 +15,6 @@ use super::request::{StackBudget, Target};
 use super::ring::DumpRequests;
 use super::user_level::{Finder, UserLevel};
 use super::{Backend, RecordRequest, RecordedSoFar, TraceBy, facts, make_trace, priority};
-use crate::stacks::StackReader;
 
 /// A recording by eBPF programs, and its trace.
 pub(super) struct EbpfRecording<'a> {
@@ -62,20 +59,19 @@ impl<'a> EbpfRecording<'a> {
         // The finder inherits a right that we drop later, and must not inherit our priority. The
         // switches that starting it causes are over before recording begins.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
-        let reader = budget.map(|budget| Ok((StackReader::start()?, budget)));
-        let reader: io::Result<Option<_>> = reader.transpose();
-        let reader = reader.context("starting to read stacks")?;
+        let stacks = budget.map(StacksToName::start).transpose();
+        let stacks = stacks.context("starting to read stacks")?;
         let capture = Capture::start(&settings, arch)?;
-        let stacks = match reader {
-            Some((reader, budget)) => let_look(reader, budget, &capture)?,
+        // The counters in it belong to the moment at which the recording began.
+        let at_start = facts::at_start(&request.capture.target, capture.started());
+        let stacks = match stacks {
+            Some(stacks) => let_look(stacks, &capture)?,
             None => None,
         };
         let meta = Meta {
             hooks: facts::hooks(&capture),
-            stacks: budget
-                .filter(|_| stacks.is_some())
-                .map(StackBudget::settings),
-            ..facts::at_start(&request.capture.target, capture.started())
+            stacks: stacks.as_ref().map(|_| StackBudget::settings()),
+            ..at_start
         };
         let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
         let user_level = UserLevel::new(finder, capture.streams());
@@ -177,11 +173,7 @@ fn looked_users(request: &RecordRequest) -> Result<LookedUsers> {
 }
 
 /// Hands what looks to the process that reads; `None` where the kernel has nothing that does.
-fn let_look(
-    reader: StackReader,
-    budget: StackBudget,
-    capture: &Capture,
-) -> Result<Option<StacksToName>> {
+fn let_look(stacks: StacksToName, capture: &Capture) -> Result<Option<StacksToName>> {
     let Some(sources) = capture.look_sources()? else {
         message!(
             "swtch: this kernel does not let the stacks of waiting threads be read (Linux 5.18 and later do): recording \
@@ -189,10 +181,10 @@ fn let_look(
         );
         return Ok(None);
     };
-    reader
-        .begin(&sources, budget.cpu_thousandths)
+    stacks
+        .begin(&sources)
         .context("handing over the program that looks at stacks")?;
-    Ok(Some(StacksToName::new(reader)))
+    Ok(Some(stacks))
 }
 
 /// Starts the guard that keeps this thread from being starved, while there is the right to a

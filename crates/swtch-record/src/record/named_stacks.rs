@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use swtch_capture::Stacks;
+use swtch_capture::{LookSources, Stacks};
 use swtch_core::{
     Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackNumbers, TaskKey, Timestamp,
 };
 use swtch_output::text::counted;
 
+use super::request::StackBudget;
 use crate::helper::HelperProcess;
 use crate::stacks::{FoundLook, NotRead, StackNews, StackReader};
 
@@ -17,6 +18,7 @@ use crate::stacks::{FoundLook, NotRead, StackNews, StackReader};
 #[derive(Debug)]
 pub struct StacksToName {
     stacks: Stacks,
+    budget: StackBudget,
     /// `None` once the reader has ended.
     reader: Option<StackReader>,
     /// Number of processes of which stacks were not read, by the reason.
@@ -24,15 +26,29 @@ pub struct StacksToName {
 }
 
 impl StacksToName {
-    /// Call it while privileged: the kernel shows its symbols to nobody else.
-    pub fn new(reader: StackReader) -> Self {
+    /// Starts the process that reads them. Call it while privileged: the kernel shows its symbols to nobody else.
+    ///
+    /// # Errors
+    /// When no process can be started.
+    pub fn start(budget: StackBudget) -> io::Result<Self> {
+        let reader = StackReader::start()?;
         let stacks = Stacks::new();
         stacks.read_kernel_symbols();
-        Self {
+        Ok(Self {
             stacks,
+            budget,
             reader: Some(reader),
             not_read: BTreeMap::new(),
-        }
+        })
+    }
+
+    /// Lets the process look.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn begin(&self, sources: &LookSources) -> io::Result<()> {
+        let reader = self.reader.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        reader.begin(sources, self.budget.cpu_thousandths)
     }
 
     /// Passes on where threads were seen to wait since the last call, and where their wakers were. Returns why there are

@@ -55,7 +55,7 @@ pub struct StackBudget {
 
 impl StackBudget {
     /// What a trace says of stacks that were read so.
-    pub const fn settings(self) -> StackSettings {
+    pub const fn settings() -> StackSettings {
         StackSettings {
             min_blocked_ns: 0,
             by_looks: true,

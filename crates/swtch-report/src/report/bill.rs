@@ -138,6 +138,10 @@ pub fn is_complete(filtered: &FilteredTrace<'_>) -> bool {
     filtered.coverage() == Coverage::EveryTask && filtered.head().lost() == 0
 }
 
+/// The note for a trace of which stacks were read while threads waited.
+const SOME_STACKS: &str =
+    "stacks were read of some waits only: the switches into all others stand at (no stack)";
+
 /// Columns that every bill reads; a bill by stack reads the stacks, too.
 const COLUMNS: Columns = Columns::REASON
     .and(Columns::CPU)
@@ -245,6 +249,9 @@ fn sheet(
     };
     if by == BillBy::Stack && filtered.head().meta.stacks.is_none() {
         sheet.notes.push(stack::NO_STACKS.to_owned());
+    }
+    if by == BillBy::Stack && filtered.head().meta.stacks.is_some_and(|how| how.by_looks) {
+        sheet.notes.push(SOME_STACKS.to_owned());
     }
     sheet
 }

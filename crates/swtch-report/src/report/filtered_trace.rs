@@ -272,7 +272,7 @@ impl<'t> FilteredTrace<'t> {
     pub fn symbols(&self) -> Result<Symbols> {
         let stacks = self.trace.stacks().context("reading the stacks")?;
         let frames = self.trace.frames().context("reading the frames")?;
-        Ok(Symbols::new(stacks, &frames))
+        Ok(Symbols::new(stacks, &frames).recorded_by(self.head.meta.stacks))
     }
 }
 

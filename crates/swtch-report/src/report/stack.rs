@@ -10,6 +10,7 @@ use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
 use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 use swtch_output::text;
+use swtch_store::StackSettings;
 
 use super::names::Names;
 use super::worth::{first_own, is_of_c_library, own_functions};
@@ -26,11 +27,13 @@ struct StackRow<'a> {
 
 const SWITCHES: Word = words::SWITCHES.saying("waits that began at these stacks");
 
-fn columns<'a>() -> [Column<StackRow<'a>>; 10] {
+fn columns<'a>() -> [Column<StackRow<'a>>; 12] {
     [
         Column::new(SWITCHES, |row| Cell::Count(row.waits.waits)),
         Column::new(words::SHARE, |row| Cell::share(row.waits.waits, row.all)),
         Column::new(words::OFF, |row| Cell::Time(row.waits.off)),
+        Column::new(words::OFF_LOW, |row| Cell::Time(row.waits.off_low())),
+        Column::new(words::OFF_HIGH, |row| Cell::Time(row.waits.off_high())),
         Column::new(words::BLOCKED, |row| Cell::Time(row.waits.blocked)),
         Column::new(words::RUNQ, |row| Cell::Time(row.waits.runq)),
         Column::new(words::REASONS, |row| Cell::List(row.waits.reasons())),
@@ -65,6 +68,8 @@ pub struct StackPairWaits {
     pub off: Nanos,
     pub blocked: Nanos,
     pub runq: Nanos,
+    /// How much shorter and longer `off` may be, in ns, as squares; 0 where all waits have stacks.
+    errors: [f64; 2],
     reasons: FxHashMap<Reason, u64>,
     processes: Vec<usize>,
 }
@@ -89,8 +94,6 @@ pub struct StackCounts {
     without: u64,
     /// Where stacks are read at looks: off-CPU, blocked and run-queue time of a thread's waits for a reason.
     seen: PlaceSums<(usize, Reason), Stacks, 3>,
-    /// True once a wait was seen at a look.
-    is_by_looks: bool,
 }
 
 impl StackCounts {
@@ -103,7 +106,6 @@ impl StackCounts {
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
         let blocked = row.wait.blocked().unwrap_or(Nanos::ZERO);
         let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
-        self.is_by_looks |= row.wait.seen_for.is_some();
         self.seen
             .add((task, reason), [off, blocked, runq], seen_at(row, off));
         if stacks == (None, None) {
@@ -132,6 +134,7 @@ impl StackCounts {
             let mut waits = waits.clone();
             if let Some(time) = divided.and_then(|divided| divided.places.get(&stacks)) {
                 [waits.off, waits.blocked, waits.runq] = time.times;
+                waits.errors = [time.less.powi(2), time.more.powi(2)];
             }
             let alike = symbols.first_alike(stacks);
             merged.entry(alike).or_default().merge(&waits);
@@ -151,7 +154,7 @@ impl StackCounts {
 
     /// The report. `asked` says whether the recording took stacks at all.
     pub fn sheet(&self, symbols: &Symbols, names: &Names, asked: bool) -> Sheet {
-        let divided = self.is_by_looks.then(|| self.seen.divide());
+        let divided = symbols.are_whole.then(|| self.seen.divide());
         let ranked = self.ranked(symbols, divided.as_ref());
         let rows = ranked
             .iter()
@@ -168,7 +171,7 @@ impl StackCounts {
                 text::counted(self.without, "wait")
             ));
         }
-        if !self.is_by_looks {
+        if !symbols.are_whole {
             sheet.notes.extend(self.cut_short(&ranked, symbols));
             sheet.notes.extend(self.callers_lacking(&ranked, symbols));
         }
@@ -248,11 +251,24 @@ impl StackCounts {
 }
 
 impl StackPairWaits {
+    fn off_low(&self) -> Nanos {
+        let less = Nanos::from_rounded(self.errors[0].sqrt());
+        self.off.saturating_sub(less)
+    }
+
+    fn off_high(&self) -> Nanos {
+        self.off + Nanos::from_rounded(self.errors[1].sqrt())
+    }
+
     fn merge(&mut self, other: &Self) {
         self.waits += other.waits;
         self.off += other.off;
         self.blocked += other.blocked;
         self.runq += other.runq;
+        // Places err independently of each other.
+        for (error, other) in self.errors.iter_mut().zip(other.errors) {
+            *error += other;
+        }
         for (reason, waits) in &other.reasons {
             *self.reasons.entry(*reason).or_default() += waits;
         }
@@ -287,6 +303,8 @@ pub struct Symbols {
     lines: FxHashMap<u32, String>,
     /// The first stack that looks like this one.
     first_alike: FxHashMap<(StackKind, u32), u32>,
+    /// True if user stacks were unwound by tables, so that no caller is missing between others.
+    are_whole: bool,
 }
 
 impl Symbols {
@@ -308,7 +326,21 @@ impl Symbols {
                 .collect(),
             frames,
             lines,
+            are_whole: false,
         }
+    }
+
+    /// The same of stacks that were recorded so.
+    pub fn recorded_by(self, settings: Option<StackSettings>) -> Self {
+        Self {
+            are_whole: settings.is_some_and(|settings| settings.by_looks),
+            ..self
+        }
+    }
+
+    /// As [`may_lack_a_caller`], of frames of a user stack.
+    pub fn may_lack_a_caller(&self, frames: &[String]) -> bool {
+        !self.are_whole && may_lack_a_caller(frames)
     }
 
     /// The stacks that stand for all that look like these. The kernel tells stacks apart by addresses,
@@ -351,11 +383,24 @@ impl Symbols {
 }
 
 impl Symbols {
+    /// The program's functions in a user stack, the innermost first, after a sign for one that may be missing.
+    pub fn functions_in_line(&self, stack: u32, most: usize) -> Option<String> {
+        self.functions_of(&self.frames(StackKind::User, Some(stack)), most)
+    }
+
+    fn functions_of(&self, frames: &[String], most: usize) -> Option<String> {
+        if !self.are_whole {
+            return functions_in_line(frames, most);
+        }
+        let functions = own_functions(frames, most);
+        (!functions.is_empty()).then(|| functions.join(" < "))
+    }
+
     /// The program's functions of a user stack as [`functions_in_line`] names them, the innermost with its line in the
     /// source: `take_ticket (server.c:88) < handle < main`.
     pub fn functions_with_line(&self, stack: u32, most: usize) -> Option<String> {
         let frames = self.frames(StackKind::User, Some(stack));
-        let functions = functions_in_line(&frames, most)?;
+        let functions = self.functions_of(&frames, most)?;
         let numbers = self.stacks.get(&(StackKind::User, stack));
         let line = first_own(&frames).and_then(|place| self.lines.get(numbers?.get(place)?));
         Some(match (line, functions.split_once(" < ")) {
@@ -472,6 +517,8 @@ pub fn to_table(sheet: &Sheet, most: usize) -> String {
             waits,
             share,
             off,
+            off_low,
+            off_high,
             blocked,
             runq,
             reasons,
@@ -484,10 +531,11 @@ pub fn to_table(sheet: &Sheet, most: usize) -> String {
             unreachable!("a row has a cell for each column");
         };
         page += &format!(
-            "{} waits  {} %  off {}  blocked {}  runq {}  {}  ({})\n",
+            "{} waits  {} %  off {}{}  blocked {}  runq {}  {}  ({})\n",
             waits.to_table(),
             share.to_table(),
             off.to_table(),
+            interval_words(off_low, off_high),
             blocked.to_table(),
             runq.to_table(),
             reasons.to_table(),
@@ -498,6 +546,14 @@ pub fn to_table(sheet: &Sheet, most: usize) -> String {
         page.push('\n');
     }
     page + &sheet.rest(most)
+}
+
+/// ` (1.40 to 1.62 s)`; nothing where the time is exact.
+fn interval_words(low: &Cell, high: &Cell) -> String {
+    if low == high {
+        return String::new();
+    }
+    format!(" ({} to {})", low.to_table(), high.to_table())
 }
 
 /// The frames of a stack, one a line, the innermost first.
@@ -574,9 +630,14 @@ mod tests {
         for row in [unseen, seen, unseen, elsewhere] {
             places.add(&row, names.index(row.task), &names);
         }
-        let sheet = places.sheet(&symbols(), &names, true);
-        let times = [3000, 2700, 300].map(|ns| Cell::Time(Nanos::from_ns(ns)));
-        assert_eq!(sheet.rows[0][2..5], times);
+        let how = StackSettings {
+            by_looks: true,
+            ..StackSettings::default()
+        };
+        let sheet = places.sheet(&symbols().recorded_by(Some(how)), &names, true);
+        // One look that met one wait tells next to nothing: all may have been elsewhere.
+        let times = [3000, 620, 3000, 2700, 300].map(|ns| Cell::Time(Nanos::from_ns(ns)));
+        assert_eq!(sheet.rows[0][2..7], times);
         let note = "stacks were read of 1 of 4 waits while they lasted; each thread's off-CPU time, which is known, \
                     is divided among the places where it was seen; 50 ns of 3.05 µs has no place";
         assert_eq!(sheet.notes, [note]);
@@ -684,7 +745,7 @@ note: 1 wait of 1 are in a function of the C library: where the C library keeps 
     fn folded_stacks_run_from_the_outside_and_hold_no_stray_separator() {
         let folded =
             "server;0xabc;read\u{1b}:x+0x10 [libc.so.6];pipe_read+0x10_[k];schedule+0x10_[k]";
-        assert_eq!(fed().rows[0][9], Cell::text(folded));
+        assert_eq!(fed().rows[0][11], Cell::text(folded));
     }
 
     #[test]

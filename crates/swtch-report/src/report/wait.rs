@@ -6,8 +6,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{
-    Arch, Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, ServedAs, StackKind,
-    Switch, Timestamp, WaitObject,
+    Arch, Chains, Evidence, EvidenceBits, Meanwhile, Nanos, Open, Reason, ServedAs, Switch,
+    Timestamp, WaitObject,
 };
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
@@ -18,7 +18,7 @@ use super::filter::CountedParts;
 use super::group::or_missing;
 use super::last::LastByTask;
 use super::names::{Names, Process, families};
-use super::stack::{Symbols, functions_in_line};
+use super::stack::Symbols;
 use super::waker::{MOST_IN_TABLE, Waker, is_blocking};
 use super::{report_sheet, words};
 
@@ -530,8 +530,7 @@ fn woken_from(ends: &WaitEnds, symbols: &Symbols) -> Option<String> {
         .woken_from
         .iter()
         .max_by_key(|(stack, count)| (**count, **stack))?;
-    let frames = symbols.frames(StackKind::User, Some(*stack));
-    functions_in_line(&frames, FUNCTIONS_NAMED)
+    symbols.functions_in_line(*stack, FUNCTIONS_NAMED)
 }
 
 /// Returns the object that the row's task begins to wait for, if the trace tells.

@@ -83,6 +83,8 @@ words! {
 
     RAN "ran_ns" Time "time on a CPU";
     OFF "off_ns" Time "time off the CPU: blocked_ns and runq_ns, and waits whose wakeup was not seen";
+    OFF_LOW "off_low_ns" Time "off_ns is this at least (95 %): it is exact where the stack of each wait was taken";
+    OFF_HIGH "off_high_ns" Time "off_ns is this at most (95 %)";
     BLOCKED "blocked_ns" Time "time until somebody woke them";
     RUNQ "runq_ns" Time "time runnable without a CPU (run-queue wait, CPU wait)";
     OPEN "open_ns" Time "how long the open waits had lasted";

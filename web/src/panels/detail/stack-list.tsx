@@ -12,7 +12,7 @@ export function StackList({
   if (frames === null || frames.length === 0) {
     return (
       <p class="no-stack">
-        {title}: <span class="muted">not recorded</span>
+        {title}: <span class="muted">not read</span>
       </p>
     );
   }

@@ -226,10 +226,17 @@ impl VerdictInput<'_> {
                 "Threads wait for each other, most likely for Python's global interpreter lock (GIL): futex words side by \
                  side"
             }
-            (1, true) => "Threads wait for each other, as at one lock: futex word",
-            (_, true) => "Threads wait for each other, as at one lock: futex words side by side",
+            (1, true) => "as at one lock: futex word",
+            (_, true) => "as at one lock: futex words side by side",
             (1, false) => "One futex word",
             (_, false) => "Futex words side by side, as those of one lock and its conditions",
+        };
+        let whose = match what.starts_with("as at") {
+            true => format!(
+                "Threads wait for each other{}, ",
+                self.in_function(&sum.ends)
+            ),
+            false => String::new(),
         };
         let advice = match (sum.is_lock(), is_python) {
             _ if sum.is_timed_out() => advice::TIMED_OUT.told(),
@@ -284,7 +291,7 @@ impl VerdictInput<'_> {
             switches: sum.switches,
             time,
             seen: format!(
-                "{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, {blocked}.",
+                "{whose}{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, {blocked}.",
                 first.key,
                 counted(sum.switches, "context switch"),
                 share(sum.switches, total.switches),

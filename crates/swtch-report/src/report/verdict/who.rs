@@ -25,6 +25,9 @@ const FEW_PCT: f64 = 10.0;
 /// From this share on, a program makes nearly all of something, and need not be named again.
 const NEARLY_ALL_PCT: f64 = 99.0;
 
+/// From this share of the time on, one function is where it passes.
+const ONE_PLACE_PCT: f64 = 80.0;
+
 /// Entries with a smaller share are not named beside larger ones.
 const LEAST_PCT: f64 = 1.0;
 
@@ -242,6 +245,20 @@ impl VerdictInput<'_> {
         Some(format!("woken by: {}", main_of(named, all)?))
     }
 
+    /// ` in take_ticket (server.c:88)`: the program's function in which most of this time passed; nothing where that is
+    /// not known, or where it is several.
+    pub fn in_function(&self, ends: &WaitEnds) -> String {
+        let Some((functions, count, all)) = self.main_place(&ends.waited_in) else {
+            return String::new();
+        };
+        let innermost = functions.split(" < ").next().unwrap_or(&functions);
+        let is_one = percent(count, all).is_some_and(|share| share >= ONE_PLACE_PCT);
+        if !is_one || sign_in_words(&functions).is_some() {
+            return String::new();
+        }
+        format!(" in {innermost}")
+    }
+
     /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
     fn waited_in(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.waited_in)?;
@@ -256,6 +273,17 @@ impl VerdictInput<'_> {
 
     /// The functions of the program in most of these stacks, the innermost first, and their share.
     fn main_functions(&self, stacks: &FxHashMap<u32, u64>) -> Option<String> {
+        let (functions, count, all) = self.main_place(stacks)?;
+        if percent(count, all)? < SPREAD_PCT {
+            return None;
+        }
+        let sign = sign_in_words(&functions);
+        let sign = sign.map_or_else(String::new, |words| format!(" ({words})"));
+        Some(format!("{functions} {}{sign}", share(count, all)))
+    }
+
+    /// The functions that most of this passed in, how much, and of how much.
+    fn main_place(&self, stacks: &FxHashMap<u32, u64>) -> Option<(String, u64, u64)> {
         let symbols = self.symbols?;
         let mut counts: BTreeMap<String, u64> = BTreeMap::new();
         let mut all = 0;
@@ -266,10 +294,7 @@ impl VerdictInput<'_> {
             }
         }
         let (functions, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let is_main = percent(count, all).is_some_and(|share| share >= SPREAD_PCT);
-        let sign = sign_in_words(&functions);
-        let sign = sign.map_or_else(String::new, |words| format!(" ({words})"));
-        is_main.then(|| format!("{functions} {}{sign}", share(count, all)))
+        Some((functions, count, all))
     }
 
     /// Returns which tasks took the CPU from which for a reason, most often first: threads of one process, or programs.
