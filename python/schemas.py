@@ -157,8 +157,8 @@ ROWS: dict[str, str] = {
     "syscall": f"syscall number? {TALLY}",
     "wait": """wait_key kind process? pid? switches share_pct? waits off_ns blocked_ns runq_ns
         waiters woken_by_waiters_pct? last_wakers woken_from?""",
-    "stack": """switches share_pct? off_ns blocked_ns runq_ns reasons processes
-        user_frames kernel_frames folded""",
+    "stack": """switches share_pct? off_ns off_low_ns off_high_ns blocked_ns runq_ns
+        reasons processes user_frames kernel_frames folded""",
     "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
     "cgroup": f"cgroup cgroup_id {TALLY}",
     "neighbour": "neighbour kind neighbour_id? cgroup? cgroup_id? waits? runq_ns share_pct?",

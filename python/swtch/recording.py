@@ -46,8 +46,9 @@ def record(
 
     All threads of this process are recorded. With `children` the processes below it are recorded,
     too; the recorder is one of them, so its own switches are in the trace then. `stacks` reads
-    where threads wait, if the program runs as root. `options` are further options of `swtch record`. `program` is the program
-    to use; without it that of the environment variable `SWTCH`, otherwise `swtch` in PATH.
+    where threads wait, if the program runs as root. `options` are further options of
+    `swtch record`. `program` is the program to use; without it that of the environment variable
+    `SWTCH`, otherwise `swtch` in PATH.
 
     The block begins once the kernel is watched and ends with a finished trace. `Error` is raised
     when the program cannot record, with what it said.

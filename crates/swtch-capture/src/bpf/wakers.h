@@ -58,7 +58,8 @@ static __always_inline __u32 copy_own_stack(struct waker_copy *copy)
 	return have;
 }
 
-static __attribute__((noinline)) int copy_waker(void *ctx, struct cpu_state *c, struct task_state *st)
+static __attribute__((noinline)) int copy_waker(void *ctx, struct cpu_state *c,
+						struct task_state *st)
 {
 	__u32 slot = bpf_get_smp_processor_id() * WAKER_SLOTS + c->waker_slot % WAKER_SLOTS;
 	struct waker_copy *copy = bpf_map_lookup_elem(&waker_copies, &slot);
@@ -96,7 +97,8 @@ static __always_inline void maybe_copy_waker(void *ctx, struct cpu_state *c, str
 		return;
 	}
 	copy_waker(ctx, c, st);
-	c->next_waker_ts = c->window_ts + wakers_every_ns / 2 + bpf_get_prandom_u32() % wakers_every_ns;
+	c->next_waker_ts =
+		c->window_ts + wakers_every_ns / 2 + bpf_get_prandom_u32() % wakers_every_ns;
 	c->wakers_to_pass = bpf_get_prandom_u32() % WAKERS_PASSED;
 }
 
