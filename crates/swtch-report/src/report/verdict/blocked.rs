@@ -5,7 +5,7 @@ use swtch_output::text::counted;
 
 use super::super::group::RowSyscall;
 use super::advice::{self, Advice, AdviceText};
-use super::who::WaitEnder;
+use super::who::{WAITED_IN, WaitEnder};
 use super::{
     Details, Finding, FindingKind, MOST_PCT, OFTEN_PCT, Subject, VerdictInput, is_often, percent,
     typical,
@@ -419,9 +419,11 @@ impl VerdictInput<'_> {
         let mut finding = self.waited(name, reason, what, weight, advice, total);
         let at_locks = spent.and_then(|spent| self.through_locks(spent, through, time));
         let siblings = spent.and_then(|spent| self.through_siblings(spent, time));
-        finding
-            .places
-            .splice(0..0, at_locks.into_iter().chain(siblings));
+        // The function is what a screen with little room has to show.
+        let places = &mut finding.places;
+        let in_function = places.iter().position(|place| place.starts_with(WAITED_IN));
+        let after = in_function.map_or(0, |place| place + 1);
+        places.splice(after..after, at_locks.into_iter().chain(siblings));
         Some(finding)
     }
 

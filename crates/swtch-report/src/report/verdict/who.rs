@@ -25,6 +25,9 @@ const FEW_PCT: f64 = 10.0;
 /// From this share on, a program makes nearly all of something, and need not be named again.
 const NEARLY_ALL_PCT: f64 = 99.0;
 
+/// Begins the line that says where tasks waited.
+pub const WAITED_IN: &str = "waited in: ";
+
 /// From this share of the time on, one function is where it passes.
 const ONE_PLACE_PCT: f64 = 80.0;
 
@@ -131,10 +134,10 @@ impl VerdictInput<'_> {
         places.into_iter().flatten().collect()
     }
 
-    /// Says which tasks leave for a reason, in which system calls, and in which functions.
+    /// Says which tasks leave for a reason, in which functions, and in which system calls.
     pub fn places(&self, reason: Reason) -> Vec<String> {
         let ends = self.details.ends_of(reason);
-        let places = [self.who(reason), self.calls(reason), self.waited_in(ends)];
+        let places = [self.who(reason), self.waited_in(ends), self.calls(reason)];
         places.into_iter().flatten().collect()
     }
 
@@ -262,7 +265,7 @@ impl VerdictInput<'_> {
     /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
     fn waited_in(&self, ends: &WaitEnds) -> Option<String> {
         let functions = self.main_functions(&ends.waited_in)?;
-        Some(format!("waited in: {functions}"))
+        Some(format!("{WAITED_IN}{functions}"))
     }
 
     /// Says where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
