@@ -121,7 +121,10 @@ impl Capture {
             .open(storage)
             .map_err(Error::of_load)?;
         let task_slots = settings.task_slots.unwrap_or_else(task_slots);
-        let cpu_count = u32::try_from(cpus).unwrap_or(u32::MAX);
+        // Of the CPUs that there may be, those that are there wake others.
+        // SAFETY: it asks for a number.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        let cpu_count = u32::try_from(online).unwrap_or(1);
         set_constants(
             &mut open, settings, &plan, &hooks, arch, task_slots, cpu_count,
         );

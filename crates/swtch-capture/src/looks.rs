@@ -26,7 +26,7 @@ use crate::tree::is_to_be_continued;
 /// The bytes that are read at once: the kernel fills 32 KiB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
 const READ: usize = 32 << 10;
 
-/// Numbers of `enum look_refusal` in `bpf/looks.h`.
+/// Numbers of `enum look_refusal` in `bpf/stack_copy.h`.
 const ALLOWED: u32 = 0;
 const OF_OTHER_USER: u32 = 1;
 const NOT_DUMPABLE: u32 = 2;

@@ -14,6 +14,8 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use nix::sys::prctl::{set_name, set_pdeathsig};
@@ -27,6 +29,9 @@ use swtch_core::{Nanos, Pid};
 use swtch_output::caller::Caller;
 
 use crate::packets;
+
+/// The longest that a helper is waited for when it is killed.
+const LONGEST_END: Duration = Duration::from_secs(1);
 
 /// The recorder's handle of a helper. Dropping it ends the process.
 #[derive(Debug)]
@@ -67,6 +72,13 @@ impl HelperProcess {
         Nanos::from_ns(used)
     }
 
+    /// Stops the process, which goes on to exist.
+    pub fn hold(&self) {
+        let pid = i32::try_from(self.process.id()).unwrap_or(0);
+        // One that has ended already does nothing any more, either.
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), Signal::SIGSTOP);
+    }
+
     /// The id of the process.
     pub fn pid(&self) -> Pid {
         Pid::new(self.process.id())
@@ -80,7 +92,13 @@ impl Drop for HelperProcess {
         self.socket = None;
         // It may be in the middle of a round, whose answers are not needed any more.
         let _ = self.process.kill();
-        let _ = self.process.wait();
+        // The kernel may wait for memory that somebody else hands out: then it ends when it can.
+        for _ in 0..LONGEST_END.as_millis() {
+            if !matches!(self.process.try_wait(), Ok(None)) {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -118,8 +136,8 @@ impl HelperWork {
             rings: self.bpf == ConfinedWork::LooksAtTasks,
             look_at_processes: true,
             // The command that sudo started belongs to root. As root we could open its files; now we
-            // cannot.
-            open_files_of_others: caller.is_some(),
+            // cannot. And root itself gets into the home of no user without this right.
+            open_files_of_others: caller.is_some() || self.bpf == ConfinedWork::LooksAtTasks,
             ..KeptPrivileges::default()
         };
         drop_privileges(kept, kernel_version())?;

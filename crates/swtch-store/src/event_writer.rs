@@ -3,7 +3,7 @@
 //! ```text
 //!  events, in order of time ─▶ timeline ─rows─▶ writer
 //!                                          └─▶ what the trace must still say of them: the paths of
-//!                                              their cgroups, the frames of their stacks
+//!                                              their cgroups
 //! ```
 //!
 //! The rows of other tables (gaps, command lines, paths, stacks) come from elsewhere, and go to the
@@ -247,7 +247,9 @@ fn index(task: TaskKey) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use swtch_core::{Arch, Class, CpuId, Evidence, Nanos, Pid, SwitchEvent, Tid, WaitEvidence};
+    use swtch_core::{
+        Arch, Class, CpuId, Evidence, Nanos, Pid, SwitchEvent, TaskEventKind, Tid, WaitEvidence,
+    };
 
     use super::*;
 

@@ -112,7 +112,7 @@ static __always_inline void describe(struct look_row *row, struct task_struct *p
 	row->memory = (__u64)p->mm;
 	row->pid = p->tgid;
 	row->refusal = LOOK_OF_KERNEL_THREAD;
-	if (!p->mm || (p->flags & PF_KTHREAD))
+	if (!p->mm || (p->flags & (PF_KTHREAD | PF_IO_WORKER)))
 		return;
 	row->refusal = refusal_of(p);
 	regs = (void *)bpf_task_pt_regs(p);

@@ -87,8 +87,11 @@ static __attribute__((noinline)) int copy_waker(void *ctx, struct cpu_state *c,
 static __always_inline void maybe_copy_waker(void *ctx, struct cpu_state *c, struct task_struct *p,
 					     struct task_state *st)
 {
-	/* An interrupt says who was interrupted, not why; a task on its CPU does not wait yet. */
-	if (!wakers_every_ns || c->window_ts < c->next_waker_ts || !recording ||
+	/*
+	 * An interrupt says who was interrupted, not why; a task on its CPU does not wait yet; and a waker that is
+	 * not recorded may be anybody's.
+	 */
+	if (!wakers_every_ns || !c->in_scope || c->window_ts < c->next_waker_ts || !recording ||
 	    (st->waker_kind != WAKER_TASK && st->waker_kind != WAKER_SENDER) || p->on_cpu ||
 	    st->left_runnable || !st->out_ts)
 		return;

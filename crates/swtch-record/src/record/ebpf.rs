@@ -181,10 +181,16 @@ fn let_look(stacks: StacksToName, capture: &Capture) -> Result<Option<StacksToNa
         );
         return Ok(None);
     };
-    stacks
-        .begin(&sources)
-        .context("handing over the program that looks at stacks")?;
-    Ok(Some(stacks))
+    match stacks.begin(&sources) {
+        Ok(()) => Ok(Some(stacks)),
+        Err(error) => {
+            message!(
+                "swtch: stacks are not read: {}",
+                escaped(&error.to_string())
+            );
+            Ok(None)
+        }
+    }
 }
 
 /// Starts the guard that keeps this thread from being starved, while there is the right to a

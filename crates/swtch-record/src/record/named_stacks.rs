@@ -76,6 +76,13 @@ impl StacksToName {
         ended
     }
 
+    /// Holds the process that looks: what it has cost can still be asked for.
+    pub fn stop_looking(&self) {
+        self.reader
+            .iter()
+            .for_each(|reader| reader.process().hold());
+    }
+
     /// Of which processes stacks were not read, and why, in words.
     pub fn not_read(&self) -> impl Iterator<Item = String> {
         self.not_read.iter().map(|(why, processes)| {
@@ -95,8 +102,8 @@ impl StacksToName {
     }
 
     /// Finds the names of all frames, after the end.
-    pub fn named_frames(self) -> Vec<Frame> {
-        self.stacks.named_frames()
+    pub fn named_frames(&mut self) -> Vec<Frame> {
+        std::mem::take(&mut self.stacks).named_frames()
     }
 }
 

@@ -12,9 +12,8 @@
 //! sleeps as long as it may:
 //!
 //! - A ring must not fill while it sleeps, also if many more switches come than before.
-//! - What records name must be looked up before it is gone: command lines, user-mode schedulers,
-//!   and stacks. So it sleeps only briefly after a task was started, and whenever stacks are
-//!   recorded or a user-mode scheduler is watched, whose ring is small.
+//! - What records name must be looked up before it is gone: command lines and user-mode schedulers. So it sleeps only
+//!   briefly after a task was started, and whenever a user-mode scheduler is watched, whose ring is small.
 //! - A recorder that is killed loses at most a second: [`Pauses::LONGEST`] and the time between two
 //!   flushes are less than that together.
 

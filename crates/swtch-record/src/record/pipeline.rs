@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! while it records   rings ─bytes─▶ records.raw
-//!                      └ task records, cgroups, stacks: what to look up before it is gone
+//!                      └ task records, cgroups: what to look up before it is gone
 //! after the end      records.raw ─▶ decode ─▶ merge ─▶ timeline ─▶ tables
 //! ```
 
@@ -282,6 +282,7 @@ impl Pipeline {
         self.user_level.open_rings();
         let user = self.drain_user_level();
         let looks = self.take_looks();
+        self.stacks.iter().for_each(StacksToName::stop_looking);
         for words in self.stacks.iter().flat_map(StacksToName::not_read) {
             message!("swtch: {words}");
         }
@@ -458,7 +459,7 @@ impl Pipeline {
     }
 
     fn write_frames(&mut self) -> Result<(), Error> {
-        let Some(stacks) = self.stacks.take() else {
+        let Some(stacks) = &mut self.stacks else {
             return Ok(());
         };
         for frame in stacks.named_frames() {

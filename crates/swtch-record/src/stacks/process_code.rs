@@ -1,7 +1,6 @@
 //! The code that processes map, with the tables of its files: what a walk over a stack looks up.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::fs;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,8 +30,6 @@ struct ReadFiles {
 /// The code that a process maps.
 #[derive(Debug)]
 pub struct ProcessCode {
-    /// The text that this was made from: as long as it stays the same, so does this.
-    maps: String,
     /// In the order of their addresses.
     mappings: Vec<MappedCode>,
     files: Rc<ReadFiles>,
@@ -64,13 +61,12 @@ impl ProcessCodes {
     /// The code of a process as it is now, and whether it is as it was when it was asked for last; `None` if the
     /// process has ended or may not be looked into.
     pub fn of(&mut self, pid: Pid) -> Option<(&ProcessCode, CodeIs)> {
-        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-        let is_known = self
-            .processes
-            .get(&pid)
-            .is_some_and(|known| known.maps == maps);
+        let mapped = CodeMap::of(pid).ok()?;
+        let is_known = self.processes.get(&pid).is_some_and(|known| {
+            let known = known.mappings.iter().map(|one| &one.mapping);
+            known.eq(mapped.mappings())
+        });
         if !is_known {
-            let mapped = CodeMap::parse(&maps);
             let mappings = mapped.mappings().map(|mapping| MappedCode {
                 pid,
                 mapping: mapping.clone(),
@@ -78,7 +74,6 @@ impl ProcessCodes {
             });
             let code = ProcessCode {
                 mappings: mappings.collect(),
-                maps,
                 files: Rc::clone(&self.files),
             };
             self.processes.insert(pid, code);

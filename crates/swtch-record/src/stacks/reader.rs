@@ -176,7 +176,12 @@ impl CpuBudget {
 /// The recorder is gone.
 fn is_end(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+    cause.is_some_and(|cause| {
+        matches!(
+            cause.kind(),
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+        )
+    })
 }
 
 /// The stacks that were met.
@@ -188,7 +193,8 @@ struct UnwoundStacks {
     /// The number of a copy that was unwound, by process and by a hash of its registers and bytes: a thread that waits
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), u32>,
-    numbers: FxHashMap<(Pid, Vec<u64>), u32>,
+    /// The number of a stack by its frames: processes that run the same program share them.
+    numbers: FxHashMap<Vec<FramePlace>, u32>,
     kernel_numbers: FxHashMap<Vec<u64>, u32>,
     /// The number of each file that stacks name, and whether it could be opened.
     files: FxHashMap<CodeFile, (u32, bool)>,
@@ -198,8 +204,16 @@ struct UnwoundStacks {
     news: Vec<(StackNews, Option<File>)>,
     /// How many stacks were told; the next has this number.
     told: u32,
-    /// CPU time that reading maps took.
+    /// CPU time that reading the maps of new processes took.
     reading_ns: u64,
+}
+
+/// Where a frame is, for all processes that map the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum FramePlace {
+    InFile(u32, u64),
+    /// Code without a file.
+    At(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +282,7 @@ impl UnwoundStacks {
             self.read_code(thread)?;
             chain = chain_of(stack, self.codes.known(pid)?);
         }
-        let number = self.number_of_chain(pid, chain)?;
+        let number = self.number_of_chain(pid, &chain)?;
         self.copies.insert(key, number);
         Some(number)
     }
@@ -276,11 +290,9 @@ impl UnwoundStacks {
     /// Forgets all that was read, if it is of too many processes: most of them have ended.
     fn forget_if_many(&mut self) {
         if self.read.len() > MOST_PROCESSES || self.copies.len() > MOST_COPIES {
-            self.codes = ProcessCodes::default();
+            self.codes.forget_others(&FxHashSet::default());
             self.read.clear();
             self.copies.clear();
-            self.numbers.clear();
-            self.refused.clear();
         }
     }
 
@@ -289,10 +301,12 @@ impl UnwoundStacks {
         let before = process_cpu_ns();
         let pid = thread.pid;
         let state = self.codes.of(pid).map(|(_, state)| state);
-        self.reading_ns += process_cpu_ns().saturating_sub(before);
+        // Reading it again is part of what looks cost.
+        if !self.read.contains_key(&pid) {
+            self.reading_ns += process_cpu_ns().saturating_sub(before);
+        }
         if state? == CodeIs::New {
             self.copies.retain(|(of, _), _| *of != pid);
-            self.numbers.retain(|(of, _), _| *of != pid);
         }
         let read = CodeRead {
             memory: thread.memory,
@@ -302,17 +316,20 @@ impl UnwoundStacks {
         Some(())
     }
 
-    fn number_of_chain(&mut self, pid: Pid, chain: Chain) -> Option<u32> {
-        let place = match self.numbers.entry((pid, chain.addresses)) {
+    fn number_of_chain(&mut self, pid: Pid, chain: &Chain) -> Option<u32> {
+        let frames = self.frames_of(pid, &chain.addresses)?;
+        let places = frames.iter().map(|(address, place)| match place {
+            Some((file, offset)) => FramePlace::InFile(*file, *offset),
+            None => FramePlace::At(*address),
+        });
+        let place = match self.numbers.entry(places.collect()) {
             Entry::Occupied(known) => return Some(*known.get()),
             Entry::Vacant(_) if self.told >= MOST_STACKS => return None,
             Entry::Vacant(place) => place,
         };
         let number = self.told;
         self.told += 1;
-        let addresses = place.key().1.clone();
         place.insert(number);
-        let frames = self.frames_of(pid, &addresses)?;
         let found = FoundStack {
             number,
             pid: pid.get(),
@@ -335,7 +352,7 @@ impl UnwoundStacks {
                     *is_open = open.is_some();
                     let found = FoundFile {
                         number: *number,
-                        path: file.path().to_owned(),
+                        path: told_path(file.path()),
                     };
                     self.news.push((StackNews::File(found), open));
                 }
@@ -345,6 +362,17 @@ impl UnwoundStacks {
         }
         Some(frames)
     }
+}
+
+/// A path as it is told, which may be cut: a message has room for so much, in which a byte may take six.
+fn told_path(path: &str) -> String {
+    const MOST: usize = 2048;
+    let cut = path.len().saturating_sub(MOST);
+    if cut == 0 {
+        return path.to_owned();
+    }
+    let start = (cut..path.len()).find(|at| path.is_char_boundary(*at));
+    format!("…{}", &path[start.unwrap_or(path.len())..])
 }
 
 fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
@@ -370,6 +398,18 @@ fn hash_of(stack: &LookedStack<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_long_path_is_told() {
+        let long = format!("/{}/prog", "ü".repeat(4000));
+        let told = told_path(&long);
+        assert!(
+            told.len() < 2060 && told.ends_with("/prog"),
+            "{}",
+            told.len()
+        );
+        assert_eq!(told_path("/bin/prog"), "/bin/prog");
+    }
 
     /// Looks of 1 ms each, at 1 % of a CPU: what is saved is used first, then 100 ms pass between two.
     #[test]

@@ -106,8 +106,8 @@ impl FlameNode {
         for ((task, reason), divided) in places.by_group() {
             let process = names.thread(*task).process;
             let placed = divided.places.into_iter();
-            let placed = placed.map(|(stacks, time)| (stacks, time.seen, time.times[0]));
-            let without = ((None, None), divided.waits_without, divided.without[0]);
+            let placed = placed.map(|(stacks, time)| (stacks, time.seen, time.times[1]));
+            let without = ((None, None), divided.waits_without, divided.without[1]);
             for ((user, kernel), waits, time) in placed.chain([without]) {
                 if waits == 0 {
                     continue;
@@ -179,8 +179,8 @@ fn name_across_runs(process: &Process) -> String {
     }
 }
 
-/// Blocked time of each thread, by reason and place.
-fn places(filtered: &mut FilteredTrace<'_>) -> Result<PlaceSums<(usize, Reason), Stacks, 1>> {
+/// Off-CPU and blocked time of each thread, by reason and place.
+fn places(filtered: &mut FilteredTrace<'_>) -> Result<PlaceSums<(usize, Reason), Stacks, 2>> {
     let columns = Columns::OFF_REASON | Columns::OFF | Columns::RUNQ | Columns::STACKS;
     let mut places = PlaceSums::default();
     filtered.scan(columns, &mut |row, task, counted| {
@@ -189,7 +189,8 @@ fn places(filtered: &mut FilteredTrace<'_>) -> Result<PlaceSums<(usize, Reason),
             return;
         };
         let reason = row.wait.reason.unwrap_or(Reason::Unknown);
-        places.add((task, reason), [blocked], seen_at(row, blocked));
+        let off = row.wait.off.unwrap_or(blocked);
+        places.add((task, reason), [off, blocked], seen_at(row, off));
     })?;
     Ok(places)
 }

@@ -1,8 +1,7 @@
 //! `report --by stack`: the places that waited, as user and kernel stacks.
 //!
-//! A stack belongs to a wait. It was taken where the task left, if the wait lasted as long as the
-//! recording asked for. Waits without a stack are not in this report, but it says how many there
-//! are.
+//! A stack belongs to a wait, and was read while it lasted: the time of the others is divided among the places that were
+//! seen (`swtch_core::places`). In older traces a stack was taken of each wait that was long enough.
 
 use rustc_hash::FxHashMap;
 use swtch_core::places::{DividedTime, PlaceSums, SeenWait};

@@ -250,18 +250,25 @@ fn root_the_command_keeps_all_rights_of_who_started_it() {
 #[ignore = "needs root"]
 fn root_helpers_keep_the_right_to_look_at_processes_and_no_other() {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
+    const CAP_DAC_READ_SEARCH: u64 = 1 << 2;
     let _machine = beside_others();
     let place = TraceDir::new();
     let record = place.record(&["--", "sleep", "60"]);
+    // The reader opens programs in homes that are closed to others.
+    let of_reader = CAP_SYS_PTRACE | CAP_DAC_READ_SEARCH;
     let mut recorder = TestProcess::start(&mut minding_signals(&record));
-    for helper_of in [finder_of, reader_of] {
-        wait_until("the helper has one right", || {
-            helper_of(recorder.pid()).is_some_and(|helper| {
-                let threads = statuses_of_threads(helper);
-                threads.len() == 1 && is_confined(&threads[0], CAP_SYS_PTRACE)
-            })
-        });
-    }
+    let has_only = |helper: Option<u32>, rights| {
+        helper.is_some_and(|helper| {
+            let threads = statuses_of_threads(helper);
+            threads.len() == 1 && is_confined(&threads[0], rights)
+        })
+    };
+    wait_until("the finder has one right", || {
+        has_only(finder_of(recorder.pid()), CAP_SYS_PTRACE)
+    });
+    wait_until("the reader has two", || {
+        has_only(reader_of(recorder.pid()), of_reader)
+    });
     recorder.signal(libc::SIGINT);
     recorder.ends_within(SOON);
 }

@@ -129,7 +129,8 @@ fn root_long_waits_are_seen() {
     let _machine = beside_others();
     let place = TraceDir::new();
     let program = compiled(&place, DEEP_MUTEX);
-    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
+    let recording =
+        Recording::that_succeeds(&["--stack-budget", "100", "--", program.to_str().unwrap()]);
     let read = recording.read();
     let long = read.switches.iter().filter(|row| {
         let off = row.wait.off.map_or(0, swtch_core::Nanos::as_ns);
@@ -199,10 +200,13 @@ fn root_who_ends_a_wait_is_shown_where_it_lets_go() {
         own.is_some_and(|own| own.contains(&"await_work"))
     });
     assert!(awaited.count() > 20);
+    // The main thread waits for the end of the other, and for the mutex.
+    let identities = read.identities();
+    let is_worker = |task| identities[&task].0 != identities[&task].1;
     let ended: Vec<_> = read
         .switches
         .iter()
-        .filter(|row| row.wait.reason == Some(Reason::Futex))
+        .filter(|row| row.wait.reason == Some(Reason::Futex) && is_worker(row.task))
         .filter_map(|row| row.wait.wakeup.waker_stacks.user)
         .map(|stack| &functions[&stack])
         .collect();
@@ -281,7 +285,7 @@ fn root_no_byte_of_a_stack_is_kept() {
     drop(recorder);
     assert_eq!(files_with(place.dir(), CANARY), Vec::<PathBuf>::new());
     // A whole recording.
-    let recording = Recording::that_succeeds(&["-d", "1", "-p", &pid]);
+    let recording = Recording::that_succeeds(&["-d", "1", "--stack-budget", "100", "-p", &pid]);
     assert!(stacks_of(&recording).contains("keep+"));
     assert_eq!(
         files_with(recording.place.dir(), CANARY),
@@ -304,7 +308,7 @@ fn root_a_process_that_is_not_dumpable_is_not_looked_into() {
                 .is_ok_and(|at| at.contains("nanosleep"))
     });
     let pid = running.pid().to_string();
-    let recording = Recording::that_succeeds(&["-d", "1", "-p", &pid]);
+    let recording = Recording::that_succeeds(&["-d", "1", "--stack-budget", "100", "-p", &pid]);
     let read = recording.read();
     assert!(read.switches.len() > 10);
     let stacks = read.switches.iter().filter(|row| {
@@ -331,7 +335,7 @@ fn root_under_sudo_stacks_of_others_are_not_read() {
     let recorded = |pid: u32| {
         let place = TraceDir::of(USER);
         let pid = pid.to_string();
-        let mut recorder = place.record(&["-d", "0.5", "-p", &pid]);
+        let mut recorder = place.record(&["-d", "1", "--stack-budget", "100", "-p", &pid]);
         recorder.envs(["SUDO_UID", "SUDO_GID"].map(|name| (name, USER.to_string())));
         let output = recorder.output().unwrap();
         Recording { place, output }
@@ -392,7 +396,7 @@ fn root_a_false_stack_pointer_keeps_nobody_waiting() {
     for kind in ["file", "nothing", "handed-out"] {
         let running = TestProcess::start(Command::new(&program).arg(kind));
         let pid = running.pid().to_string();
-        let recording = Recording::that_succeeds(&["-d", "0.5", "-p", &pid]);
+        let recording = Recording::that_succeeds(&["-d", "1", "--stack-budget", "100", "-p", &pid]);
         let said = stderr(&recording.output);
         assert!(said.contains("pointed at no memory"), "{kind}: {said}");
         assert!(recording.read().switches.len() > 10, "{kind}");

@@ -27,7 +27,7 @@ fn start_program(command: &mut Command, program: &Path) -> TestProcess {
 /// A recording of half a second of a process.
 fn recorded(running: &TestProcess) -> Recording {
     let pid = running.pid().to_string();
-    Recording::that_succeeds(&["-d", "0.5", "-p", &pid])
+    Recording::that_succeeds(&["-d", "1", "--stack-budget", "100", "-p", &pid])
 }
 
 /// The stacks in such a recording, as they are reported.

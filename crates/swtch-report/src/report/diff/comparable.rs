@@ -89,7 +89,7 @@ const FACTS: [Fact; 12] = [
             Some(stacks) => format!("waits of {} or more", Nanos::from_ns(stacks.min_blocked_ns)),
             None => "none".to_owned(),
         },
-        "taking stacks costs 1 to 2 µs a wait; places of waits are compared only if both sides have \
+        "taking the stacks of all waits costs 1 to 2 µs each; places of waits are compared only if both sides have \
          them",
     ),
     (

@@ -25,6 +25,9 @@ const FEW_PCT: f64 = 10.0;
 /// From this share on, a program makes nearly all of something, and need not be named again.
 const NEARLY_ALL_PCT: f64 = 99.0;
 
+/// From so many wakers on, of which one in many is looked at, the place of most of them is named.
+const FEWEST_COPIES: u64 = 5;
+
 /// Begins the line that says where tasks waited.
 pub const WAITED_IN: &str = "waited in: ";
 
@@ -270,6 +273,10 @@ impl VerdictInput<'_> {
 
     /// Says where wakers end the waits: `LWLockRelease < XLogFlush < CommitTransaction 61.0 %`.
     fn woken_from(&self, ends: &WaitEnds) -> Option<String> {
+        let copies: u64 = ends.woken_from.values().sum();
+        if copies < FEWEST_COPIES {
+            return None;
+        }
         let functions = self.main_functions(&ends.woken_from)?;
         Some(format!("woken from: {functions}"))
     }
