@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
-use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Pid, Stack, StackKind};
@@ -304,8 +304,16 @@ impl Stacks {
                 };
                 // A file that refers to separate debug information which is not installed is an
                 // error; its own symbols are still good.
-                self.in_file(path, *offset, debug_syms)
-                    .or_else(|_| self.in_file(path, *offset, false))
+                let detailed = debug_syms.then(|| self.in_file(path, *offset, true));
+                if let Some(Ok(Symbolized::Sym(symbol))) = &detailed {
+                    take_line(symbol, frame);
+                }
+                // Symbols have whole names; those in debug information lack what they are in.
+                match (self.in_file(path, *offset, false), detailed) {
+                    (Ok(Symbolized::Sym(symbol)), _) => Ok(Symbolized::Sym(symbol)),
+                    (_, Some(detailed)) => detailed,
+                    (plain, None) => plain,
+                }
             }
             CodeAddress::Nowhere(_) => return,
         };
@@ -313,11 +321,14 @@ impl Stacks {
         if let Ok(Symbolized::Sym(symbol)) = found {
             frame.symbol = Some(demangled(symbol.name).into_owned());
             frame.offset = u64::try_from(symbol.offset).ok();
-            if let Some(code) = symbol.code_info {
-                frame.file = Some(code.file.to_string_lossy().into_owned());
-                frame.line = code.line;
-            }
         }
+    }
+}
+
+fn take_line(symbol: &Sym<'_>, frame: &mut Frame) {
+    if let Some(code) = &symbol.code_info {
+        frame.file = Some(code.file.to_string_lossy().into_owned());
+        frame.line = code.line;
     }
 }
 

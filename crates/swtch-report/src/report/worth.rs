@@ -158,9 +158,32 @@ pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
     let own = frames.iter().filter(|frame| is_own(frame)).take(most);
     let name = |frame: &String| {
         let end = frame.find("+0x").or_else(|| frame.find(" ["));
-        frame[..end.unwrap_or(frame.len())].to_owned()
+        short_name(&frame[..end.unwrap_or(frame.len())])
     };
     own.map(name).collect()
+}
+
+/// The most characters of a function's name in a sentence.
+const MOST_OF_A_NAME: usize = 48;
+
+/// A function's name without what it is generic over, and without its parameters:
+/// `take<alloc::vec::Vec<u8>>` is `take`. What is still long is cut.
+fn short_name(name: &str) -> String {
+    let mut short = String::new();
+    let mut depth = 0_u32;
+    for (place, c) in name.char_indices() {
+        match c {
+            // `<Pool as Queue>::take` and `(anonymous namespace)::take` begin with it.
+            '<' | '(' if place > 0 => depth += 1,
+            '>' | ')' if depth > 0 => depth -= 1,
+            c if depth == 0 => short.push(c),
+            _ => {}
+        }
+    }
+    match short.char_indices().nth(MOST_OF_A_NAME) {
+        Some((end, _)) => format!("{}…", &short[..end]),
+        None => short,
+    }
 }
 
 /// The place of the innermost of the program's functions.
@@ -302,6 +325,23 @@ mod tests {
     use swtch_core::{Frame, Stack, TaskKey, Timestamp};
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_name_in_a_sentence_is_short() {
+        for (name, short) in [
+            ("take_job", "take_job"),
+            ("take<alloc::vec::Vec<u8>, core::fmt::Error>", "take"),
+            ("<Pool as Queue<u8>>::take", "<Pool as Queue>::take"),
+            ("handle(Request const&)", "handle"),
+            (
+                "(anonymous namespace)::handle(int)",
+                "(anonymous namespace)::handle",
+            ),
+        ] {
+            assert_eq!(short_name(name), short);
+        }
+        assert_eq!(short_name(&"x".repeat(500)).chars().count(), 49);
+    }
 
     /// Two threads of a server leave for one futex word in turn, 200 times, each in stack 7.
     fn contended() -> Vec<Switch> {
