@@ -154,6 +154,14 @@ impl<Group: Ord, Place: Ord + Copy, const N: usize> PlaceSums<Group, Place, N> {
 }
 
 impl<Place, const N: usize> DividedTime<Place, N> {
+    /// Each place with the number of waits that were seen there and their times, and at last, without a place, what
+    /// nobody saw.
+    pub fn into_parts(self) -> impl Iterator<Item = (Option<Place>, u64, [Nanos; N])> {
+        let placed = self.places.into_iter();
+        let placed = placed.map(|(place, time)| (Some(place), time.seen, time.times));
+        placed.chain([(None, self.waits_without, self.without)])
+    }
+
     const fn nothing() -> Self {
         Self {
             places: BTreeMap::new(),

@@ -41,10 +41,8 @@ pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
     // Threads with the same name, in processes with the same name, share a line.
     let mut lines: BTreeMap<String, Nanos> = BTreeMap::new();
     for ((task, reason), divided) in places.by_group() {
-        let placed = divided.places.into_iter();
-        let placed = placed.map(|(stacks, time)| (stacks, time.times[0]));
-        let without = ((None, None), divided.without[0]);
-        for ((user, kernel), length) in placed.chain([without]) {
+        for (stacks, _, [length]) in divided.into_parts() {
+            let (user, kernel) = stacks.unwrap_or_default();
             if length > Nanos::ZERO {
                 let line = line((*task, user, kernel, reason), &names, &symbols);
                 *lines.entry(line).or_default() += length;

@@ -105,10 +105,8 @@ impl FlameNode {
         let names = filtered.names();
         for ((task, reason), divided) in places.by_group() {
             let process = names.thread(*task).process;
-            let placed = divided.places.into_iter();
-            let placed = placed.map(|(stacks, time)| (stacks, time.seen, time.times[1]));
-            let without = ((None, None), divided.waits_without, divided.without[1]);
-            for ((user, kernel), waits, time) in placed.chain([without]) {
+            for (stacks, waits, [_, time]) in divided.into_parts() {
+                let (user, kernel) = stacks.unwrap_or_default();
                 if waits == 0 {
                     continue;
                 }
