@@ -136,23 +136,33 @@ impl CodeFile {
     }
 }
 
-/// Returns true if a path leads to this file from here, now and later: another user who could put a FIFO in its place
-/// would stop whoever opens it by its path.
+/// Returns true if a path leads to this file from here, now and later, and others can put nothing beside it either:
+/// another user who could put a FIFO in its place would stop whoever opens it by its path.
 pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     let identity = |of: &fs::Metadata| (of.dev(), of.ino());
     let (Ok(ours), Ok(theirs)) = (fs::metadata(path), open.metadata()) else {
         return false;
     };
-    identity(&ours) == identity(&theirs) && path.ancestors().all(is_ours_to_change)
+    // The file and its directory, and then the directories that lead there.
+    let mut places = path.ancestors();
+    identity(&ours) == identity(&theirs)
+        && places
+            .by_ref()
+            .take(2)
+            .all(|place| is_ours_to_change(place, false))
+        && places.all(|place| is_ours_to_change(place, true))
 }
 
-/// Returns true if nobody can change what is there but root, this user and their own group.
-fn is_ours_to_change(path: &Path) -> bool {
+/// Returns true if nobody can change what is there but root, this user and their own group. In a directory with the
+/// sticky bit, as `/tmp` has it, others can add files, but not replace ours.
+fn is_ours_to_change(path: &Path, may_be_sticky: bool) -> bool {
     // SAFETY: these give no memory and never fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let is_ours = |of: fs::Metadata| {
         let of_own_group = of.mode() & 0o020 == 0 || of.gid() == group;
-        [0, user].contains(&of.uid()) && of.mode() & 0o002 == 0 && of_own_group
+        let is_closed = of.mode() & 0o002 == 0 && of_own_group;
+        let is_sticky = may_be_sticky && of.mode() & libc::S_ISVTX != 0;
+        [0, user].contains(&of.uid()) && (is_closed || is_sticky)
     };
     fs::metadata(path).is_ok_and(is_ours)
 }

@@ -26,6 +26,7 @@
 
 mod clock;
 mod code;
+mod code_file;
 mod confine;
 mod counters;
 mod demangle;
@@ -51,11 +52,13 @@ mod share;
 pub mod signals;
 mod stacks;
 mod summary;
+mod symbols;
 mod tree;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use code::{CodeFile, CodeMap, CodeMapping};
+pub use code_file::CodeSegments;
 pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
 pub use drain::{Drained, RawRecords};
@@ -79,6 +82,7 @@ pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
 pub use stacks::{Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
+pub use symbols::{FilesById, NamedByFiles, named_by};
 pub use tree::TreeCount;
 
 /// The origin of the eBPF programs inside: `compiled by clang 14.0.6` when this crate was built, or before, when it was

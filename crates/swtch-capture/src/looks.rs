@@ -96,7 +96,9 @@ pub struct LookedStack<'a> {
     pub pc: u64,
     /// By their numbers in DWARF.
     pub registers: [u64; LOOK_REGISTERS],
-    /// The stack from its pointer on, as far as it was copied.
+    /// Address of the first byte: the stack's pointer, or below it, where a function may keep something.
+    pub start: u64,
+    /// The stack from there on, as far as it was copied.
     pub bytes: &'a [u8],
 }
 
@@ -223,6 +225,7 @@ impl<'a> LookedThread<'a> {
             ALLOWED => Ok(LookedStack {
                 pc: row.pc,
                 registers: row.registers,
+                start: row.start,
                 bytes,
             }),
             OF_OTHER_USER => Err(LookRefusal::OtherUser),

@@ -10,16 +10,14 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use blazesym::MaybeDefault;
-use blazesym::symbolize::source::{Elf, Kernel, Source};
-use blazesym::symbolize::{Input, Sym, Symbolized, Symbolizer};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
-use swtch_core::{Frame, Pid, Stack, StackKind};
+use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
-use crate::demangle::demangled;
+use crate::code_file::CodeIdentity;
 use crate::load::Capture;
+use crate::symbols::{FilesById, NamedPlace, PlaceInFile, SymbolReader, number_of, put_frames};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum CodeAddress {
@@ -48,8 +46,10 @@ struct NamingFile {
 #[derive(Debug)]
 struct NamingSource {
     path: PathBuf,
-    /// Stays open where the process's path does not lead to the file from here.
-    _open: Option<File>,
+    /// By which another machine can find the same code.
+    identity: Option<CodeIdentity>,
+    /// Stays open where the process's path does not lead to the file from here, or others may change what is there.
+    open: Option<File>,
 }
 
 impl NamingFiles {
@@ -77,26 +77,37 @@ impl NamingSource {
     }
 
     fn of_open(open: File, here: &Path) -> Self {
+        let identity = CodeIdentity::of(&open);
         if is_at(&open, here) {
             return Self {
                 path: here.to_owned(),
-                _open: None,
+                identity,
+                open: None,
             };
         }
         Self {
             path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
-            _open: Some(open),
+            identity,
+            open: Some(open),
         }
+    }
+
+    /// True if only root and this user decide what is at its path, and beside it.
+    const fn is_trusted(&self) -> bool {
+        self.open.is_none()
     }
 }
 
 /// All stacks of one capture, with their frames.
 #[derive(Debug)]
 pub struct Stacks {
-    symbolizer: Symbolizer,
+    symbols: SymbolReader,
+    debug_files: FilesById,
     files: NamingFiles,
-    frames: FxHashMap<CodeAddress, Frame>,
-    fresh: Vec<Stack>,
+    /// Number of each place, and an address in a process that had it.
+    places: FxHashMap<CodeAddress, (u32, u64)>,
+    /// With the numbers of places as frames.
+    stacks: Vec<Stack>,
 }
 
 /// A frame of a user stack: its address, and the number of the file that has its code with the offset there; `None` for
@@ -113,10 +124,11 @@ impl Stacks {
     /// An empty collection of stacks.
     pub fn new() -> Self {
         Self {
-            symbolizer: Symbolizer::builder().enable_demangling(false).build(),
+            symbols: SymbolReader::new(),
+            debug_files: FilesById::of_system(),
             files: NamingFiles::default(),
-            frames: FxHashMap::default(),
-            fresh: Vec::new(),
+            places: FxHashMap::default(),
+            stacks: Vec::new(),
         }
     }
 
@@ -124,9 +136,7 @@ impl Stacks {
     pub fn read_kernel_symbols(&self) {
         // Any address makes it read the table. A kernel that hides its symbols leaves addresses
         // without names; they are shown as such.
-        let _ = self
-            .symbolizer
-            .symbolize_single(&kernel(), Input::AbsAddr(u64::MAX));
+        let _ = self.symbols.in_kernel(u64::MAX);
     }
 
     /// Adds a file that stacks name by this number. It can be named once it is `open`.
@@ -143,7 +153,7 @@ impl Stacks {
     }
 
     /// Adds a stack of a process.
-    pub fn add_user(&mut self, id: u32, pid: Pid, frames: &[UserFrame]) {
+    pub fn add_user(&mut self, id: u32, pid: Pid, frames: &[UserFrame], end: Option<StackEnd>) {
         let frames = frames.iter().map(|(address, place)| {
             let place = place.and_then(|(file, offset)| {
                 let file = usize::try_from(file).ok()?;
@@ -152,29 +162,35 @@ impl Stacks {
             self.frame(place.unwrap_or(CodeAddress::Nowhere(*address)), *address)
         });
         let frames = frames.collect();
-        self.fresh.push(Stack {
+        self.stacks.push(Stack {
             id,
             kind: StackKind::User,
             pid: Some(pid),
             frames,
+            end,
         });
     }
 
     /// Adds a stack of the kernel.
     pub fn add_kernel(&mut self, id: u32, addresses: &[u64]) {
         let frames = self.frames_of(StackKind::Kernel, addresses, None);
-        self.fresh.push(Stack {
+        self.stacks.push(Stack {
             id,
             kind: StackKind::Kernel,
             pid: None,
             frames,
+            end: None,
         });
     }
 
-    /// Numbers of the frames at these addresses, in the same order. The addresses are looked up in
-    /// what the process maps now; their names are found by [`Self::named_frames`].
-    pub fn user_frames(&mut self, pid: Pid, addresses: &[u64]) -> Vec<u32> {
+    /// Numbers of the places at these addresses, in the same order, as the process maps them now.
+    pub fn user_places(&mut self, pid: Pid, addresses: &[u64]) -> Vec<u32> {
         self.frames_of(StackKind::User, addresses, Some(pid))
+    }
+
+    /// Adds a stack whose frames are such places.
+    pub fn add(&mut self, stack: Stack) {
+        self.stacks.push(stack);
     }
 
     fn frames_of(&mut self, kind: StackKind, addresses: &[u64], pid: Option<Pid>) -> Vec<u32> {
@@ -200,10 +216,10 @@ impl Stacks {
                 address: *address,
                 ..Frame::default()
             };
-            self.name(&place, &mut frame, false);
-            frame
+            let found = self.name(&place, &mut frame, false);
+            found.into_frames(frame)
         };
-        Some(places.into_iter().zip(&addresses).map(named).collect())
+        Some(places.into_iter().zip(&addresses).flat_map(named).collect())
     }
 
     fn places_of(
@@ -226,39 +242,38 @@ impl Stacks {
     #[doc(hidden)]
     pub fn kernel_functions(&self, capture: &Capture, id: u32) -> Option<Vec<String>> {
         let name = |address: &u64| {
-            let mut frame = Frame::default();
-            self.name(&CodeAddress::Kernel(*address), &mut frame, false);
-            frame.symbol.unwrap_or_else(|| format!("{address:#x}"))
+            let found = self.symbols.in_kernel(*address).symbol;
+            found.map_or_else(|| format!("{address:#x}"), |(name, _)| name)
         };
         let addresses = addresses_of(capture, StackKind::Kernel, id)?;
         Some(addresses.iter().map(name).collect())
     }
 
-    /// The stacks that are new since the last call.
-    pub fn take_fresh(&mut self) -> Vec<Stack> {
-        std::mem::take(&mut self.fresh)
-    }
-
-    /// Finds the names of all frames. Call it once, after the capture.
-    pub fn named_frames(mut self) -> Vec<Frame> {
-        let mut frames: Vec<_> = self.frames.drain().collect();
-        frames.sort_by_key(|(_, frame)| frame.id);
-        for (place, frame) in &mut frames {
-            self.name(place, frame, true);
+    /// Finds the names of all frames, after the capture. What a compiler has put into its caller is a frame of its own.
+    pub fn named(mut self) -> (Vec<Stack>, Vec<Frame>) {
+        let mut places: Vec<_> = self.places.drain().collect();
+        places.sort_unstable_by_key(|(_, (number, _))| *number);
+        let mut frames: Vec<Frame> = Vec::with_capacity(places.len());
+        let mut at_place = Vec::with_capacity(places.len());
+        for (place, (_, address)) in &places {
+            let first = number_of(frames.len());
+            let mut frame = Frame {
+                address: *address,
+                ..Frame::default()
+            };
+            let found = self.name(place, &mut frame, true);
+            frames.extend(found.into_frames(frame));
+            at_place.push(first..number_of(frames.len()));
         }
-        frames.into_iter().map(|(_, frame)| frame).collect()
+        put_frames(&mut self.stacks, &mut frames, |place| {
+            at_place.get(usize::try_from(place).ok()?).cloned()
+        });
+        (self.stacks, frames)
     }
 
     fn frame(&mut self, place: CodeAddress, address: u64) -> u32 {
-        let next = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);
-        self.frames
-            .entry(place)
-            .or_insert_with(|| Frame {
-                id: next,
-                address,
-                ..Frame::default()
-            })
-            .id
+        let next = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+        self.places.entry(place).or_insert((next, address)).0
     }
 
     /// Offsets in files, as the process maps them now; plain addresses if it has already ended.
@@ -280,67 +295,52 @@ impl Stacks {
         .collect()
     }
 
-    fn in_file(&self, path: &Path, offset: u64, debug_syms: bool) -> SymbolizedFrame<'_> {
-        let source = Source::Elf(Elf {
-            debug_syms,
-            ..Elf::new(path)
-        });
-        self.symbolizer
-            .symbolize_single(&source, Input::FileOffset(offset))
-    }
-
-    fn name(&self, place: &CodeAddress, frame: &mut Frame, debug_syms: bool) {
-        let found = match place {
+    /// What is known of a place, in a frame and apart from it. Debug information is asked if that is wanted.
+    fn name(&self, place: &CodeAddress, frame: &mut Frame, is_detailed: bool) -> NamedPlace {
+        let (number, offset) = match place {
             CodeAddress::Kernel(address) => {
                 frame.module = Some("[kernel]".to_owned());
-                self.symbolizer
-                    .symbolize_single(&kernel(), Input::AbsAddr(*address))
+                return self.symbols.in_kernel(*address);
             }
-            CodeAddress::File(number, offset) => {
-                let file = &self.files.files[*number];
-                frame.module = Some(file.path.clone());
-                let Some(NamingSource { path, .. }) = &file.source else {
-                    return;
-                };
-                // A file that refers to separate debug information which is not installed is an
-                // error; its own symbols are still good.
-                let detailed = debug_syms.then(|| self.in_file(path, *offset, true));
-                if let Some(Ok(Symbolized::Sym(symbol))) = &detailed {
-                    take_line(symbol, frame);
-                }
-                // Symbols have whole names; those in debug information lack what they are in.
-                match (self.in_file(path, *offset, false), detailed) {
-                    (Ok(Symbolized::Sym(symbol)), _) => Ok(Symbolized::Sym(symbol)),
-                    (_, Some(detailed)) => detailed,
-                    (plain, None) => plain,
-                }
-            }
-            CodeAddress::Nowhere(_) => return,
+            CodeAddress::File(number, offset) => (*number, *offset),
+            CodeAddress::Nowhere(_) => return NamedPlace::default(),
         };
-        // If the file is gone or has no symbols, the frame stays without a name.
-        if let Ok(Symbolized::Sym(symbol)) = found {
-            frame.symbol = Some(demangled(symbol.name).into_owned());
-            frame.offset = u64::try_from(symbol.offset).ok();
+        let file = &self.files.files[number];
+        frame.module = Some(file.path.clone());
+        let Some(source) = &file.source else {
+            return NamedPlace::default();
+        };
+        if let Some(identity) = &source.identity {
+            frame.build_id.clone_from(&identity.build_id);
+            frame.file_address = identity.segments.address_of(offset);
+        }
+        let place = PlaceInFile::Offset(offset);
+        let plain = self.symbols.by_symbols(&source.path, place);
+        if !is_detailed {
+            return plain;
+        }
+        self.detailed(source, frame, place).with_symbol_of(plain)
+    }
+
+    /// A file may name another one that has its debug information. If its owner is not trusted, that is not opened: it
+    /// could be anything, in any place.
+    fn detailed(&self, source: &NamingSource, frame: &Frame, place: PlaceInFile) -> NamedPlace {
+        let names_others = source.identity.as_ref().is_none_or(|of| of.names_others);
+        if source.is_trusted() || !names_others {
+            return self.symbols.by_debug_information(&source.path, place);
+        }
+        let of_system = frame
+            .build_id
+            .as_deref()
+            .and_then(|id| self.debug_files.path_of(id));
+        match (of_system, frame.file_address) {
+            (Some(path), Some(address)) => {
+                let place = PlaceInFile::Address(address);
+                self.symbols.by_debug_information(&path, place)
+            }
+            _ => NamedPlace::default(),
         }
     }
-}
-
-fn take_line(symbol: &Sym<'_>, frame: &mut Frame) {
-    if let Some(code) = &symbol.code_info {
-        frame.file = Some(code.file.to_string_lossy().into_owned());
-        frame.line = code.line;
-    }
-}
-
-type SymbolizedFrame<'a> = blazesym::Result<Symbolized<'a>>;
-
-fn kernel() -> Source<'static> {
-    // Only kallsyms is used: it is right for the running kernel, and small.
-    Source::Kernel(Kernel {
-        vmlinux: MaybeDefault::None,
-        debug_syms: false,
-        ..Kernel::default()
-    })
 }
 
 /// Addresses inside of the functions that have not returned, the innermost first; `None` when the map
@@ -388,10 +388,10 @@ mod tests {
         let places = stacks.places(Pid::new(std::process::id()), &addresses);
         assert_eq!(places.len(), functions.len());
         for ((name, _), place) in functions.into_iter().zip(&places) {
-            for debug_syms in [false, true] {
-                let mut frame = Frame::default();
-                stacks.name(place, &mut frame, debug_syms);
-                assert_eq!(frame.symbol.as_deref(), Some(name), "{debug_syms}");
+            for is_detailed in [false, true] {
+                let found = stacks.name(place, &mut Frame::default(), is_detailed);
+                let symbol = found.symbol.map(|(name, _)| name);
+                assert_eq!(symbol.as_deref(), Some(name), "{is_detailed}");
             }
         }
     }

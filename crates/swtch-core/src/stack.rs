@@ -18,6 +18,17 @@ words! {
     }
 }
 
+words! {
+    /// Where the frames of a user stack end, outwards.
+    StackEnd {
+        Start = "start": "where the thread began: the stack is whole",
+        Cut = "cut": "the stack was larger than the copy of it",
+        NoTables = "no_tables": "code that no unwind tables describe, and that keeps no frame pointer",
+        Unknown = "unknown": "what the tables led to was no caller",
+        Deep = "deep": "as many frames as are kept",
+    }
+}
+
 /// The numbers of the stacks at one place in a task: its part in the kernel and its part in the
 /// process. Either may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +63,8 @@ pub struct Stack {
     pub pid: Option<Pid>,
     /// Numbers of the frames, the innermost (leaf) first.
     pub frames: Vec<u32>,
+    /// Where they end, if it is known: that of the kernel and of older traces is not.
+    pub end: Option<StackEnd>,
 }
 
 /// One distinct frame. Fields that symbolisation could not fill are `None`.
@@ -65,7 +78,11 @@ pub struct Frame {
     pub symbol: Option<String>,
     /// Path of the executable or library that contains it, or `[kernel]`.
     pub module: Option<String>,
-    /// Distance from the start of the function, in bytes.
+    /// Address in the file that contains it, as the file's symbols state addresses.
+    pub file_address: Option<u64>,
+    /// Build id of that file, in hexadecimal digits: another machine finds the same code by it.
+    pub build_id: Option<String>,
+    /// Distance from the start of the function, in bytes; `None` for one that was inlined into the next frame.
     pub offset: Option<u64>,
     /// Source file of the function's code, from debug information.
     pub file: Option<String>,

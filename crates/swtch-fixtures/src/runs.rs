@@ -117,6 +117,7 @@ impl MadeUpRun {
                 kind: StackKind::User,
                 pid: Some(Pid::new(10)),
                 frames,
+                end: None,
             };
             writer.push_stack(&stack).unwrap();
         }

@@ -17,7 +17,7 @@ use arrow_schema::{Schema, SchemaRef};
 use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::{
     Category, Certainty, CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack,
-    StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp,
+    StackEnd, StackKind, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp,
 };
 // Named in the meanings of columns.
 #[cfg(doc)]
@@ -528,6 +528,12 @@ const STACK_COLUMNS: &[TraceColumn<Stack>] = &[
     other!(UInt32List frames Always: "its frames (`frame.frame`), innermost first";
         number_lists |row: &Stack| &row.frames;
         set_number_lists |row: &mut Stack, frames| row.frames = frames),
+    since(
+        7,
+        maybe_word!(StackEnd ended: "where the frames end, outwards; null for the kernel";
+            |row| row.end.map(StackEnd::index);
+            |row, end| row.end = end),
+    ),
 ];
 
 /// Distinct frames, with symbols where known.
@@ -560,6 +566,17 @@ const FRAME_COLUMNS: &[TraceColumn<Frame>] = &[
         set_texts |row: &mut Frame, text| row.file = text.map(Into::into)),
     maybe_number!(UInt32 line: "line in it";
         |row| row.line; |row, line| row.line = line),
+    since(
+        7,
+        maybe_number!(UInt64 file_address: "address in `module`, as its symbols state addresses";
+            |row| row.file_address; |row, address| row.file_address = address),
+    ),
+    since(
+        7,
+        other!(Utf8 build_id Optional: "build id of `module`, in hexadecimal digits";
+            maybe_texts |row| row.build_id.as_deref();
+            set_texts |row: &mut Frame, text| row.build_id = text.map(Into::into)),
+    ),
 ];
 
 fn moment(ts: Timestamp) -> i64 {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use swtch_core::evidence::{Cause, Class, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::all_rules;
-use swtch_core::{Category, Certainty, Level, Reason, StackKind, TaskEventKind};
+use swtch_core::{Category, Certainty, Level, Reason, StackEnd, StackKind, TaskEventKind};
 
 use crate::column::{ColumnType, Presence, TraceColumn};
 use crate::meta::FORMAT_VERSION;
@@ -176,6 +176,7 @@ fn words_of(page: &mut String) {
     list!("`waker_kind`", WakerKind);
     list!("`task.kind`", TaskEventKind);
     list!("`stack.kind`", StackKind);
+    list!("`stack.ended`", StackEnd);
     list!("`level`, `gap.level`", Level);
 }
 

@@ -59,6 +59,8 @@ pub struct Trace {
     files: Files,
     /// Set for a copy: completeness and size of the trace that its rows come from.
     copied: Option<(Completeness, u64)>,
+    /// In place of those in the files.
+    named: Option<(Vec<Stack>, Vec<Frame>)>,
 }
 
 #[derive(Debug)]
@@ -171,6 +173,7 @@ impl Trace {
             meta,
             files,
             copied: None,
+            named: None,
         })
     }
 
@@ -470,7 +473,10 @@ impl Trace {
     ///
     /// As [`Self::tasks`].
     pub fn stacks(&self) -> Result<Vec<Stack>, Error> {
-        self.rows(&schema::STACK)
+        match &self.named {
+            Some((stacks, _)) => Ok(stacks.clone()),
+            None => self.rows(&schema::STACK),
+        }
     }
 
     /// All distinct frames of the stacks.
@@ -479,7 +485,15 @@ impl Trace {
     ///
     /// As [`Self::tasks`].
     pub fn frames(&self) -> Result<Vec<Frame>, Error> {
-        self.rows(&schema::FRAME)
+        match &self.named {
+            Some((_, frames)) => Ok(frames.clone()),
+            None => self.rows(&schema::FRAME),
+        }
+    }
+
+    /// Shows other stacks and frames than those in the files: the same places with more names. The files stay.
+    pub fn show_named(&mut self, stacks: Vec<Stack>, frames: Vec<Frame>) {
+        self.named = Some((stacks, frames));
     }
 
     fn rows<R: Clone>(&self, table: &'static Table<R>) -> Result<Vec<R>, Error> {

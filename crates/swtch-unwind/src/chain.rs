@@ -35,6 +35,8 @@ pub trait StackCode {
 pub enum CodeAt {
     /// Code, of a file or made while the program runs.
     Code,
+    /// Code of a function that has no caller by the rules of its language, whatever its tables say.
+    Start,
     /// No code: what led there was no return address.
     Nothing,
 }
@@ -164,8 +166,10 @@ impl<C: StackCode> StackWalk<'_, C> {
         let code = self.code.at(inside, &mut |tables, moved_by| {
             by_tables = tables.caller(inside.wrapping_sub(moved_by), frame, &word, scratch);
         });
-        if code == CodeAt::Nothing {
-            return WalkStep::NoCode;
+        match code {
+            CodeAt::Nothing => return WalkStep::NoCode,
+            CodeAt::Start => return WalkStep::Ended(ChainEnd::Root),
+            CodeAt::Code => {}
         }
         match by_tables {
             Some(CallerFrame::Found {
@@ -188,5 +192,45 @@ impl<C: StackCode> StackWalk<'_, C> {
                 None => WalkStep::Ended(ChainEnd::NoTables),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::REGISTERS;
+
+    /// Two functions; what lies at the stack pointer of the outer one is an address in code by chance.
+    struct StartsAt(u64);
+
+    impl StackCode for StartsAt {
+        fn at(&self, address: u64, _: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
+            match address {
+                address if address / 0x100 == self.0 / 0x100 => CodeAt::Start,
+                0x1000..0x2000 => CodeAt::Code,
+                _ => CodeAt::Nothing,
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_ends_with_a_function_that_has_no_caller() {
+        let words: [u64; 4] = [0x7010, 0x1210, 0, 0x1310];
+        let bytes = words.map(u64::to_ne_bytes).concat();
+        let stack = StackCopy {
+            start: 0x7000,
+            bytes: &bytes,
+        };
+        let mut values = [None; REGISTERS];
+        values[usize::from(crate::STACK_POINTER)] = Some(0x7000);
+        let mut registers = Registers::new(0x1110, values);
+        registers.set(crate::registers::abi::FRAME_POINTER, Some(0x7000));
+        let found = chain(registers, stack, &StartsAt(0x1200), 8);
+        assert_eq!(
+            (found.addresses, found.end),
+            (vec![0x1110, 0x120f], ChainEnd::Root)
+        );
+        let found = chain(registers, stack, &StartsAt(0x9000), 8);
+        assert_eq!(found.addresses, [0x1110, 0x120f, 0x130f]);
     }
 }

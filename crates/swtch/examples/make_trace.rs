@@ -25,8 +25,8 @@ use std::process::ExitCode;
 use swtch_core::rules::all_rules;
 use swtch_core::{
     CgroupId, CpuId, CpuTopology, Evidence, EvidenceBits, Frame, Level, Nanos, Pid, Reason, Stack,
-    StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait, WakerKind,
-    Wakeup,
+    StackEnd, StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait,
+    WakerKind, Wakeup,
 };
 use swtch_fixtures::{prices, seen};
 use swtch_report::price_file;
@@ -365,6 +365,7 @@ fn push_stacks(writer: &mut Writer) -> Result<(), swtch_store::Error> {
             kind: StackKind::User,
             pid: Some(Pid::new(1000)),
             frames: (0..=frame).rev().collect(),
+            end: Some(StackEnd::Start),
         })?;
     }
     Ok(())

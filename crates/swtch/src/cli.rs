@@ -162,8 +162,12 @@ pub struct Report {
     /// Write a file instead: FILE.html is one page with everything, which needs no network and can be sent to
     /// others; FILE.svg or FILE.png are pictures, one file each (timeline, rate, lengths).
     #[arg(short, long, value_name = "FILE", group = "priced",
-          conflicts_with_all = ["by", "bill", "format", "top"])]
+          conflicts_with_all = ["by", "bill", "format", "top", "symbols"])]
     pub output: Option<PathBuf>,
+    /// Name functions by the files in this directory that have the same build ids: for a trace of programs that
+    /// were stripped.
+    #[arg(long, value_name = "DIR")]
+    pub symbols: Option<PathBuf>,
     /// What is counted.
     #[command(flatten)]
     pub chosen: FilterArgs,

@@ -11,6 +11,7 @@ mod explain;
 mod fuzz;
 mod manual;
 mod python;
+mod symbols;
 mod user_switch;
 mod workload;
 
@@ -122,7 +123,10 @@ fn report(words: &cli::Report) -> Result<u8> {
         write_report(words, file)?;
         return Ok(0);
     }
-    let trace = opening::open(&words.trace)?;
+    let mut trace = opening::open(&words.trace)?;
+    if let Some(directory) = &words.symbols {
+        symbols::show(&mut trace, directory)?;
+    }
     let request = report::ReportRequest {
         by: match question {
             Question::By(by) => by,

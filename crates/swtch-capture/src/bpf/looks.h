@@ -37,18 +37,22 @@ struct {
 	__type(value, struct look_copy);
 } look_buffer SEC(".maps");
 
+/* The mapping of a stack. */
 struct look_range {
-	__u64 end; /* of the mapping of a stack; 0: none that may be read */
+	__u64 start;
+	__u64 end; /* 0: none that may be read */
 };
 
 /*
  * A program decides where its stack pointer points. Memory of a file or a device, or whose pages another process
  * hands out, could keep a look waiting: only anonymous memory is read.
  */
-static long find_end(struct task_struct *p, struct vm_area_struct *vma, struct look_range *range)
+static long find_range(struct task_struct *p, struct vm_area_struct *vma, struct look_range *range)
 {
-	if (!vma->vm_file && !(vma->vm_flags & (VM_PFNMAP | VM_IO | VM_UFFD)))
+	if (!vma->vm_file && !(vma->vm_flags & (VM_PFNMAP | VM_IO | VM_UFFD))) {
+		range->start = vma->vm_start;
 		range->end = vma->vm_end;
+	}
 	return 0;
 }
 
@@ -56,18 +60,21 @@ static long find_end(struct task_struct *p, struct vm_area_struct *vma, struct l
  * Copies up to the end of the stack's mapping, by pages: one that is gone meanwhile ends the copy. Memory that is
  * not there is paged in. Returns the bytes that were copied.
  */
-static __always_inline __u32 copy_stack(struct look_copy *copy, struct task_struct *p, __u64 sp,
-					__u64 end, __u32 pages)
+static __always_inline __u32 copy_stack(struct look_copy *copy, struct task_struct *p,
+					const struct look_range *range, __u32 pages)
 {
-	__u32 first = PAGE - (sp & (PAGE - 1)), have = first;
+	__u64 sp = copy->row.registers[STACK_POINTER];
+	__u64 start = sp >= range->start + RED_ZONE ? sp - RED_ZONE : sp, end = range->end;
+	__u32 first = PAGE - (start & (PAGE - 1)), have = first;
 	int page;
 
-	if (sp >= end || bpf_copy_from_user_task(copy->stack, first, (void *)sp, p, 0))
+	copy->row.start = start;
+	if (sp >= end || bpf_copy_from_user_task(copy->stack, first, (void *)start, p, 0))
 		return 0;
 	for (page = 0; page < LOOK_MOST_PAGES - 1; page++) {
-		if (page + 1 >= pages || sp + have >= end || have > (LOOK_MOST_PAGES - 1) * PAGE)
+		if (page + 1 >= pages || start + have >= end || have > (LOOK_MOST_PAGES - 1) * PAGE)
 			break;
-		if (bpf_copy_from_user_task(copy->stack + have, PAGE, (void *)(sp + have), p, 0))
+		if (bpf_copy_from_user_task(copy->stack + have, PAGE, (void *)(start + have), p, 0))
 			break;
 		have += PAGE;
 	}
@@ -115,14 +122,14 @@ int look(struct bpf_iter__task *ctx)
 	pages = st->look & (LOOK_WAS_CUT | LOOK_WAS_LARGE) ? LOOK_MOST_PAGES : LOOK_PAGES;
 	sp = copy->row.registers[STACK_POINTER];
 	if (!copy->row.refusal) {
-		found = bpf_find_vma(p, sp, find_end, &range, 0);
+		found = bpf_find_vma(p, sp, find_range, &range, 0);
 		/* The lock of the mappings is not waited for: then the next look asks again. */
 		if (found && found != -ENOENT)
 			return 0;
 		if (!range.end)
 			copy->row.refusal = LOOK_NO_STACK;
 		else
-			bytes = copy_stack(copy, p, sp, range.end, pages);
+			bytes = copy_stack(copy, p, &range, pages);
 	}
 	if (bytes > LOOK_MOST_PAGES * PAGE)
 		return 0;
@@ -136,7 +143,7 @@ int look(struct bpf_iter__task *ctx)
 	if (pages == LOOK_MOST_PAGES)
 		st->look = LOOK_WAS_LARGE;
 	else
-		st->look = bytes > (LOOK_PAGES - 1) * PAGE && sp + bytes < range.end ?
+		st->look = bytes > (LOOK_PAGES - 1) * PAGE && copy->row.start + bytes < range.end ?
 				   LOOK_WAS_CUT :
 				   0;
 	return 0;

@@ -17,8 +17,11 @@ const volatile __u32 look_at_user = 0;
 
 #if defined(__TARGET_ARCH_x86)
 #define LOOK_REGISTERS 17
+#define RED_ZONE                                                                                   \
+	128 /* bytes below the stack pointer that are a function's own (x86-64 psABI, 3.2.2) */
 #else
 #define LOOK_REGISTERS 32
+#define RED_ZONE 0
 #endif
 
 enum look_refusal {
@@ -35,6 +38,7 @@ struct look_row {
 	__u64 ts;
 	__u64 out_ts; /* the switch-out that the wait began with */
 	__u64 pc; /* of the thread, as what follows */
+	__u64 start; /* of the bytes of its user stack */
 	__u64 registers[LOOK_REGISTERS]; /* by their numbers in DWARF */
 	__u64 kernel[LOOK_KERNEL_FRAMES]; /* return addresses */
 	__u64 memory; /* which address space: another one after the process has executed a program */

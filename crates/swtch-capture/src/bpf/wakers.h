@@ -40,18 +40,28 @@ struct {
 	__type(value, struct waker_copy);
 } waker_copies SEC(".maps");
 
-/* Memory that is not there is not waited for: the stack that is in use is. */
+/* The bytes from here to the end of the page, if they are there: the stack that is in use is. */
+static __always_inline __u32 copy_first_page(struct waker_copy *copy, __u64 start)
+{
+	__u32 first = PAGE - (start & (PAGE - 1));
+
+	copy->row.start = start;
+	return bpf_probe_read_user(copy->stack, first, (void *)start) ? 0 : first;
+}
+
 static __always_inline __u32 copy_own_stack(struct waker_copy *copy)
 {
 	__u64 sp = copy->row.registers[STACK_POINTER];
-	__u32 first = PAGE - (sp & (PAGE - 1)), have = first;
+	__u32 have = copy_first_page(copy, sp - RED_ZONE);
 	int page;
 
-	if (bpf_probe_read_user(copy->stack, first, (void *)sp))
+	if (!have)
+		have = copy_first_page(copy, sp);
+	if (!have)
 		return 0;
 	for (page = 0; page < WAKER_PAGES - 1; page++) {
 		if (have > (WAKER_PAGES - 1) * PAGE ||
-		    bpf_probe_read_user(copy->stack + have, PAGE, (void *)(sp + have)))
+		    bpf_probe_read_user(copy->stack + have, PAGE, (void *)(copy->row.start + have)))
 			break;
 		have += PAGE;
 	}

@@ -6,7 +6,7 @@ use std::io;
 
 use swtch_capture::{LookSources, Stacks};
 use swtch_core::{
-    Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackNumbers, TaskKey, Timestamp,
+    Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackEnd, StackNumbers, TaskKey, Timestamp,
 };
 use swtch_output::text::counted;
 
@@ -64,7 +64,8 @@ impl StacksToName {
                 stacks.add_file(file.number, file.path, open);
             }
             StackNews::Stack(found) => {
-                stacks.add_user(found.number, Pid::new(found.pid), &found.frames);
+                let end = StackEnd::ALL.get(found.end).copied();
+                stacks.add_user(found.number, Pid::new(found.pid), &found.frames, end);
             }
             StackNews::KernelStack(found) => stacks.add_kernel(found.number, &found.addresses),
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
@@ -96,14 +97,9 @@ impl StacksToName {
         self.reader.as_ref().map(StackReader::process)
     }
 
-    /// The stacks that are new since the last call.
-    pub fn take_fresh(&mut self) -> Vec<Stack> {
-        self.stacks.take_fresh()
-    }
-
-    /// Finds the names of all frames, after the end.
-    pub fn named_frames(&mut self) -> Vec<Frame> {
-        std::mem::take(&mut self.stacks).named_frames()
+    /// All stacks, and their frames with names, after the end.
+    pub fn named(&mut self) -> (Vec<Stack>, Vec<Frame>) {
+        std::mem::take(&mut self.stacks).named()
     }
 }
 

@@ -182,9 +182,6 @@ impl Pipeline {
             }
         }
         self.recorded_cgroups.look();
-        for stack in self.stacks.iter_mut().flat_map(StacksToName::take_fresh) {
-            writer.push_stack(&stack)?;
-        }
         writer.flush()?;
         match ring {
             None => writer.check_that_it_is_there(),
@@ -293,7 +290,7 @@ impl Pipeline {
             self.writer.push_command(&command)?;
         }
         self.flush(capture)?;
-        self.write_frames()
+        self.write_stacks()
     }
 
     /// Notes who ran, or could run, when the recording ended.
@@ -458,12 +455,16 @@ impl Pipeline {
         }
     }
 
-    fn write_frames(&mut self) -> Result<(), Error> {
+    fn write_stacks(&mut self) -> Result<(), Error> {
         let Some(stacks) = &mut self.stacks else {
             return Ok(());
         };
-        for frame in stacks.named_frames() {
-            self.writer.push_frame(&frame)?;
+        let (stacks, frames) = stacks.named();
+        for stack in &stacks {
+            self.writer.push_stack(stack)?;
+        }
+        for frame in &frames {
+            self.writer.push_frame(frame)?;
         }
         self.writer.flush()
     }

@@ -5,37 +5,38 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::ops::Range;
 
 use flate2::read::ZlibDecoder;
 use object::read::ReadCache;
-use object::{CompressionFormat, Object, ObjectSection, ObjectSegment};
-use swtch_capture::CodeMapping;
+use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
+use swtch_capture::{CodeMapping, CodeSegments};
 use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables};
 
 /// The most that is read of a section. The tables of a browser take 9 MB.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A mapping begins at a page, the segment perhaps within it.
-const PAGE: u64 = 4096;
-
 /// The parts of a file that are needed to find callers. Addresses are as the file states them.
 #[derive(Debug)]
 pub struct FileTables {
-    segments: Vec<CodeSegment>,
+    segments: CodeSegments,
     index: Option<FileSection>,
     frames: Option<FileSection>,
     listed: Option<(FileSection, FrameList)>,
     text: Option<u64>,
     got: Option<u64>,
+    /// Functions that begin stacks.
+    starts: Vec<Range<u64>>,
 }
 
-/// A segment of code in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CodeSegment {
-    offset: u64,
-    length: u64,
-    address: u64,
-}
+/// Functions of Go that begin a stack: those of a goroutine and of a thread, and that which leaves a goroutine for the
+/// scheduler, whose caller is on the goroutine's stack (`TOPFRAME` and `SPWRITE` in `runtime/asm_amd64.s`, Go 1.26).
+const GO_STARTS: [&str; 4] = [
+    "runtime.goexit.abi0",
+    "runtime.mcall",
+    "runtime.mstart.abi0",
+    "runtime.rt0_go.abi0",
+];
 
 #[derive(Debug)]
 struct FileSection {
@@ -76,6 +77,19 @@ impl FileSection {
     }
 }
 
+fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
+    if object.section_by_name(".gopclntab").is_none() {
+        return Vec::new();
+    }
+    let starts = object.symbols().filter(|symbol| {
+        let name = symbol.name();
+        name.is_ok_and(|name| GO_STARTS.contains(&name))
+    });
+    let ranges =
+        starts.map(|symbol| symbol.address()..symbol.address().saturating_add(symbol.size()));
+    ranges.collect()
+}
+
 impl FileTables {
     /// Reads a file's tables; `None` if it is no ELF file of this machine's kind.
     pub fn read(file: File) -> Option<Self> {
@@ -84,18 +98,6 @@ impl FileTables {
         (object.is_64() && object.is_little_endian() == cfg!(target_endian = "little"))
             .then_some(())?;
         let start = |name: &str| Some(object.section_by_name(name)?.address());
-        let code = object
-            .segments()
-            .filter(|segment| segment.permissions().executable());
-        let segments = code.map(|segment| {
-            let (offset, length) = segment.file_range();
-            CodeSegment {
-                offset,
-                length,
-                address: segment.address(),
-            }
-        });
-        let segments = segments.collect();
         let index = FileSection::of(&object, ".eh_frame_hdr");
         let frames = FileSection::of(&object, ".eh_frame");
         let has_index = index.is_some() && frames.is_some();
@@ -112,13 +114,21 @@ impl FileTables {
             frames => (frames, listed()),
         };
         Some(Self {
-            segments,
+            segments: CodeSegments::of(&object),
             index: index.filter(|_| has_index),
             frames,
             listed,
             text: start(".text"),
             got: start(".got"),
+            starts: starts_of_go(&object),
         })
+    }
+
+    /// True for an address, as the file states it, in a function that begins stacks.
+    pub fn begins_stacks_at(&self, address: u64) -> bool {
+        self.starts
+            .iter()
+            .any(|function| function.contains(&address))
     }
 
     /// The tables, for the walk.
@@ -137,17 +147,6 @@ impl FileTables {
 
     /// The number to add to an address that the file states, to have the one in a process that maps it so.
     pub fn moved_by(&self, mapping: &CodeMapping) -> Option<u64> {
-        let holds = |segment: &&CodeSegment| {
-            // The page where one segment ends and the next begins is in both.
-            segment.offset / PAGE * PAGE <= mapping.offset
-                && mapping.offset < segment.offset.saturating_add(segment.length)
-        };
-        let segment = self.segments.iter().find(holds)?;
-        let start = mapping.range.start.wrapping_sub(mapping.offset);
-        Some(
-            start
-                .wrapping_add(segment.offset)
-                .wrapping_sub(segment.address),
-        )
+        self.segments.moved_by(mapping)
     }
 }

@@ -90,6 +90,8 @@ pub struct FoundStack {
     pub pid: u32,
     /// The innermost first; each address lies inside of its call.
     pub frames: Vec<UserFrame>,
+    /// Index of how they end, in [`swtch_core::StackEnd::ALL`].
+    pub end: usize,
 }
 
 /// The functions of a kernel stack that have not returned.

@@ -160,9 +160,13 @@ impl StackCode for ProcessCode {
         let Some(mapping) = self.mapping_of(address) else {
             return CodeAt::Nothing;
         };
-        if let Some(tables) = mapping.tables(&self.files) {
-            look(&tables.file.tables(), tables.moved_by);
+        let Some(TablesInPlace { file, moved_by }) = mapping.tables(&self.files) else {
+            return CodeAt::Code;
+        };
+        if file.begins_stacks_at(address.wrapping_sub(*moved_by)) {
+            return CodeAt::Start;
         }
+        look(&file.tables(), *moved_by);
         CodeAt::Code
     }
 }

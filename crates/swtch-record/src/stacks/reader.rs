@@ -17,7 +17,7 @@ use swtch_capture::{
     CodeFile, ConfinedWork, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
     UserFrame, monotonic_ns, process_cpu_ns,
 };
-use swtch_core::Pid;
+use swtch_core::{Pid, StackEnd};
 use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCopy, chain};
 
 use super::messages::{
@@ -193,8 +193,8 @@ struct UnwoundStacks {
     /// The number of a copy that was unwound, by process and by a hash of its registers and bytes: a thread that waits
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), u32>,
-    /// The number of a stack by its frames: processes that run the same program share them.
-    numbers: FxHashMap<Vec<FramePlace>, u32>,
+    /// The number of a stack by its frames and how they end: processes that run the same program share them.
+    numbers: FxHashMap<(Vec<FramePlace>, StackEnd), u32>,
     kernel_numbers: FxHashMap<Vec<u64>, u32>,
     /// The number of each file that stacks name, and whether it could be opened.
     files: FxHashMap<CodeFile, (u32, bool)>,
@@ -322,7 +322,8 @@ impl UnwoundStacks {
             Some((file, offset)) => FramePlace::InFile(*file, *offset),
             None => FramePlace::At(*address),
         });
-        let place = match self.numbers.entry(places.collect()) {
+        let end = end_of(chain);
+        let place = match self.numbers.entry((places.collect(), end)) {
             Entry::Occupied(known) => return Some(*known.get()),
             Entry::Vacant(_) if self.told >= MOST_STACKS => return None,
             Entry::Vacant(place) => place,
@@ -334,6 +335,7 @@ impl UnwoundStacks {
             number,
             pid: pid.get(),
             frames,
+            end: end.index(),
         };
         self.news.push((StackNews::Stack(found), None));
         Some(number)
@@ -377,7 +379,7 @@ fn told_path(path: &str) -> String {
 
 fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
     let copy = StackCopy {
-        start: stack.registers[usize::from(STACK_POINTER)],
+        start: stack.start,
         bytes: stack.bytes,
     };
     let mut values = [None; REGISTERS];
@@ -387,11 +389,24 @@ fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
     chain(Registers::new(stack.pc, values), copy, code, MOST_FRAMES)
 }
 
+const fn end_of(chain: &Chain) -> StackEnd {
+    match chain.end {
+        ChainEnd::Root => StackEnd::Start,
+        ChainEnd::Cut => StackEnd::Cut,
+        ChainEnd::NoTables => StackEnd::NoTables,
+        ChainEnd::Unknown => StackEnd::Unknown,
+        ChainEnd::TooDeep => StackEnd::Deep,
+    }
+}
+
 fn hash_of(stack: &LookedStack<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     stack.pc.hash(&mut hasher);
     stack.registers.hash(&mut hasher);
-    stack.bytes.hash(&mut hasher);
+    // What lies below the stack pointer is mostly left from calls that have returned.
+    let below = stack.registers[usize::from(STACK_POINTER)].saturating_sub(stack.start);
+    let below = usize::try_from(below).unwrap_or(usize::MAX);
+    stack.bytes.get(below..).hash(&mut hasher);
     hasher.finish()
 }
 

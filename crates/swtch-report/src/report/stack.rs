@@ -5,9 +5,9 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::places::{DividedTime, PlaceSums, SeenWait};
-use swtch_core::{Frame, Nanos, Reason, Stack, StackKind, Switch};
+use swtch_core::{Frame, Nanos, Reason, Stack, StackEnd, StackKind, Switch};
 use swtch_output::column::{Column, Word};
-use swtch_output::sheet::{Cell, Sheet};
+use swtch_output::sheet::{Cell, Sheet, percent};
 use swtch_output::text;
 use swtch_store::StackSettings;
 
@@ -163,7 +163,7 @@ impl StackCounts {
         if !asked {
             sheet.notes.push(NO_STACKS.to_owned());
         } else if let Some(divided) = divided {
-            sheet.notes.push(self.looks_in_words(&divided));
+            sheet.notes.push(self.looks_in_words(&divided, symbols));
         } else if self.without > 0 {
             sheet.notes.push(format!(
                 "{} had no stack: shorter than asked for, or the task stayed runnable",
@@ -178,16 +178,28 @@ impl StackCounts {
     }
 
     /// Says which figures are estimates, and how much time has no place.
-    fn looks_in_words(&self, divided: &DividedTime<Stacks, 3>) -> String {
+    fn looks_in_words(&self, divided: &DividedTime<Stacks, 3>, symbols: &Symbols) -> String {
         let without = divided.without[0];
         let all: Nanos = divided.places.values().map(|place| place.times[0]).sum();
+        let placed = divided.places.iter();
+        let ended = placed.filter_map(|((user, _), place)| {
+            let end = symbols.ends.get(&(*user)?)?;
+            Some((*end == StackEnd::Start, place.times[0]))
+        });
+        let whole = ended.clone().filter(|(is_whole, _)| *is_whole);
+        let whole: Nanos = whole.map(|(_, time)| time).sum();
+        let ended: Nanos = ended.map(|(_, time)| time).sum();
+        let whole = percent(whole.as_ns(), ended.as_ns());
         format!(
             "stacks were read of {} of {} while they lasted; each thread's off-CPU time, which is known, is divided \
-             among the places where it was seen; {} of {} has no place",
+             among the places where it was seen; {} of {} has no place{}",
             text::grouped(self.waits),
             text::counted(self.waits + self.without, "wait"),
             without,
             all + without,
+            whole.map_or_else(String::new, |whole| format!(
+                "; the user stacks of {whole:.1} % of the rest go to where the thread began"
+            )),
         )
     }
 
@@ -297,6 +309,8 @@ impl StackPairWaits {
 #[derive(Debug, Default)]
 pub struct Symbols {
     stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
+    /// Where the frames of user stacks end, as far as the trace says it.
+    ends: FxHashMap<u32, StackEnd>,
     frames: FxHashMap<u32, String>,
     /// Where a frame is in the source, as `server.c:88`, if it is known.
     lines: FxHashMap<u32, String>,
@@ -317,7 +331,9 @@ impl Symbols {
         let lines = lines.collect();
         let frames = words.collect();
         stacks.sort_unstable_by_key(|row| row.id);
+        let ends = stacks.iter().filter_map(|row| Some((row.id, row.end?)));
         Self {
+            ends: ends.collect(),
             first_alike: first_alike(&stacks, &frames),
             stacks: stacks
                 .into_iter()
@@ -435,7 +451,8 @@ pub fn frame_words(frame: &Frame) -> String {
     let place = match (&frame.symbol, offset) {
         (Some(symbol), Some(offset)) => format!("{symbol}+{offset:#x}"),
         (Some(symbol), None) => symbol.clone(),
-        (None, _) => format!("{:#x}", frame.address),
+        // The address in the file is the same in each run; that in a process is not.
+        (None, _) => format!("{:#x}", frame.file_address.unwrap_or(frame.address)),
     };
     match &frame.module {
         // `[kernel]`, `[vdso]`: no file, and bracketed already.
@@ -594,12 +611,15 @@ mod tests {
         let stack = |stack, kind, frames| Stack {
             id: stack,
             kind,
-            pid: None,
             frames,
+            ..Stack::default()
         };
         let stacks = vec![
             stack(7, StackKind::Kernel, vec![1, 2]),
-            stack(7, StackKind::User, vec![3, 4]),
+            Stack {
+                end: Some(StackEnd::Start),
+                ..stack(7, StackKind::User, vec![3, 4])
+            },
         ];
         Symbols::new(stacks, &frames)
     }
@@ -638,7 +658,8 @@ mod tests {
         let times = [3000, 620, 3000, 2700, 300].map(|ns| Cell::Time(Nanos::from_ns(ns)));
         assert_eq!(sheet.rows[0][2..7], times);
         let note = "stacks were read of 1 of 4 waits while they lasted; each thread's off-CPU time, which is known, \
-                    is divided among the places where it was seen; 50 ns of 3.05 µs has no place";
+                    is divided among the places where it was seen; 50 ns of 3.05 µs has no place; the user stacks \
+                    of 100.0 % of the rest go to where the thread began";
         assert_eq!(sheet.notes, [note]);
     }
 
@@ -649,8 +670,8 @@ mod tests {
         let stacks = [7, 8, 9].map(|id| Stack {
             id,
             kind: StackKind::User,
-            pid: None,
             frames: if id == 9 { vec![1, 1] } else { vec![1] },
+            ..Stack::default()
         });
         let frame = Frame {
             id: 1,

@@ -377,8 +377,8 @@ mod tests {
         let stack = Stack {
             id: 7,
             kind: StackKind::User,
-            pid: None,
             frames: vec![1, 2, 3],
+            ..Stack::default()
         };
         Symbols::new(vec![stack], &frames)
     }

@@ -14,7 +14,7 @@ use std::path::Path;
 use swtch_core::evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Rule, Stack, StackKind,
+    CgroupId, CpuId, Frame, Gap, Level, Nanos, Open, Pid, Reason, Rule, Stack, StackEnd, StackKind,
     StackNumbers, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
     Wakeup,
 };
@@ -500,6 +500,7 @@ impl Others {
                     kind: StackKind::User,
                     pid: Some(Pid::new(42)),
                     frames: vec![3, 2, 1],
+                    end: Some(StackEnd::Cut),
                 },
                 Stack::default(),
             ],
@@ -512,6 +513,8 @@ impl Others {
                     offset: Some(12),
                     file: Some("core.c".into()),
                     line: Some(6_800),
+                    file_address: Some(0x4f00),
+                    build_id: Some("c0ffee".into()),
                 },
                 Frame::default(),
             ],

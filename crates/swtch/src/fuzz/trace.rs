@@ -459,6 +459,7 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
             kind,
             pid,
             frames: vec![1, 2, 1, 99],
+            end: None,
         };
         writer.push_stack(&row).expect("a scratch file");
     }
@@ -471,6 +472,8 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
             offset: Some(12),
             file: Some("core.c".to_owned()),
             line: Some(6800),
+            file_address: (frame == 1).then_some(u64::MAX),
+            build_id: (frame == 1).then(|| long(5_000)),
         };
         writer.push_frame(&row).expect("a scratch file");
     }

@@ -122,6 +122,53 @@ fn root_a_wait_is_shown_with_all_its_callers_without_frame_pointers() {
     }
 }
 
+/// Two threads take turns on a CPU in a function that keeps what it needs to return below its stack pointer, as
+/// cryptographic code does.
+#[cfg(target_arch = "x86_64")]
+const SPINS_BELOW: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+void spin(long turns);
+__asm__(
+	".globl spin\n.type spin,@function\nspin:\n.cfi_startproc\n"
+	"mov %rsp,%rax\n.cfi_def_cfa_register %rax\n"
+	"sub $256,%rsp\nand $-64,%rsp\nmov %rax,-8(%rsp)\n"
+	/* The frame begins 8 bytes above what lies at rsp - 8. */
+	".cfi_escape 0x0f,0x05,0x77,0x78,0x06,0x23,0x08\n"
+	"1: dec %rdi\njnz 1b\n"
+	"mov -8(%rsp),%rsp\n.cfi_def_cfa %rsp,8\nret\n.cfi_endproc\n.size spin,.-spin\n");
+__attribute__((noinline)) void works(void) { spin(100000000); __asm__ volatile(""); }
+static void *run(void *end) { while (time(0) < *(time_t *)end) works(); return 0; }
+int main(void) {
+	cpu_set_t one;
+	pthread_t thread;
+	time_t end = time(0) + 3;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	pthread_create(&thread, 0, run, &end);
+	run(&end);
+	pthread_join(thread, 0);
+}
+"#;
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[ignore = "needs root"]
+fn root_what_lies_below_the_stack_pointer_is_read_too() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, SPINS_BELOW);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
+    let stacks = stacks_of(&recording);
+    assert!(stacks.contains("spin+"), "{stacks}");
+    for block in stacks.split("\n\n").filter(|block| block.contains("spin+")) {
+        assert!(block.contains(" works+"), "{stacks}");
+    }
+}
+
 /// Each wait that is longer than the time between two looks has a place: a thread waits there until it is seen.
 #[test]
 #[ignore = "needs root"]

@@ -1,15 +1,17 @@
 //! Names of functions in stacks: of the file that the process runs, or none.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use swtch_capture::CodeMap;
 use swtch_core::{Pid, StackKind};
 use swtch_store::Trace;
 
 use crate::machine::{TestProcess, beside_others, copy_program, wait_until};
-use crate::recording::{Recording, SWTCH, TraceDir, stderr, stdout};
+use crate::recording::{Recording, SWTCH, TraceDir, report, stderr, stdout, swtch};
 
 /// In the names of this program's functions, and of none of the system's programs.
 const OWN_FUNCTION: &str = "swtch_bench::";
@@ -83,21 +85,135 @@ __attribute__((noinline, noreturn)) void naps(void) { for (;;) usleep(1000); }
 int main(void) { naps(); }
 ";
 
+/// Compiles a program in C.
+fn compiled(place: &TraceDir, text: &str, options: &[&str]) -> PathBuf {
+    let program = place.dir().join("prog");
+    let source = place.dir().join("prog.c");
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(options).arg("-o").args([&program, &source]);
+    done(&mut compiler);
+    program
+}
+
+fn done(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_a_function_that_ends_with_a_call_is_named() {
     let _machine = beside_others();
     let place = TraceDir::new();
-    let program = place.dir().join("prog");
-    let source = place.dir().join("prog.c");
-    fs::write(&source, CALLS_AT_THE_END).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-fno-omit-frame-pointer", "-o"]);
-    let compiled = compiler.args([&program, &source]).output().unwrap();
-    assert!(compiled.status.success(), "{}", stderr(&compiled));
+    let options = ["-O1", "-fno-omit-frame-pointer"];
+    let program = compiled(&place, CALLS_AT_THE_END, &options);
     let running = start_program(&mut Command::new(&program), &program);
     let stacks = stacks_of(&running);
     assert!(stacks.contains(" main+"), "{stacks}");
+}
+
+/// `doze` and `wait_turn` are parts of `handle` after they were compiled.
+const INLINES: &str = "
+#include <unistd.h>
+static inline __attribute__((always_inline)) void doze(void) { usleep(1000); }
+static inline __attribute__((always_inline)) void wait_turn(void) { doze(); __asm__ volatile(\"\"); }
+__attribute__((noinline)) void handle(void) { wait_turn(); __asm__ volatile(\"\"); }
+int main(void) { for (;;) handle(); }
+";
+
+/// Says whether these functions call each other in a report of stacks, the innermost first.
+fn are_in_line(stacks: &str, functions: &[&str]) -> bool {
+    let mut rest = stacks;
+    functions.iter().all(|function| {
+        let found = rest.find(function);
+        rest = &rest[found.unwrap_or(rest.len())..];
+        found.is_some()
+    })
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_inlined_functions_are_frames_and_a_stripped_program_is_named_by_its_build_id() {
+    const INNERMOST_FIRST: [&str; 4] = [" doze [prog]", " wait_turn [prog]", " handle+", " main+"];
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, INLINES, &["-O2", "-g", "-Wl,--build-id"]);
+    let running = start_program(&mut Command::new(&program), &program);
+    let stacks = stacks_of(&running);
+    assert!(are_in_line(&stacks, &INNERMOST_FIRST), "{stacks}");
+    drop(running);
+
+    let symbols = place.dir().join("symbols");
+    fs::create_dir(&symbols).unwrap();
+    fs::copy(&program, symbols.join("of-another-name")).unwrap();
+    done(Command::new("strip").arg(&program));
+    let running = start_program(&mut Command::new(&program), &program);
+    let recording = recorded(&running);
+    let stacks = stdout(&recording.report(&["--by", "stack"]));
+    assert!(
+        !stacks.contains("handle") && stacks.contains(" [prog]"),
+        "{stacks}"
+    );
+    let directory = symbols.to_str().unwrap();
+    let output = recording.report(&["--by", "stack", "--symbols", directory]);
+    let stacks = stdout(&output);
+    assert!(
+        are_in_line(&stacks, &INNERMOST_FIRST),
+        "{stacks}{}",
+        stderr(&output)
+    );
+    // What has no file there is said.
+    let elsewhere = place.dir().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let output = recording.report(&["--by", "stack", "--symbols", elsewhere.to_str().unwrap()]);
+    assert!(
+        stderr(&output).contains("no file there has the build id"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A program says in which file its debug information is. If others can write there, that is not opened, not even by
+/// root: who opens a FIFO waits for its writer.
+#[test]
+#[ignore = "needs root"]
+fn root_debug_information_is_not_opened_where_another_user_may_write() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, INLINES, &["-O2", "-g"]);
+    let debug = place.dir().join("prog.debug");
+    done(
+        Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([&program, &debug]),
+    );
+    done(Command::new("strip").arg(&program));
+    let link = format!("--add-gnu-debuglink={}", debug.display());
+    done(Command::new("objcopy").arg(link).arg(&program));
+    let running = start_program(&mut Command::new(&program), &program);
+    let stacks = stacks_of(&running);
+    assert!(stacks.contains(" wait_turn [prog]"), "{stacks}");
+    drop(running);
+
+    fs::remove_file(&debug).unwrap();
+    done(Command::new("mkfifo").arg(&debug));
+    chown(&program, Some(65534), None).unwrap();
+    let running = start_program(&mut Command::new(&program), &program);
+    let trace = place.trace();
+    let pid = running.pid().to_string();
+    let mut recorder = TestProcess::start(&mut swtch([
+        "record",
+        "-d",
+        "1",
+        "-p",
+        &pid,
+        "-o",
+        trace.to_str().unwrap(),
+    ]));
+    assert!(recorder.ends_within(Duration::from_secs(60)).success());
+    let stacks = stdout(&report(&trace, &["--by", "stack"]));
+    assert!(stacks.contains(" [prog]"), "{stacks}");
 }
 
 /// The kernel takes what lies at the frame pointer for a caller, where code uses the register for

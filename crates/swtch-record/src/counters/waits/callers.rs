@@ -43,7 +43,7 @@ impl Callers {
         if let Some(stack) = seen.get(&addresses) {
             return Some(*stack);
         }
-        let frames = self.names.user_frames(pid, &addresses);
+        let frames = self.names.user_places(pid, &addresses);
         let next = u32::try_from(self.stacks.len()).unwrap_or(u32::MAX);
         let stack = *self.stacks.entry(frames).or_insert(next);
         seen.insert(addresses, stack);
@@ -57,14 +57,17 @@ impl Callers {
     }
 
     /// Finds the names of all frames.
-    pub(super) fn symbols(self) -> Symbols {
-        let stacks = self.stacks.into_iter().map(|(frames, id)| Stack {
-            id,
-            kind: StackKind::User,
-            pid: None,
-            frames,
-        });
-        Symbols::new(stacks.collect(), &self.names.named_frames())
+    pub(super) fn symbols(mut self) -> Symbols {
+        for (frames, id) in self.stacks {
+            self.names.add(Stack {
+                id,
+                kind: StackKind::User,
+                frames,
+                ..Stack::default()
+            });
+        }
+        let (stacks, frames) = self.names.named();
+        Symbols::new(stacks, &frames)
     }
 
     /// Addresses inside of the functions that have not returned, the innermost first.

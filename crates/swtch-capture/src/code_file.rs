@@ -1,0 +1,136 @@
+//! What an ELF file with code says of itself, before anything is looked up in it.
+//!
+//! Any file may be met here, so what is damaged or missing is left out.
+
+use std::fmt::Write as _;
+use std::fs::File;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSegment};
+
+use crate::code::CodeMapping;
+
+/// A mapping begins at a page, the segment perhaps within it.
+const PAGE: u64 = 4096;
+
+/// The most bytes of a build id that are kept. Linkers write 20 at most, a SHA-1.
+const LONGEST_ID: usize = 32;
+
+/// Sections with names of files that hold debug information, in GNU's words and in those of DWARF 5.
+const LINKS: [&str; 3] = [".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup"];
+
+/// The same code is known again by this, on any machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeIdentity {
+    /// The build id in hexadecimal digits, if the file has one.
+    pub build_id: Option<String>,
+    /// Where its code is.
+    pub segments: CodeSegments,
+    /// True if it names other files that have its debug information.
+    pub names_others: bool,
+}
+
+/// The segments of code of a file: its bytes, and the addresses that its symbols state for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeSegments(Vec<CodeSegment>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct CodeSegment {
+    offset: u64,
+    length: u64,
+    address: u64,
+}
+
+impl CodeIdentity {
+    /// Reads it; `None` if the file is no ELF file.
+    pub fn of(file: &File) -> Option<Self> {
+        let cache = ReadCache::new(file);
+        let object = object::File::parse(&cache).ok()?;
+        let id = object.build_id().ok().flatten();
+        Some(Self {
+            build_id: id.filter(|id| !id.is_empty()).map(digits_of),
+            segments: CodeSegments::of(&object),
+            names_others: LINKS
+                .iter()
+                .any(|name| object.section_by_name(name).is_some()),
+        })
+    }
+}
+
+fn digits_of(id: &[u8]) -> String {
+    let mut digits = String::new();
+    for byte in id.iter().take(LONGEST_ID) {
+        // Writing to a string does not fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits
+}
+
+impl CodeSegments {
+    /// Those of a file that was parsed.
+    pub fn of<'data>(object: &impl Object<'data>) -> Self {
+        let code = object
+            .segments()
+            .filter(|segment| segment.permissions().executable());
+        let segments = code.map(|segment| {
+            let (offset, length) = segment.file_range();
+            CodeSegment {
+                offset,
+                length,
+                address: segment.address(),
+            }
+        });
+        Self(segments.collect())
+    }
+
+    /// The address that the file's symbols state for what is at this offset.
+    pub fn address_of(&self, offset: u64) -> Option<u64> {
+        let segment = self
+            .0
+            .iter()
+            .find(|segment| segment.offset <= offset && offset - segment.offset < segment.length)?;
+        segment.address.checked_add(offset - segment.offset)
+    }
+
+    /// The number to add to an address that the file states, to have the one in a process that maps it so.
+    pub fn moved_by(&self, mapping: &CodeMapping) -> Option<u64> {
+        let holds = |segment: &&CodeSegment| {
+            // The page where one segment ends and the next begins is in both.
+            segment.offset / PAGE * PAGE <= mapping.offset
+                && mapping.offset < segment.offset.saturating_add(segment.length)
+        };
+        let segment = self.0.iter().find(holds)?;
+        let start = mapping.range.start.wrapping_sub(mapping.offset);
+        Some(
+            start
+                .wrapping_add(segment.offset)
+                .wrapping_sub(segment.address),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_in_the_file_has_the_address_that_symbols_state() {
+        let own = File::open("/proc/self/exe").unwrap();
+        let identity = CodeIdentity::of(&own).unwrap();
+        let cache = ReadCache::new(&own);
+        let object = object::File::parse(&cache).unwrap();
+        let entry = object.entry();
+        let offset = identity.segments.0.iter().find_map(|segment| {
+            let inside = entry.checked_sub(segment.address)?;
+            (inside < segment.length).then_some(segment.offset + inside)
+        });
+        assert_eq!(identity.segments.address_of(offset.unwrap()), Some(entry));
+        assert_eq!(identity.segments.address_of(u64::MAX), None);
+    }
+
+    #[test]
+    fn what_is_no_elf_file_has_none() {
+        let text = File::open("/proc/self/maps").unwrap();
+        assert_eq!(CodeIdentity::of(&text), None);
+    }
+}

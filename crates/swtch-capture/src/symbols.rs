@@ -1,0 +1,308 @@
+//! Names of functions at a place in a file: from its symbols and its debug information, or from a file with the same
+//! build id.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use blazesym::MaybeDefault;
+use blazesym::symbolize::source::{Elf, Kernel, Source};
+use blazesym::symbolize::{CodeInfo, InlinedFn, Input, Symbolized, Symbolizer};
+use rustc_hash::FxHashMap;
+use swtch_core::{Frame, Stack};
+
+use crate::code_file::CodeIdentity;
+use crate::demangle::demangled;
+
+/// Where distributions put debug information that is not in the file itself.
+const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+/// The most files of a directory that are looked at, and how deep.
+const MOST_FILES: usize = 100_000;
+const DEEPEST: usize = 8;
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PlaceInFile {
+    /// By its offset.
+    Offset(u64),
+    /// By the address that the file's symbols state.
+    Address(u64),
+}
+
+/// What is known of a place.
+#[derive(Debug, Default)]
+pub(crate) struct NamedPlace {
+    /// The function, and the distance from its start.
+    pub symbol: Option<(String, Option<u64>)>,
+    line: SourceLine,
+    /// Functions that a compiler has put into it, the outermost first.
+    inlined: Vec<(String, SourceLine)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct SourceLine {
+    file: Option<String>,
+    line: Option<u32>,
+}
+
+impl SourceLine {
+    fn of(code: Option<&CodeInfo<'_>>) -> Self {
+        Self {
+            file: code.map(|code| code.file.to_string_lossy().into_owned()),
+            line: code.and_then(|code| code.line),
+        }
+    }
+}
+
+impl NamedPlace {
+    /// A file without the place, or that cannot be read, gives nothing.
+    fn of(found: blazesym::Result<Symbolized<'_>>) -> Self {
+        let Ok(Symbolized::Sym(symbol)) = found else {
+            return Self::default();
+        };
+        let inlined = symbol.inlined.iter().map(|function: &InlinedFn<'_>| {
+            let name = demangled(function.name.clone()).into_owned();
+            (name, SourceLine::of(function.code_info.as_ref()))
+        });
+        Self {
+            inlined: inlined.collect(),
+            line: SourceLine::of(symbol.code_info.as_deref()),
+            symbol: Some((
+                demangled(symbol.name).into_owned(),
+                u64::try_from(symbol.offset).ok(),
+            )),
+        }
+    }
+
+    /// This, with the function's name from there if it has one: symbols have whole names, while those in debug
+    /// information lack what they are in.
+    pub fn with_symbol_of(self, other: Self) -> Self {
+        Self {
+            symbol: other.symbol.or(self.symbol),
+            ..self
+        }
+    }
+
+    /// The frames of the place, the innermost first: what was inlined is a frame of its own.
+    pub fn into_frames(self, place: Frame) -> Vec<Frame> {
+        let (symbol, offset) = self.symbol.unzip();
+        let frame = Frame {
+            symbol: symbol.or(place.symbol),
+            offset: offset.flatten().or(place.offset),
+            file: self.line.file.or(place.file),
+            line: self.line.line.or(place.line),
+            ..place
+        };
+        let inlined = self.inlined.into_iter().rev();
+        let inlined = inlined.map(|(name, at)| Frame {
+            symbol: Some(name),
+            offset: None,
+            file: at.file,
+            line: at.line,
+            ..frame.clone()
+        });
+        let mut frames: Vec<_> = inlined.collect();
+        frames.push(frame);
+        frames
+    }
+}
+
+/// Looks names up, and keeps what it has read of files.
+#[derive(Debug)]
+pub(crate) struct SymbolReader(Symbolizer);
+
+impl SymbolReader {
+    pub fn new() -> Self {
+        Self(Symbolizer::builder().enable_demangling(false).build())
+    }
+
+    /// What the kernel's symbols say.
+    pub fn in_kernel(&self, address: u64) -> NamedPlace {
+        // Only kallsyms is used: it is right for the running kernel, and small.
+        let kernel = Source::Kernel(Kernel {
+            vmlinux: MaybeDefault::None,
+            debug_syms: false,
+            ..Kernel::default()
+        });
+        NamedPlace::of(self.0.symbolize_single(&kernel, Input::AbsAddr(address)))
+    }
+
+    /// What the file's own symbols say.
+    pub fn by_symbols(&self, path: &Path, place: PlaceInFile) -> NamedPlace {
+        self.in_file(path, place, false)
+    }
+
+    /// What debug information says, in the file or in one that it names; nothing where that is not installed.
+    pub fn by_debug_information(&self, path: &Path, place: PlaceInFile) -> NamedPlace {
+        self.in_file(path, place, true)
+    }
+
+    fn in_file(&self, path: &Path, place: PlaceInFile, debug_syms: bool) -> NamedPlace {
+        let source = Source::Elf(Elf {
+            debug_syms,
+            ..Elf::new(path)
+        });
+        let input = match place {
+            PlaceInFile::Offset(offset) => Input::FileOffset(offset),
+            PlaceInFile::Address(address) => Input::VirtOffset(address),
+        };
+        NamedPlace::of(self.0.symbolize_single(&source, input))
+    }
+}
+
+/// Files with symbols, found by their build ids.
+#[derive(Debug, Default)]
+pub struct FilesById {
+    /// Directories that have a directory `.build-id`, as distributions arrange them.
+    roots: Vec<PathBuf>,
+    listed: FxHashMap<String, PathBuf>,
+}
+
+impl FilesById {
+    /// Those that the system's packages have brought.
+    pub fn of_system() -> Self {
+        Self {
+            roots: SYSTEM_DIRECTORIES.map(PathBuf::from).to_vec(),
+            ..Self::default()
+        }
+    }
+
+    /// All files in a directory and below it.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    pub fn in_directory(directory: &Path) -> io::Result<Self> {
+        let mut files = Self {
+            roots: vec![directory.to_owned()],
+            ..Self::default()
+        };
+        // What cannot be listed further down has no names.
+        let mut below = vec![(directory.to_owned(), 0)];
+        let mut looked_at = 0;
+        fs::read_dir(directory)?;
+        while let Some((directory, depth)) = below.pop() {
+            for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                if kind.is_dir() && depth < DEEPEST {
+                    below.push((entry.path(), depth + 1));
+                } else if kind.is_file() && looked_at < MOST_FILES {
+                    looked_at += 1;
+                    files.add(entry.path());
+                }
+            }
+        }
+        Ok(files)
+    }
+
+    fn add(&mut self, path: PathBuf) {
+        let identity = File::open(&path)
+            .ok()
+            .and_then(|file| CodeIdentity::of(&file));
+        let Some(id) = identity.and_then(|identity| identity.build_id) else {
+            return;
+        };
+        // A file of debug information alone says more than the stripped one that it belongs to.
+        let is_debug = path.extension() == Some(OsStr::new("debug"));
+        if is_debug || !self.listed.contains_key(&id) {
+            self.listed.insert(id, path);
+        }
+    }
+
+    /// The file with this build id.
+    pub fn path_of(&self, id: &str) -> Option<PathBuf> {
+        if let Some(path) = self.listed.get(id) {
+            return Some(path.clone());
+        }
+        let (start, rest) = id.split_at_checked(2)?;
+        let mut paths = self.roots.iter().map(|root| {
+            root.join(".build-id")
+                .join(start)
+                .join(format!("{rest}.debug"))
+        });
+        paths.find(|path| path.is_file())
+    }
+}
+
+/// Frames and stacks that name them, after the frames were looked up again.
+#[derive(Debug)]
+pub struct NamedByFiles {
+    /// The stacks.
+    pub stacks: Vec<Stack>,
+    /// Their frames.
+    pub frames: Vec<Frame>,
+    /// How many places have got a name or a line.
+    pub named: usize,
+    /// Files of which places have no name, with their build ids: no file has these.
+    pub missing: Vec<(String, String)>,
+}
+
+/// Looks up the frames of a trace that lack a name or a line, in files with the same build ids.
+pub fn named_by(files: &FilesById, mut stacks: Vec<Stack>, frames: Vec<Frame>) -> NamedByFiles {
+    let reader = SymbolReader::new();
+    let mut paths: FxHashMap<String, Option<PathBuf>> = FxHashMap::default();
+    let mut missing = Vec::new();
+    let mut named = 0;
+    let mut frames_at: FxHashMap<u32, Range<u32>> = FxHashMap::default();
+    let mut found: Vec<Frame> = Vec::with_capacity(frames.len());
+    for frame in frames {
+        let number = frame.id;
+        let first = found.len();
+        let id = frame.build_id.clone().filter(|_| frame.file.is_none());
+        let path = id.and_then(|id| {
+            let path = paths.entry(id.clone()).or_insert_with(|| {
+                let path = files.path_of(&id);
+                if let (None, Some(module), None) = (&path, &frame.module, &frame.symbol) {
+                    missing.push((module.clone(), id));
+                }
+                path
+            });
+            path.clone()
+        });
+        match (path, frame.file_address.map(PlaceInFile::Address)) {
+            (Some(path), Some(place)) => {
+                let debug = reader.by_debug_information(&path, place);
+                let place = debug.with_symbol_of(reader.by_symbols(&path, place));
+                named += usize::from(place.symbol.is_some());
+                found.extend(place.into_frames(frame));
+            }
+            _ => found.push(frame),
+        }
+        frames_at.insert(number, number_of(first)..number_of(found.len()));
+    }
+    put_frames(&mut stacks, &mut found, |number| {
+        frames_at.get(&number).cloned()
+    });
+    NamedByFiles {
+        stacks,
+        frames: found,
+        named,
+        missing,
+    }
+}
+
+/// Numbers the frames as they lie there, and puts those of each place into the stacks, which have numbers of places.
+pub(crate) fn put_frames(
+    stacks: &mut [Stack],
+    frames: &mut [Frame],
+    at_place: impl Fn(u32) -> Option<Range<u32>>,
+) {
+    for (index, frame) in frames.iter_mut().enumerate() {
+        frame.id = number_of(index);
+    }
+    for stack in stacks {
+        let places = stack.frames.iter();
+        stack.frames = places
+            .filter_map(|place| at_place(*place))
+            .flatten()
+            .collect();
+    }
+}
+
+pub(crate) fn number_of(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
