@@ -11,6 +11,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
 use swtch_core::Pid;
 
 /// The words that the kernel writes behind the path of a file that has been replaced or removed.
@@ -109,22 +111,23 @@ impl CodeFile {
     /// cannot be reached any more: a library that was replaced. A program itself still can be.
     pub fn open(&self, pid: Pid) -> io::Result<File> {
         let exe = format!("/proc/{pid}/exe");
-        if !self.path.ends_with(DELETED) {
-            return self.checked(&format!("/proc/{pid}/root{}", self.path));
+        if let Some(path) = self
+            .path
+            .strip_prefix('/')
+            .filter(|path| !path.ends_with(DELETED))
+        {
+            let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
+            return self.checked(&below(&root, path)?);
         }
         if fs::read_link(&exe)? == Path::new(&self.path) {
-            return self.checked(&exe);
+            return self.checked(&at_place(Path::new(&exe))?);
         }
         Err(ErrorKind::NotFound.into())
     }
 
-    fn checked(&self, path: &str) -> io::Result<File> {
-        // Whoever owns the process chooses what is there. A pipe would wait for its writer, and a device
-        // may do anything when it is opened: look first (O_PATH), then open what was looked at.
-        let place = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_PATH)
-            .open(path)?;
+    /// Whoever owns the process chooses what is at a place. A pipe would wait for its writer, and a device may do
+    /// anything when it is opened: so what was looked at (`O_PATH`) is opened.
+    fn checked(&self, place: &File) -> io::Result<File> {
         let found = place.metadata()?;
         // Layered file systems (overlayfs, btrfs) state another device than the mapping does, and
         // then perhaps another inode, too.
@@ -134,6 +137,31 @@ impl CodeFile {
         }
         File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
     }
+}
+
+/// What is at a path, not opened.
+fn at_place(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_PATH).open(path)
+}
+
+/// What is below a directory, not opened. The kernel tells the paths of what it maps without symbolic links: one that is
+/// there now leads elsewhere.
+fn below(directory: &File, path: &str) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let strict = openat2(
+        directory,
+        path,
+        flags,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS,
+    );
+    let found = match strict {
+        // Before Linux 5.6, and where a container's filter does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => openat(directory, path, flags, Mode::empty()),
+        found => found,
+    };
+    Ok(found?.into())
 }
 
 /// Returns true if a path leads to this file from here, now and later, and others can put nothing beside it either:
@@ -236,6 +264,21 @@ mod tests {
             ..file
         };
         assert!(other.open(pid).is_err() || open.metadata().unwrap().dev() != other.device);
+    }
+
+    #[test]
+    fn a_symbolic_link_on_the_way_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [real, link] = ["real", "link"].map(|name| dir.path().join(name));
+        fs::create_dir(&real).unwrap();
+        fs::write(real.join("code"), "").unwrap();
+        std::os::unix::fs::symlink("real", &link).unwrap();
+        let root = at_place(dir.path()).unwrap();
+        assert!(below(&root, "real/code").is_ok());
+        assert_eq!(
+            below(&root, "link/code").unwrap_err().raw_os_error(),
+            Some(libc::ELOOP)
+        );
     }
 
     fn code_of_this_process() {}

@@ -3,7 +3,7 @@
 //! The kernel's BTF says which hooks exist. A program whose hook is missing is not loaded, and
 //! constants tell the other programs, so that missing features degrade and are named.
 
-mod hooks;
+pub(crate) mod hooks;
 mod maps;
 mod programs;
 mod scope_plan;

@@ -25,6 +25,8 @@ use std::path::PathBuf;
 
 use libbpf_rs::btf::Btf;
 
+use crate::load::hooks::can_look;
+
 mod hook;
 mod mount;
 mod privilege;
@@ -143,6 +145,8 @@ pub struct Probe {
     pub types: KernelTypes,
     /// Each hook of [`HOOKS`] that this architecture has.
     pub hooks: Vec<HookPresence>,
+    /// True if the kernel lets a program read the stack of a thread that waits.
+    pub can_look: bool,
     /// Capabilities and restrictions of this process.
     pub privilege: Result<Privilege, Unreadable>,
     /// Restrictions that the kernel puts even on root.
@@ -173,6 +177,7 @@ impl Probe {
             memlock_limit: memlock_limit(release.as_deref().ok()),
             release,
             hooks: hook::hooks_in(btf.as_ref(), kernel_version()),
+            can_look: btf.as_ref().is_some_and(can_look),
             trial: trial::try_tracing(btf.as_ref()),
             types,
             privilege: privilege::privilege(),

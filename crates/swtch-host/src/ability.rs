@@ -288,6 +288,12 @@ fn exact_causes(probe: &Probe) -> Ability {
 
 fn stacks(probe: &Probe) -> Ability {
     let mut ability = with_recording(probe, "stacks", "record where threads wait (stacks)");
+    if !probe.can_look {
+        ability.possible = false;
+        let why = "this kernel lets no program read the stack of another task: Linux 5.18 does";
+        ability.why.push(why.to_owned());
+        return ability;
+    }
     if !shows_kernel_names(probe) {
         ability
             .why
@@ -404,6 +410,7 @@ mod tests {
             release: Ok("6.18.0".to_owned()),
             types: KernelTypes::Present { bytes: 5_000_000 },
             hooks: hooks.collect(),
+            can_look: true,
             privilege: Ok(privilege(ALL, ALL)),
             lockdown: Ok(Lockdown::None),
             perf_event_paranoid: Ok(2),
@@ -443,6 +450,20 @@ mod tests {
             .into_iter()
             .find(|ability| ability.name == name)
             .unwrap()
+    }
+
+    #[test]
+    fn stacks_need_a_kernel_on_which_programs_read_other_tasks() {
+        assert!(stacks(&healthy()).possible);
+        let older = Probe {
+            can_look: false,
+            ..healthy()
+        };
+        let ability = stacks(&older);
+        assert!(
+            !ability.possible && ability.why[0].contains("5.18"),
+            "{ability:?}"
+        );
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use nix::sys::prctl::{set_name, set_pdeathsig};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_getcpuclockid};
 use swtch_capture::{
@@ -29,6 +30,9 @@ use swtch_core::{Nanos, Pid};
 use swtch_output::caller::Caller;
 
 use crate::packets;
+
+/// The most memory that a helper maps, its program included.
+const MOST_MEMORY: u64 = 2 << 30;
 
 /// The longest that a helper is waited for when it is killed.
 const LONGEST_END: Duration = Duration::from_secs(1);
@@ -127,6 +131,8 @@ impl HelperWork {
             // until this has had its CPU. It takes a small part of one.
             ConfinedWork::LooksAtTasks => raise_priority(),
         }
+        // It parses files of other users: what they make it ask for is refused from here on.
+        limit_memory().context("limiting memory")?;
         empty_bounding_set();
         let caller = Caller::of_sudo()?;
         if let Some(caller) = &caller {
@@ -149,6 +155,12 @@ impl HelperWork {
         set_name(self.name).context("taking a name")?;
         Ok(socket)
     }
+}
+
+fn limit_memory() -> nix::Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_AS)?;
+    let most = MOST_MEMORY.min(most);
+    setrlimit(Resource::RLIMIT_AS, most, most)
 }
 
 /// A service manager and a terminal send signals to all processes of a recording: to end it, or for a dump.

@@ -3,12 +3,14 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
-    sendmsg, socketpair,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
+    recvmsg, sendmsg, shutdown, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,6 +35,24 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, kind, flags, None)?)
 }
 
+/// Tells the other end that nothing more is sent to it: it can still send, and reads to the end.
+pub fn end_sending(socket: &OwnedFd) -> io::Result<()> {
+    Ok(shutdown(socket, Shutdown::Write)?)
+}
+
+/// Waits until something can be received, or the other end sends nothing more; false when the time is over.
+pub fn await_message(socket: &OwnedFd, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    let mut polled = [PollFd::new(socket, PollFlags::IN)];
+    Ok(retried(|| poll(&mut polled, Some(&limit)))? > 0)
+}
+
+/// Waits until the other end is closed.
+pub fn await_end(socket: &OwnedFd) -> io::Result<()> {
+    retried(|| poll(&mut [PollFd::new(socket, PollFlags::empty())], None))?;
+    Ok(())
+}
+
 /// Sends one message, with descriptors beside it.
 pub fn send(
     socket: &OwnedFd,
@@ -52,7 +72,8 @@ pub fn send(
     Ok(())
 }
 
-/// The next message with its descriptors; `None` if the other end is closed.
+/// The next message with its descriptors; `None` if the other end is closed. Descriptors for which this process has no
+/// room any more (`RLIMIT_NOFILE`) are missing.
 pub fn receive<Message: DeserializeOwned>(
     socket: &OwnedFd,
     patience: Blocking,
@@ -84,10 +105,7 @@ pub fn receive<Message: DeserializeOwned>(
     if read.bytes == 0 {
         return Ok(None);
     }
-    if read
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    if read.flags.contains(ReturnFlags::TRUNC) {
         return Err(io::Error::other("a message was too long"));
     }
     let message = serde_json::from_slice(&bytes[..read.bytes])?;

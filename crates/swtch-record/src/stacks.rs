@@ -15,6 +15,7 @@ mod reader;
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::{Duration, Instant};
 
 use swtch_capture::LookSources;
 
@@ -58,11 +59,40 @@ impl StackReader {
     }
 
     /// What it has found since the last call, with the files beside it; an error is its last news.
-    pub fn news(&mut self, mut take: impl FnMut(StackNews, Vec<OwnedFd>)) -> io::Result<()> {
+    pub fn news(&mut self, take: impl FnMut(StackNews, Vec<OwnedFd>)) -> io::Result<()> {
+        self.news_until(Instant::now(), take)
+    }
+
+    /// Ends the looks. What a look has found that is under way is passed on, if it ends within the limit.
+    pub fn last_news(
+        &mut self,
+        limit: Duration,
+        take: impl FnMut(StackNews, Vec<OwnedFd>),
+    ) -> io::Result<()> {
+        let Some(socket) = &self.0.socket else {
+            return Ok(());
+        };
+        packets::end_sending(socket)?;
+        self.news_until(Instant::now() + limit, take)?;
+        self.0.hold();
+        Ok(())
+    }
+
+    fn news_until(
+        &mut self,
+        end: Instant,
+        mut take: impl FnMut(StackNews, Vec<OwnedFd>),
+    ) -> io::Result<()> {
         while let Some(socket) = &self.0.socket {
             match packets::receive(socket, Blocking::DoNotWait) {
+                Ok(Some((StackNews::Done, _))) => break,
                 Ok(Some((news, files))) => take(news, files),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() || !packets::await_message(socket, left)? {
+                        break;
+                    }
+                }
                 ended => {
                     self.0.socket = None;
                     return Err(ended.err().unwrap_or(io::ErrorKind::BrokenPipe.into()));

@@ -97,7 +97,7 @@ impl FoundHooks {
 /// with iterators that may sleep (Linux 5.18).
 const LOOK: &str = "copy_from_user_task";
 
-fn can_look(btf: &Btf<'_>) -> bool {
+pub fn can_look(btf: &Btf<'_>) -> bool {
     let helpers = btf.type_by_name::<Enum<'_>>("bpf_func_id");
     let helper = format!("BPF_FUNC_{LOOK}");
     helpers.is_some_and(|helpers| {

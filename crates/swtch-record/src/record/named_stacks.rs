@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use swtch_capture::{LookSources, Stacks};
 use swtch_core::{
@@ -23,6 +25,20 @@ pub struct StacksToName {
     reader: Option<StackReader>,
     /// Number of processes of which stacks were not read, by the reason.
     not_read: BTreeMap<NotRead, u64>,
+    /// True if there were more stacks than are kept.
+    is_full: bool,
+}
+
+/// How long a look that is under way is waited for at the end of a recording: the first one reads the tables of all
+/// files.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
+/// Whether looks go on after what they have found is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LooksGo {
+    On,
+    /// This is all that is taken. What the process has cost can still be asked for.
+    ToTheirEnd,
 }
 
 impl StacksToName {
@@ -39,6 +55,7 @@ impl StacksToName {
             budget,
             reader: Some(reader),
             not_read: BTreeMap::new(),
+            is_full: false,
         })
     }
 
@@ -53,12 +70,13 @@ impl StacksToName {
 
     /// Passes on where threads were seen to wait since the last call, and where their wakers were. Returns why there are
     /// no more looks, if the reader has ended.
-    pub fn take_looks(&mut self, mut sink: impl FnMut(LookEvent)) -> io::Result<()> {
+    pub fn take_looks(&mut self, when: LooksGo, mut sink: impl FnMut(LookEvent)) -> io::Result<()> {
         let Some(reader) = &mut self.reader else {
             return Ok(());
         };
         let (stacks, not_read) = (&mut self.stacks, &mut self.not_read);
-        let ended = reader.news(|news, beside| match news {
+        let is_full = &mut self.is_full;
+        let take = |news, beside: Vec<OwnedFd>| match news {
             StackNews::File(file) => {
                 let open = beside.into_iter().next().map(File::from);
                 stacks.add_file(file.number, file.path, open);
@@ -70,26 +88,27 @@ impl StacksToName {
             StackNews::KernelStack(found) => stacks.add_kernel(found.number, &found.addresses),
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.iter().map(event_of).for_each(&mut sink),
-        });
+            StackNews::Full => *is_full = true,
+            StackNews::Done => {}
+        };
+        let ended = match when {
+            LooksGo::On => reader.news(take),
+            LooksGo::ToTheirEnd => reader.last_news(LONGEST_LOOK, take),
+        };
         if ended.is_err() {
             self.reader = None;
         }
         ended
     }
 
-    /// Holds the process that looks: what it has cost can still be asked for.
-    pub fn stop_looking(&self) {
-        self.reader
-            .iter()
-            .for_each(|reader| reader.process().hold());
-    }
-
     /// Of which processes stacks were not read, and why, in words.
     pub fn not_read(&self) -> impl Iterator<Item = String> {
-        self.not_read.iter().map(|(why, processes)| {
+        let refused = self.not_read.iter().map(|(why, processes)| {
             let processes = counted(*processes, "process");
             format!("stacks of {processes} were not read: {}", why.in_words())
-        })
+        });
+        let full = "there were more distinct stacks than are kept: waits in those that came later have no place";
+        refused.chain(self.is_full.then(|| full.to_owned()))
     }
 
     /// The process that reads stacks, if there is one.

@@ -26,7 +26,7 @@ use swtch_store::{
 use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks};
 
 use super::commands::Commands;
-use super::named_stacks::StacksToName;
+use super::named_stacks::{LooksGo, StacksToName};
 use super::pause::DrainRound;
 use super::quotas::RecordedCgroups;
 use super::ring::{
@@ -109,7 +109,7 @@ impl Pipeline {
         let kernel = self.drain(capture);
         let user = self.drain_user_level();
         self.watch_user_level(capture);
-        let looks = self.take_looks();
+        let looks = self.take_looks(LooksGo::On);
         let drained = match kernel.and_then(|kernel| {
             looks?;
             Ok(kernel.and(user?))
@@ -278,8 +278,7 @@ impl Pipeline {
         }
         self.user_level.open_rings();
         let user = self.drain_user_level();
-        let looks = self.take_looks();
-        self.stacks.iter().for_each(StacksToName::stop_looking);
+        let looks = self.take_looks(LooksGo::ToTheirEnd);
         for words in self.stacks.iter().flat_map(StacksToName::not_read) {
             message!("swtch: {words}");
         }
@@ -417,12 +416,12 @@ impl Pipeline {
     }
 
     /// Keeps where threads were seen to wait. Without the process that reads stacks recording goes on.
-    fn take_looks(&mut self) -> Result<(), Error> {
+    fn take_looks(&mut self, when: LooksGo) -> Result<(), Error> {
         let Some(stacks) = &mut self.stacks else {
             return Ok(());
         };
         let (mut waiters, mut wakers) = (Vec::new(), Vec::new());
-        let taken = stacks.take_looks(|look| match look.whose {
+        let taken = stacks.take_looks(when, |look| match look.whose {
             LookedTask::Waiter { .. } => waiters.push(look),
             LookedTask::Waker => wakers.push(look),
         });

@@ -124,6 +124,17 @@ impl FileTables {
         })
     }
 
+    /// How large they are.
+    pub fn bytes(&self) -> usize {
+        let listed = self.listed.as_ref().map(|(section, _)| section);
+        let sections = [self.index.as_ref(), self.frames.as_ref(), listed];
+        sections
+            .iter()
+            .flatten()
+            .map(|section| section.bytes.len())
+            .sum()
+    }
+
     /// True for an address, as the file states it, in a function that begins stacks.
     pub fn begins_stacks_at(&self, address: u64) -> bool {
         self.starts

@@ -32,6 +32,10 @@ pub enum StackNews {
     Looks(Vec<FoundLook>),
     /// A process of which some stack is not read, told once for each reason.
     Refused(NotRead),
+    /// There are more distinct stacks than are kept, told once: waits in those that come later have no place.
+    Full,
+    /// The recorder sends nothing more, and all that was found is told.
+    Done,
 }
 
 /// The reason for which stacks of a process are not read.

@@ -23,6 +23,7 @@ pub struct ProcessCodes {
 struct ReadFiles {
     /// `None` for a file that has none.
     tables: RefCell<FxHashMap<CodeFile, Option<Rc<FileTables>>>>,
+    bytes: Cell<usize>,
     /// CPU time that reading took.
     cpu_ns: Cell<u64>,
 }
@@ -94,6 +95,11 @@ impl ProcessCodes {
         self.processes.retain(|pid, _| alive.contains(pid));
     }
 
+    /// How large the tables are that were read.
+    pub fn bytes_of_tables(&self) -> usize {
+        self.files.bytes.get()
+    }
+
     /// CPU time that reading files took since the last call.
     pub fn take_reading_ns(&self) -> u64 {
         self.files.cpu_ns.take()
@@ -111,6 +117,8 @@ impl ReadFiles {
         let tables = FileTables::read(file.open(pid).ok()?).map(Rc::new);
         let used = process_cpu_ns().saturating_sub(before);
         self.cpu_ns.set(self.cpu_ns.get().saturating_add(used));
+        let bytes = tables.as_ref().map_or(0, |tables| tables.bytes());
+        self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.tables
             .borrow_mut()
             .insert(file.clone(), tables.clone());

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -36,6 +35,9 @@ const MOST_STACKS: u32 = 1 << 20;
 
 /// The most processes whose code is kept in memory.
 const MOST_PROCESSES: usize = 1024;
+
+/// The most bytes of unwind tables that are kept. Those of a browser are 10 MB.
+const MOST_TABLE_BYTES: usize = 256 << 20;
 
 /// The most copies that are known again.
 const MOST_COPIES: usize = 1 << 16;
@@ -83,7 +85,7 @@ struct ReadingProcess {
 }
 
 impl ReadingProcess {
-    /// Looks until the recorder is gone.
+    /// Looks until the recorder says that it has ended. What was found until then is told.
     fn run(&mut self, orders: LookOrders) -> Result<()> {
         let mut budget = CpuBudget::new(orders.cpu_thousandths, monotonic_ns());
         loop {
@@ -99,7 +101,20 @@ impl ReadingProcess {
             let affordable = budget.pause_after(used, monotonic_ns());
             // At random distances: a program that does something every 20 ms is not always met at the same place.
             let between = affordable.max(LEAST_BETWEEN);
-            sleep(between.mul_f64(0.5 + fastrand::f64()));
+            if packets::await_message(&self.socket, between.mul_f64(0.5 + fastrand::f64()))? {
+                return self.end();
+            }
+        }
+    }
+
+    /// Waits for the recorder's end: until then it can ask what this process has cost.
+    fn end(&self) -> Result<()> {
+        match self.tell(&StackNews::Done, None) {
+            Err(error) if is_end(&error) => Ok(()),
+            told => {
+                told?;
+                Ok(packets::await_end(&self.socket)?)
+            }
         }
     }
 
@@ -204,6 +219,8 @@ struct UnwoundStacks {
     news: Vec<(StackNews, Option<File>)>,
     /// How many stacks were told; the next has this number.
     told: u32,
+    /// True once there was one too many.
+    is_full: bool,
     /// CPU time that reading the maps of new processes took.
     reading_ns: u64,
 }
@@ -287,10 +304,13 @@ impl UnwoundStacks {
         Some(number)
     }
 
-    /// Forgets all that was read, if it is of too many processes: most of them have ended.
+    /// Forgets all that was read, if it is of too many processes, of which most have ended, or too large.
     fn forget_if_many(&mut self) {
-        if self.read.len() > MOST_PROCESSES || self.copies.len() > MOST_COPIES {
-            self.codes.forget_others(&FxHashSet::default());
+        if self.read.len() > MOST_PROCESSES
+            || self.copies.len() > MOST_COPIES
+            || self.codes.bytes_of_tables() > MOST_TABLE_BYTES
+        {
+            self.codes = ProcessCodes::default();
             self.read.clear();
             self.copies.clear();
         }
@@ -325,7 +345,12 @@ impl UnwoundStacks {
         let end = end_of(chain);
         let place = match self.numbers.entry((places.collect(), end)) {
             Entry::Occupied(known) => return Some(*known.get()),
-            Entry::Vacant(_) if self.told >= MOST_STACKS => return None,
+            Entry::Vacant(_) if self.told >= MOST_STACKS => {
+                if !std::mem::replace(&mut self.is_full, true) {
+                    self.news.push((StackNews::Full, None));
+                }
+                return None;
+            }
             Entry::Vacant(place) => place,
         };
         let number = self.told;
