@@ -51,7 +51,7 @@ struct SourceLine {
 impl SourceLine {
     fn of(code: Option<&CodeInfo<'_>>) -> Self {
         Self {
-            file: code.map(|code| code.file.to_string_lossy().into_owned()),
+            file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
             line: code.and_then(|code| code.line),
         }
     }

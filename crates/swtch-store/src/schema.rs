@@ -561,7 +561,7 @@ const FRAME_COLUMNS: &[TraceColumn<Frame>] = &[
         format 4)";
         |row| row.offset.map(u64::cast_signed);
         |row, offset| row.offset = offset.map(i64::cast_unsigned)),
-    other!(Utf8 file Optional: "source file";
+    other!(Utf8 file Optional: "source file, as the compiler was told it (its name alone before format 7)";
         maybe_texts |row| row.file.as_deref();
         set_texts |row: &mut Frame, text| row.file = text.map(Into::into)),
     maybe_number!(UInt32 line: "line in it";

@@ -55,6 +55,7 @@ mod tally;
 mod verdict;
 mod wait;
 mod waker;
+mod whose;
 mod words;
 mod worth;
 
@@ -95,8 +96,8 @@ pub use stack::{
 };
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
+pub use whose::own_functions;
 pub use words::ALL as ALL_COLUMNS;
-pub use worth::own_functions;
 
 use group::{Groups, KeyNames, reason_of_open};
 use head::TraceHead;

@@ -12,7 +12,9 @@ use swtch_output::text;
 use swtch_store::StackSettings;
 
 use super::names::Names;
-use super::worth::{first_own, is_of_c_library, own_functions};
+use super::whose::{
+    Whose, function_name, is_of_c_library, own_functions, short_name, telling_frames,
+};
 use super::{report_sheet, words};
 
 /// A row of the table.
@@ -305,13 +307,19 @@ impl StackPairWaits {
     }
 }
 
+#[derive(Clone, Debug)]
+struct NamedFrame {
+    words: String,
+    whose: Whose,
+}
+
 /// Frames of the stacks of a trace, as words.
 #[derive(Debug, Default)]
 pub struct Symbols {
     stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
     /// Where the frames of user stacks end, as far as the trace says it.
     ends: FxHashMap<u32, StackEnd>,
-    frames: FxHashMap<u32, String>,
+    frames: FxHashMap<u32, NamedFrame>,
     /// Where a frame is in the source, as `server.c:88`, if it is known.
     lines: FxHashMap<u32, String>,
     /// The first stack that looks like this one.
@@ -323,13 +331,17 @@ pub struct Symbols {
 impl Symbols {
     /// The stacks and frames of a trace.
     pub fn new(mut stacks: Vec<Stack>, frames: &[Frame]) -> Self {
-        let words = frames.iter().map(|row| (row.id, frame_words(row)));
+        let named = frames.iter().map(|row| {
+            let words = frame_words(row);
+            let whose = Whose::of(row, &words);
+            (row.id, NamedFrame { words, whose })
+        });
         let lines = frames.iter().filter_map(|row| {
             let file = row.file.as_deref()?.rsplit('/').next()?;
             Some((row.id, format!("{file}:{}", row.line?)))
         });
         let lines = lines.collect();
-        let frames = words.collect();
+        let frames = named.collect();
         stacks.sort_unstable_by_key(|row| row.id);
         let ends = stacks.iter().filter_map(|row| Some((row.id, row.end?)));
         Self {
@@ -391,7 +403,7 @@ impl Symbols {
         let words = |frame: &u32| {
             self.frames
                 .get(frame)
-                .map_or("(frame lost)", String::as_str)
+                .map_or("(frame lost)", |frame| frame.words.as_str())
         };
         frames.iter().map(|frame| words(frame).to_owned()).collect()
     }
@@ -400,24 +412,44 @@ impl Symbols {
 impl Symbols {
     /// The program's functions in a user stack, the innermost first, after a sign for one that may be missing.
     pub fn functions_in_line(&self, stack: u32, most: usize) -> Option<String> {
-        self.functions_of(&self.frames(StackKind::User, Some(stack)), most)
-    }
-
-    fn functions_of(&self, frames: &[String], most: usize) -> Option<String> {
         if !self.are_whole {
-            return functions_in_line(frames, most);
+            let frames = self.frames(StackKind::User, Some(stack));
+            return functions_in_line(&frames, most);
         }
-        let functions = own_functions(frames, most);
-        (!functions.is_empty()).then(|| functions.join(" < "))
+        let own = self.own_frames(stack);
+        let names = own.iter().take(most).filter_map(|number| {
+            let frame = self.frames.get(number)?;
+            Some(short_name(function_name(&frame.words)))
+        });
+        let names: Vec<_> = names.collect();
+        (!names.is_empty()).then(|| names.join(" < "))
     }
 
-    /// The program's functions of a user stack as [`functions_in_line`] names them, the innermost with its line in the
-    /// source: `take_ticket (server.c:88) < handle < main`.
+    /// Numbers of the frames of a user stack that show why the program waits, the innermost first.
+    fn own_frames(&self, stack: u32) -> Vec<u32> {
+        let Some(numbers) = self.stacks.get(&(StackKind::User, stack)) else {
+            return Vec::new();
+        };
+        let named = numbers.iter().map(|number| match self.frames.get(number) {
+            Some(frame) => (frame.words.as_str(), frame.whose),
+            None => ("", Whose::Waiting),
+        });
+        let places = telling_frames(named);
+        places.into_iter().map(|place| numbers[place]).collect()
+    }
+
+    /// The innermost of these frames, as words.
+    pub fn first_own(&self, stack: u32) -> Option<String> {
+        let first = *self.own_frames(stack).first()?;
+        Some(self.frames.get(&first)?.words.clone())
+    }
+
+    /// The program's functions of a user stack as [`Self::functions_in_line`] names them, the innermost with its line in
+    /// the source: `take_ticket (server.c:88) < handle < main`.
     pub fn functions_with_line(&self, stack: u32, most: usize) -> Option<String> {
-        let frames = self.frames(StackKind::User, Some(stack));
-        let functions = self.functions_of(&frames, most)?;
-        let numbers = self.stacks.get(&(StackKind::User, stack));
-        let line = first_own(&frames).and_then(|place| self.lines.get(numbers?.get(place)?));
+        let functions = self.functions_in_line(stack, most)?;
+        let own = self.own_frames(stack);
+        let line = own.first().and_then(|first| self.lines.get(first));
         Some(match (line, functions.split_once(" < ")) {
             (None, _) => functions,
             // A caller that may be missing stands first, and the line is not its own.
@@ -431,13 +463,13 @@ impl Symbols {
 /// For each of these stacks, in the order of their numbers, the first with the same words.
 fn first_alike(
     stacks: &[Stack],
-    frames: &FxHashMap<u32, String>,
+    frames: &FxHashMap<u32, NamedFrame>,
 ) -> FxHashMap<(StackKind, u32), u32> {
     let mut firsts: FxHashMap<(StackKind, Vec<&str>), u32> = FxHashMap::default();
     let first = |row: &Stack| {
         let words = row.frames.iter().map(|frame| frames.get(frame));
         let words = words
-            .map(|words| words.map_or("", String::as_str))
+            .map(|frame| frame.map_or("", |frame| frame.words.as_str()))
             .collect();
         let first = *firsts.entry((row.kind, words)).or_insert(row.id);
         ((row.kind, row.id), first)

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::Amount;
-use swtch_core::{Nanos, Reason, StackKind, Switch};
+use swtch_core::{Nanos, Reason, Switch};
 use swtch_output::sheet::Sheet;
 use swtch_output::text::grouped;
 
@@ -26,12 +26,6 @@ const LEAST_PCT: f64 = 0.5;
 
 /// A cost whose interval reaches further from its middle than this share of it is not mentioned.
 const MOST_ERROR: f64 = 0.5;
-
-/// Libraries whose functions wait on behalf of the program, and do not show why it waits.
-const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
-
-/// Functions of Rust's library, which is linked into the program's own file.
-const WAITING_PREFIXES: [&str; 4] = ["std::", "<std::", "core::", "<core::"];
 
 /// Counts the switches that are billed on the page.
 #[derive(Debug)]
@@ -148,63 +142,8 @@ impl<'p> SwitchPricing<'p> {
         let places = self.billed.places.iter();
         let places = places.filter(|((of, _), _)| *of == object);
         let (stack, _) = places.max_by_key(|((_, stack), count)| (**count, *stack))?;
-        let frames = symbols.frames(StackKind::User, Some(stack.1));
-        frames.into_iter().find(|frame| is_own(frame))
+        symbols.first_own(stack.1)
     }
-}
-
-/// The program's functions of a stack, the innermost first: at most `most` names.
-pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
-    let own = frames.iter().filter(|frame| is_own(frame)).take(most);
-    let name = |frame: &String| {
-        let end = frame.find("+0x").or_else(|| frame.find(" ["));
-        short_name(&frame[..end.unwrap_or(frame.len())])
-    };
-    own.map(name).collect()
-}
-
-/// The most characters of a function's name in a sentence.
-const MOST_OF_A_NAME: usize = 48;
-
-/// A function's name without what it is generic over, and without its parameters:
-/// `take<alloc::vec::Vec<u8>>` is `take`. What is still long is cut.
-fn short_name(name: &str) -> String {
-    let mut short = String::new();
-    let mut depth = 0_u32;
-    for (place, c) in name.char_indices() {
-        match c {
-            // `<Pool as Queue>::take` and `(anonymous namespace)::take` begin with it.
-            '<' | '(' if place > 0 => depth += 1,
-            '>' | ')' if depth > 0 => depth -= 1,
-            c if depth == 0 => short.push(c),
-            _ => {}
-        }
-    }
-    match short.char_indices().nth(MOST_OF_A_NAME) {
-        Some((end, _)) => format!("{}…", &short[..end]),
-        None => short,
-    }
-}
-
-/// The place of the innermost of the program's functions.
-pub fn first_own(frames: &[String]) -> Option<usize> {
-    frames.iter().position(|frame| is_own(frame))
-}
-
-/// Returns true if a frame is one of the program's functions, and has a name.
-fn is_own(frame: &str) -> bool {
-    let is_of_rust = WAITING_PREFIXES
-        .iter()
-        .any(|prefix| frame.starts_with(prefix));
-    let is_start = frame.starts_with("_start+") || frame.starts_with("_start ");
-    !is_of_c_library(frame) && !is_of_rust && !is_start && !frame.starts_with("0x")
-}
-
-/// Returns true if a frame is of the C library, by the name of its file.
-pub fn is_of_c_library(frame: &str) -> bool {
-    WAITING_LIBRARIES
-        .iter()
-        .any(|library| frame.contains(library))
 }
 
 /// The bill of a page.
@@ -322,26 +261,9 @@ mod tests {
     use super::*;
     use crate::report::drawn::{after, head, names, prices, prices_with_curve, row};
     use swtch_core::cost::PriceList;
-    use swtch_core::{Frame, Stack, TaskKey, Timestamp};
+    use swtch_core::{Frame, Stack, StackKind, TaskKey, Timestamp};
 
     const MS: u64 = 1_000_000;
-
-    #[test]
-    fn a_name_in_a_sentence_is_short() {
-        for (name, short) in [
-            ("take_job", "take_job"),
-            ("take<alloc::vec::Vec<u8>, core::fmt::Error>", "take"),
-            ("<Pool as Queue<u8>>::take", "<Pool as Queue>::take"),
-            ("handle(Request const&)", "handle"),
-            (
-                "(anonymous namespace)::handle(int)",
-                "(anonymous namespace)::handle",
-            ),
-        ] {
-            assert_eq!(short_name(name), short);
-        }
-        assert_eq!(short_name(&"x".repeat(500)).chars().count(), 49);
-    }
 
     /// Two threads of a server leave for one futex word in turn, 200 times, each in stack 7.
     fn contended() -> Vec<Switch> {

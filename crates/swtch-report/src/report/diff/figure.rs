@@ -16,7 +16,7 @@ use std::rc::Rc;
 use swtch_core::{Category, Reason};
 
 use crate::report::stack::{folded, function_of, is_of_tracing};
-use crate::report::worth::own_functions;
+use crate::report::whose::own_functions;
 
 /// Functions that name a stack in a line.
 const FUNCTIONS_NAMED: usize = 3;

@@ -1,0 +1,220 @@
+//! Whose code a frame is: the program's own, or that of a library which waits on its behalf.
+//!
+//! By the file that the code is in, not by lists of functions: only what compilers put into the program's own file
+//! (Rust's library, what C++'s headers say) is told by its name or its source.
+
+use std::path::Path;
+
+use swtch_core::Frame;
+
+/// Libraries whose functions wait on behalf of the program, and do not show why it waits.
+const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
+
+/// Functions of the libraries of Rust and C++, which are in part linked into the program's own file.
+const WAITING_PREFIXES: [&str; 4] = ["std::", "<std::", "core::", "<core::"];
+
+/// Where the sources of such libraries are.
+const LIBRARY_SOURCES: [&str; 3] = ["/usr/include/", "/usr/lib/", "/rustc/"];
+
+/// The most characters of a function's name in a sentence.
+const MOST_OF_A_NAME: usize = 48;
+
+/// Whose code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The program's, or that of a library that came with it.
+    Program,
+    /// A library's that the system brought.
+    Library,
+    /// That of the C library, or of another that says nothing of why the program waits; or it has no name.
+    Waiting,
+}
+
+impl Whose {
+    /// Whose a frame is, which is shown by these words.
+    pub fn of(frame: &Frame, words: &str) -> Self {
+        let source = frame.file.as_deref().unwrap_or_default();
+        let is_of_library = LIBRARY_SOURCES
+            .iter()
+            .any(|directory| source.starts_with(directory));
+        let module = frame.module.as_deref().unwrap_or_default();
+        match () {
+            () if is_of_library || !is_own(words) => Self::Waiting,
+            () if is_of_system(Path::new(module)) => Self::Library,
+            () => Self::Program,
+        }
+    }
+}
+
+/// Returns true for a file that lies where a distribution puts shared libraries. Modules of programs lie further down.
+fn is_of_system(module: &Path) -> bool {
+    let Some(directory) = module.parent().and_then(Path::to_str) else {
+        return false;
+    };
+    let below = directory.strip_prefix("/usr").unwrap_or(directory);
+    let is_triplet = |name: &str| name.contains("-linux-") && !name.contains('/');
+    match below.strip_prefix("/lib/") {
+        Some(name) => is_triplet(name),
+        None => ["/lib", "/lib64"].contains(&below),
+    }
+}
+
+/// Places in a stack of the frames that show why the program waits, the innermost first: its own, or where there are
+/// none but `main`, those of libraries too.
+pub fn telling_frames<'f>(frames: impl Iterator<Item = (&'f str, Whose)> + Clone) -> Vec<usize> {
+    let places = |wanted: fn(Whose) -> bool| {
+        let with_place = frames.clone().enumerate();
+        let wanted = with_place.filter(move |(_, (_, whose))| wanted(*whose));
+        wanted.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    let mut own = frames.clone().filter(|(_, whose)| *whose == Whose::Program);
+    if own.any(|(words, _)| function_name(words) != "main") {
+        return places(|whose| whose == Whose::Program);
+    }
+    places(|whose| whose != Whose::Waiting)
+}
+
+/// The program's functions of a stack of which only the words are known, the innermost first: at most `most` names.
+pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
+    let own = frames.iter().filter(|frame| is_own(frame)).take(most);
+    own.map(|frame| short_name(function_name(frame))).collect()
+}
+
+/// The function's name in the words of a frame.
+pub fn function_name(frame: &str) -> &str {
+    let end = frame.find("+0x").or_else(|| frame.find(" ["));
+    &frame[..end.unwrap_or(frame.len())]
+}
+
+/// A function's name without what it is generic over, without its parameters, and without what a compiler that made
+/// several of one has added: `take<alloc::vec::Vec<u8>>` is `take`. What is still long is cut.
+pub fn short_name(name: &str) -> String {
+    let name = name.split_once(" [clone ").map_or(name, |(name, _)| name);
+    let mut short = String::new();
+    let mut depth = 0_u32;
+    for (place, c) in name.char_indices() {
+        match c {
+            // `<Pool as Queue>::take` and `(anonymous namespace)::take` begin with it.
+            '<' | '(' if place > 0 => depth += 1,
+            '>' | ')' if depth > 0 => depth -= 1,
+            c if depth == 0 => short.push(c),
+            _ => {}
+        }
+    }
+    match short.char_indices().nth(MOST_OF_A_NAME) {
+        Some((end, _)) => format!("{}…", &short[..end]),
+        None => short,
+    }
+}
+
+/// Returns true if a frame is of none of the libraries that wait, and has a name.
+fn is_own(frame: &str) -> bool {
+    let is_of_rust = WAITING_PREFIXES
+        .iter()
+        .any(|prefix| frame.starts_with(prefix));
+    let is_start = frame.starts_with("_start+") || frame.starts_with("_start ");
+    !is_of_c_library(frame) && !is_of_rust && !is_start && !frame.starts_with("0x")
+}
+
+/// Returns true if a frame is of the C library, by the name of its file.
+pub fn is_of_c_library(frame: &str) -> bool {
+    WAITING_LIBRARIES
+        .iter()
+        .any(|library| frame.contains(library))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(symbol: &str, module: &str, file: Option<&str>) -> (String, Whose) {
+        let frame = Frame {
+            symbol: Some(symbol.to_owned()),
+            module: Some(module.to_owned()),
+            file: file.map(str::to_owned),
+            ..Frame::default()
+        };
+        let words = super::super::stack::frame_words(&frame);
+        let whose = Whose::of(&frame, &words);
+        (words, whose)
+    }
+
+    fn told(frames: &[(String, Whose)]) -> Vec<&str> {
+        let known = frames.iter().map(|(words, whose)| (words.as_str(), *whose));
+        let places = telling_frames(known);
+        places
+            .into_iter()
+            .map(|place| function_name(&frames[place].0))
+            .collect()
+    }
+
+    #[test]
+    fn a_program_waits_in_its_own_function_and_not_in_the_library_that_it_calls() {
+        let frames = [
+            frame("syscall", "/usr/lib/x86_64-linux-gnu/libc.so.6", None),
+            frame(
+                "g_cond_wait",
+                "/lib/x86_64-linux-gnu/libglib-2.0.so.0",
+                None,
+            ),
+            frame(
+                "__gthread_mutex_lock",
+                "/app/server",
+                Some("/usr/include/c++/12/mutex"),
+            ),
+            frame("take_job", "/app/server", Some("/home/me/server.cc")),
+            frame("g_thread_proxy", "/usr/lib64/libglib-2.0.so.0", None),
+            frame("main", "/app/server", None),
+        ];
+        assert_eq!(told(&frames), ["take_job", "main"]);
+    }
+
+    #[test]
+    fn where_a_program_is_main_alone_its_library_tells_more() {
+        let frames = [
+            frame("read", "/lib/libc.so.6", None),
+            frame(
+                "Perl_pp_readline",
+                "/usr/lib/x86_64-linux-gnu/libperl.so.5.36",
+                None,
+            ),
+            frame("main", "/usr/bin/perl", None),
+        ];
+        assert_eq!(told(&frames), ["Perl_pp_readline", "main"]);
+    }
+
+    #[test]
+    fn modules_of_a_program_are_its_own() {
+        for (module, is_system) in [
+            ("/usr/lib/x86_64-linux-gnu/libglib-2.0.so.0", true),
+            ("/lib64/libssl.so.3", true),
+            ("/usr/lib/libz.so.1", true),
+            ("/usr/lib/apache2/modules/mod_mpm_event.so", false),
+            ("/usr/lib/jvm/java-17/lib/server/libjvm.so", false),
+            ("/usr/lib/postgresql/15/bin/postgres", false),
+            ("/usr/local/lib/libmine.so", false),
+            ("/opt/app/lib/libapp.so", false),
+            ("", false),
+        ] {
+            assert_eq!(is_of_system(Path::new(module)), is_system, "{module}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_sentence_is_short() {
+        for (name, short) in [
+            ("take_job", "take_job"),
+            ("take<alloc::vec::Vec<u8>, core::fmt::Error>", "take"),
+            ("<Pool as Queue<u8>>::take", "<Pool as Queue>::take"),
+            ("handle(Request const&)", "handle"),
+            ("Log::flush [clone .isra.0]", "Log::flush"),
+            (
+                "(anonymous namespace)::handle(int)",
+                "(anonymous namespace)::handle",
+            ),
+        ] {
+            assert_eq!(short_name(name), short);
+        }
+        assert_eq!(short_name(&"x".repeat(500)).chars().count(), 49);
+    }
+}
