@@ -68,7 +68,7 @@ class Row:
     prepare: str = ""
     # How long the server takes until it is there.
     ready_s: float = 0.3
-    # A pattern that what is said of the first cause has to match: whom it names.
+    # A pattern that what is said of the first cause has to match: whom it names, or which function.
     names: str = ""
     seconds: float = 1.0
     # Whether what the program prints at its end is of all that was recorded.
@@ -127,6 +127,7 @@ ROWS = (
         "one lock, whose holder sleeps",
         ("futex_contention",),
         command="causes lock",
+        names="in holds_lock_asleep",
     ),
     Row(
         "full-pipe",
@@ -142,12 +143,13 @@ ROWS = (
         "one lock, whose holder waits for the disk",
         ("futex_contention", "block_io"),
         command="causes lock-fsync",
+        names="holds_lock_in_fsync",
         quick=False,
     ),
-    Row("barrier", "three threads wait for a fourth at a barrier, each time another one", ("futex_barrier",), command="causes barrier"),
+    Row("barrier", "three threads wait for a fourth at a barrier, each time another one", ("futex_barrier",), command="causes barrier", names="meets"),
     Row("pool", "a pool without work", (NOTHING,), command="causes pool"),
     Row("timed", "waits with a limit that nobody ends earlier", (NOTHING,), command="causes timed"),
-    Row("tokens", "one token in a pipe, whose holder sleeps", ("token_contention",), command="causes tokens"),
+    Row("tokens", "one token in a pipe, whose holder sleeps", ("token_contention",), command="causes tokens", names="takes_token"),
     Row(
         "pingpong",
         "two threads on one CPU hand a byte to and fro: they take turns, and switching is the cost",
@@ -182,13 +184,14 @@ ROWS = (
         quick=False,
     ),
     Row("forks", "waits for children that compute", (NOTHING,), command="causes forks", is_counted=False),
-    Row("semaphore", "a semaphore of System V, whose holder sleeps", ("token_contention",), command="causes semaphore", names="semop|semtimedop"),
-    Row("flock", "the lock of a file, whose holder computes", ("token_contention",), command="causes flock", names="flock"),
+    Row("semaphore", "a semaphore of System V, whose holder sleeps", ("token_contention",), command="causes semaphore", names="holds_semaphore"),
+    Row("flock", "the lock of a file, whose holder computes", ("token_contention",), command="causes flock", names="holds_flock"),
     Row(
         "turns",
         "two threads work in turns, each waits for the other at a word of its own",
         ("serialised",),
         command="causes turns",
+        names="takes_turns",
     ),
     Row(
         "sleeps-at-work",
@@ -487,7 +490,7 @@ class Bench:
             right += ("crowded_machine",)
         verdict = "right" if first in right else "half" if first in row.half else "wrong"
         if verdict == "right" and not re.search(row.names, told_of_first(told, numbered, seen)):
-            verdict = "half"
+            verdict = "wrong"
         differs = difference(told, printed) if row.is_counted and not self.options.whole_machine else ""
         if not self.options.keep:
             shutil.rmtree(trace, ignore_errors=True)

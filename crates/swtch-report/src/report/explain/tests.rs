@@ -23,6 +23,7 @@ struct DrawnMachine {
     quotas: Vec<QuotaFacts>,
     disks: Vec<DiskFacts>,
     memory_limits: Vec<MemoryLimitFacts>,
+    symbols: Option<Symbols>,
 }
 
 impl DrawnMachine {
@@ -33,6 +34,7 @@ impl DrawnMachine {
             quotas: Vec::new(),
             disks: Vec::new(),
             memory_limits: Vec::new(),
+            symbols: None,
         }
     }
 
@@ -52,6 +54,7 @@ impl DrawnMachine {
             quotas: Vec::new(),
             disks: Vec::new(),
             memory_limits: Vec::new(),
+            symbols: None,
         }
     }
 
@@ -117,7 +120,8 @@ impl DrawnMachine {
             disks: &self.disks,
             memory_limits: &self.memory_limits,
         };
-        page.conclude(names, Some(Arch::X86_64), &cgroups, machine, None, None)
+        let symbols = self.symbols.as_ref();
+        page.conclude(names, Some(Arch::X86_64), &cgroups, machine, symbols, None)
     }
 
     /// The page with a bill, for a recording of `wall_ms` ms.

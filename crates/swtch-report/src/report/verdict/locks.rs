@@ -13,6 +13,7 @@
 //! A lock may have several adjacent words: a mutex and its conditions, as in Python's global lock.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use swtch_core::{Arch, Meanwhile, Nanos, Reason, Spent, WaitObject, WakerKind};
 use swtch_output::sheet::percent;
@@ -50,10 +51,13 @@ pub(super) fn is_collector(name: &str) -> bool {
     COLLECTORS.iter().any(|known| name.starts_with(known))
 }
 
-/// Futex words at which several threads wait, side by side in one process.
+/// Futex words at which several threads wait, side by side in one process; or those of several locks that are waited for
+/// in one function, as each row of a table may have one: then the first is that of the longest waits.
 #[derive(Debug)]
 struct FutexWords<'a> {
     words: Vec<&'a Object>,
+    /// How many locks these are.
+    locks: u64,
     sum: Sum,
 }
 
@@ -163,6 +167,18 @@ impl Sum {
         self.ends.merge(&waited.ends);
     }
 
+    fn merge(&mut self, other: &Self) {
+        self.switches += other.switches;
+        self.blocked += other.blocked;
+        self.waiters = self.waiters.max(other.waiters);
+        self.woken_by_task += other.woken_by_task;
+        self.woken_by_waiter += other.woken_by_waiter;
+        self.woken_by_peer += other.woken_by_peer;
+        self.woken_together += other.woken_together;
+        self.meanwhile.add(&other.meanwhile);
+        self.ends.merge(&other.ends);
+    }
+
     /// Returns true if the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
         !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
@@ -210,17 +226,28 @@ impl Sum {
     }
 }
 
+impl FutexWords<'_> {
+    fn with(mut self, other: Self) -> Self {
+        self.words.extend(other.words);
+        self.locks += other.locks;
+        self.sum.merge(&other.sum);
+        self
+    }
+}
+
 impl VerdictInput<'_> {
     /// The lock with the most waits, if it accounts for enough of the waits for futexes.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
-        let FutexWords { words, sum } = lock;
+        let FutexWords { words, locks, sum } = lock;
         let first = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
-        let is_python = words.len() > 1 && self.is_python(first.process);
+        let is_python = words.len() > 1 && locks == 1 && self.is_python(first.process);
         let is_barrier = sum.is_barrier() && !is_python;
+        let alike = format!("as at {locks} locks that are alike, most at futex word");
         let what = match (words.len(), sum.is_lock()) {
+            _ if locks > 1 && !is_barrier => alike.as_str(),
             _ if is_barrier => "Threads wait for the last of them, as at a barrier: futex word",
             _ if is_python => {
                 "Threads wait for each other, most likely for Python's global interpreter lock (GIL): futex words side by \
@@ -607,7 +634,7 @@ impl VerdictInput<'_> {
     /// The adjacent futex words with the most waits, if these are a large part of all futex waits.
     fn main_lock(&self, total: &Tally) -> Option<FutexWords<'_>> {
         let main = self
-            .locks()
+            .joined_if_alike(self.locks())
             .into_iter()
             .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
         let of_futexes = self.of_programs(Reason::Futex).switches;
@@ -618,6 +645,38 @@ impl VerdictInput<'_> {
             Nanos::ZERO
         };
         (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
+    }
+
+    /// Joins the locks of a process that are waited for in one function, unless one of them has most of these waits.
+    fn joined_if_alike<'a>(&self, locks: Vec<FutexWords<'a>>) -> Vec<FutexWords<'a>> {
+        let mut rest = Vec::new();
+        let mut alike: BTreeMap<(usize, String), Vec<FutexWords<'a>>> = BTreeMap::new();
+        for lock in locks {
+            let function = self.in_function(&lock.sum.ends);
+            match lock.words.first() {
+                Some(first) if lock.sum.is_lock() && !function.is_empty() => {
+                    alike
+                        .entry((first.process, function))
+                        .or_default()
+                        .push(lock);
+                }
+                _ => rest.push(lock),
+            }
+        }
+        for mut group in alike.into_values() {
+            group.sort_by_key(|lock| Reverse(lock.sum.blocked));
+            let all: Nanos = group.iter().map(|lock| lock.sum.blocked).sum();
+            let is_main = |lock: &FutexWords<'_>| {
+                percent(lock.sum.blocked.as_ns(), all.as_ns()).is_none_or(|share| share >= MOST_PCT)
+            };
+            match group.first() {
+                Some(first) if !is_main(first) => {
+                    rest.extend(group.into_iter().reduce(FutexWords::with))
+                }
+                _ => rest.extend(group),
+            }
+        }
+        rest
     }
 
     /// Futex words; adjacent words at which several threads wait are joined.
@@ -636,6 +695,7 @@ impl VerdictInput<'_> {
             if !is_beside {
                 locks.push(FutexWords {
                     words: Vec::new(),
+                    locks: 1,
                     sum: Sum::default(),
                 });
             }

@@ -1,5 +1,7 @@
 //! Tests of what is said of locks, of queues and of idle workers.
 
+use swtch_core::{Frame, Stack, StackKind};
+
 use super::*;
 
 fn named(mut row: Switch, waker: WakerKind) -> Switch {
@@ -104,6 +106,54 @@ fn words_side_by_side_are_one_lock_and_pythons_has_a_name() {
     assert!(
         switches == 200
             && seen.starts_with("Threads wait for each other, as at one lock: futex word,"),
+        "{seen}"
+    );
+}
+
+/// A lock for each row of a table, all taken in `update_row` by four threads.
+#[test]
+fn locks_that_are_waited_for_in_one_function_are_told_together() {
+    let told = |word_of: fn(u64) -> u64| {
+        let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "db")).collect();
+        let mut drawing = DrawnMachine::of(&events);
+        let frame = Frame {
+            symbol: Some("update_row".to_owned()),
+            module: Some("/app/db".to_owned()),
+            ..Frame::default()
+        };
+        let stack = Stack {
+            kind: StackKind::User,
+            frames: vec![0],
+            ..Stack::default()
+        };
+        drawing.symbols = Some(Symbols::new(vec![stack], &[frame]));
+        for turn in 0..600 {
+            let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
+            let mut wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
+            wait.wait.stacks.user = Some(0);
+            let word = 0xa0000 + 0x1000 * word_of(u64::from(turn));
+            drawing.run(on(woken_by(wait, next), word), 1_000, next);
+        }
+        let findings = drawing.findings();
+        let lock = findings.iter().find(|one| one.name == "futex_contention");
+        let lock = lock.expect("all of its waiters wake each other");
+        (lock.switches, lock.seen.clone())
+    };
+    let (switches, seen) = told(|turn| turn % 3);
+    assert_eq!(switches, 600);
+    assert!(
+        seen.starts_with(
+            "Threads wait for each other in update_row, as at 3 locks that are alike, most at futex word, 0xa"
+        ),
+        "{seen}"
+    );
+    // If one of them has most of it, it is the one to look at.
+    let (switches, seen) = told(|turn| (turn % 10).saturating_sub(7));
+    assert!((400..600).contains(&switches), "{switches}");
+    assert!(
+        seen.starts_with(
+            "Threads wait for each other in update_row, as at one lock: futex word, 0xa0000"
+        ),
         "{seen}"
     );
 }
