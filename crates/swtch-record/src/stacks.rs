@@ -8,7 +8,7 @@
 //! [`process_code`] knows the code that a process maps, `file_tables` what a file says of the frames of its
 //! functions; the walk itself is `swtch-unwind`'s. `--backend proc` uses both as well.
 
-mod file_tables;
+pub mod file_tables;
 mod messages;
 pub mod process_code;
 mod reader;

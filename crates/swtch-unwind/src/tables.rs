@@ -194,10 +194,13 @@ impl UnwindTables<'_> {
         };
         let bases = bases.set_eh_frame(frames.address);
         let frames = eh_frame(frames.bytes);
-        let entry = index
-            .table()?
-            .fde_for_address(&frames, &bases, inside, EhFrame::cie_from_offset)
-            .ok()?;
+        // What `fde_for_address` does, which takes for granted that the section begins before its entries.
+        let found = index.table()?.lookup(inside, &bases).ok()?.direct().ok()?;
+        let offset = usize::try_from(found.checked_sub(stated)?).ok()?;
+        let entry = frames
+            .fde_from_offset(&bases, offset.into(), EhFrame::cie_from_offset)
+            .ok()
+            .filter(|entry| entry.contains(inside))?;
         by_entry(&entry, &frames, &bases, inside, known, scratch)
     }
 
@@ -388,5 +391,31 @@ mod tests {
                 assert_eq!(found, None);
             }
         }
+    }
+    /// An index whose entry lies before the section that it is an index of.
+    #[test]
+    fn an_entry_before_its_section_is_none() {
+        let numbers = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        // Version 1; 8 bytes for the section's address, 4 for the number of entries, 8 for each of the table's.
+        let mut bytes = vec![1, 0x04, 0x03, 0x04];
+        let section: Vec<u8> = numbers(&[0x9000]);
+        let table: Vec<u8> = numbers(&[0x1000, 0x100]);
+        bytes.extend(section);
+        bytes.extend(1_u32.to_ne_bytes());
+        bytes.extend(table);
+        let tables = UnwindTables {
+            index: Some(TableSection {
+                address: 0x2000,
+                bytes: &bytes,
+            }),
+            frames: Some(TableSection {
+                address: 0x9000,
+                bytes: &[0; 16],
+            }),
+            ..UnwindTables::default()
+        };
+        let registers = Registers::at(0x1000, 0x7000);
+        let found = tables.caller(0x1000, &registers, &|_| None, &mut UnwindScratch::default());
+        assert_eq!(found, None);
     }
 }

@@ -29,6 +29,7 @@ mod mutate;
 mod perf_data;
 mod price_list;
 mod records;
+mod stacks;
 mod supervise;
 mod trace;
 mod worker;
@@ -56,6 +57,7 @@ enum FuzzTarget {
     LoadFile,
     PriceList,
     Http,
+    Stacks,
 }
 
 impl FuzzTarget {
@@ -69,6 +71,7 @@ impl FuzzTarget {
             Self::LoadFile => "load_file",
             Self::PriceList => "price_list",
             Self::Http => "http",
+            Self::Stacks => "stacks",
         }
     }
 
@@ -82,6 +85,7 @@ impl FuzzTarget {
             Self::LoadFile => Box::new(load_file::LoadFiles::new(directory)),
             Self::PriceList => Box::new(price_list::PriceLists::new(directory)),
             Self::Http => Box::new(http::HttpSubject::new(directory)),
+            Self::Stacks => Box::new(stacks::ReadStacks::new(directory)),
         }
     }
 
@@ -134,4 +138,10 @@ fn price_list() {
 #[test]
 fn http() {
     supervise(FuzzTarget::Http);
+}
+
+/// Files with code and stacks of other processes, as the reader of stacks meets them.
+#[test]
+fn stacks() {
+    supervise(FuzzTarget::Stacks);
 }
