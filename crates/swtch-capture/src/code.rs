@@ -8,10 +8,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt as _, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use rustix::io::Errno;
 use swtch_core::Pid;
 
@@ -31,6 +31,8 @@ pub struct CodeMapping {
     pub offset: u64,
     /// The file; `None` for code that was made while the process ran, and for the kernel's vDSO.
     pub file: Option<CodeFile>,
+    /// True for the vDSO: code of the kernel's that runs in the process, the same in all 64-bit processes.
+    pub is_vdso: bool,
 }
 
 /// A file as `proc_pid_maps(5)` tells it.
@@ -93,7 +95,24 @@ impl CodeMapping {
             range: number(start)?..number(end)?,
             offset,
             file,
+            is_vdso: path == "[vdso]",
         })
+    }
+
+    /// A copy of the vDSO, as this process has it: an ELF file.
+    ///
+    /// # Errors
+    /// When there is none, or this process may not read its own memory.
+    pub fn own_vdso() -> io::Result<File> {
+        let map = CodeMap::of(Pid::new(std::process::id()))?;
+        let vdso = map.mappings().find(|mapping| mapping.is_vdso);
+        let range = vdso.ok_or(ErrorKind::NotFound)?.range.clone();
+        let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+        let mut bytes = vec![0; length];
+        File::open("/proc/self/mem")?.read_exact_at(&mut bytes, range.start)?;
+        let copy = File::from(memfd_create("vdso", MemfdFlags::CLOEXEC)?);
+        copy.write_all_at(&bytes, 0)?;
+        Ok(copy)
     }
 }
 
@@ -226,6 +245,20 @@ mod tests {
         assert_eq!(file(0x7f00_0000_2abc), Some(Some("/lib/x.so (deleted)")));
         assert_eq!(file(0x7fff_0000_0000), Some(None), "the vDSO");
         assert_eq!((file(0), file(u64::MAX)), (None, None));
+        assert!(
+            map.at(0x7fff_0000_0000)
+                .is_some_and(|mapping| mapping.is_vdso)
+        );
+    }
+
+    #[test]
+    fn the_vdso_is_an_elf_file() {
+        let mut start = [0; 4];
+        CodeMapping::own_vdso()
+            .unwrap()
+            .read_exact_at(&mut start, 0)
+            .unwrap();
+        assert_eq!(&start, b"\x7fELF");
     }
 
     #[test]

@@ -224,7 +224,8 @@ impl Capture {
             source,
         };
         let link = program.attach().map_err(failed)?;
-        let wakers = &self.skel.maps.waker_copies;
+        let maps = &self.skel.maps;
+        let (wakers, deep) = (&maps.waker_copies, &maps.deep_copies);
         let owned = |fd: BorrowedFd<'_>| {
             fd.try_clone_to_owned()
                 .map_err(|error| failed(error.into()))
@@ -233,6 +234,8 @@ impl Capture {
             program: owned(link.as_fd())?,
             wakers: owned(wakers.as_fd())?,
             waker_slots: wakers.max_entries(),
+            deep: owned(deep.as_fd())?,
+            deep_slots: deep.max_entries(),
         }))
     }
 

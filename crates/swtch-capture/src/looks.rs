@@ -20,7 +20,7 @@ use swtch_core::{Pid, TaskKey, Timestamp};
 use crate::error::Error;
 use crate::lasting::{PlainRow, row_at};
 use crate::mapped::Mapped;
-use crate::skeleton::recorder::types::{look_row, waker_copy};
+use crate::skeleton::recorder::types::{deep_copy, look_row, waker_copy};
 use crate::tree::is_to_be_continued;
 
 /// The bytes that are read at once: the kernel fills 32 KiB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
@@ -50,6 +50,10 @@ pub struct LookSources {
     pub wakers: OwnedFd,
     /// The number of copies that it holds.
     pub waker_slots: u32,
+    /// The map for copies of large stacks.
+    pub deep: OwnedFd,
+    /// The number of copies that it holds.
+    pub deep_slots: u32,
 }
 
 /// Reads stacks: each [`Looks::look`] runs the program for all tasks, and takes the copies of wakers.
@@ -57,6 +61,7 @@ pub struct Looks {
     program: OwnedFd,
     bytes: Vec<u8>,
     wakers: Mapped<waker_copy>,
+    deep: Mapped<deep_copy>,
 }
 
 /// Whose stack was read.
@@ -123,9 +128,10 @@ impl Looks {
     /// # Errors
     /// When the copies of wakers cannot be mapped.
     pub fn new(sources: LookSources) -> Result<Self, Error> {
-        let slots = usize::try_from(sources.waker_slots).unwrap_or(usize::MAX);
+        let slots = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
         Ok(Self {
-            wakers: Mapped::of_descriptor(sources.wakers.as_fd(), slots)?,
+            wakers: Mapped::of_descriptor(sources.wakers.as_fd(), slots(sources.waker_slots))?,
+            deep: Mapped::of_descriptor(sources.deep.as_fd(), slots(sources.deep_slots))?,
             program: sources.program,
             bytes: Vec::with_capacity(2 * READ),
         })
@@ -145,7 +151,7 @@ impl Looks {
                 Ok(0) => break Ok(()),
                 Ok(read) => {
                     let there = filled + read;
-                    let taken = take_rows(&self.bytes[..there], &mut take);
+                    let taken = take_rows(&self.bytes[..there], &self.deep, &mut take);
                     self.bytes.copy_within(taken..there, 0);
                     filled = there - taken;
                 }
@@ -154,6 +160,7 @@ impl Looks {
             }
         };
         self.take_wakers(&mut take);
+        self.wipe_deep_copies();
         // Nothing of the stacks stays here.
         self.bytes.fill(0);
         std::hint::black_box(&self.bytes);
@@ -184,6 +191,20 @@ impl Looks {
         }
     }
 
+    /// Also those of threads that ran meanwhile, whose rows were not told.
+    fn wipe_deep_copies(&self) {
+        for slot in 0..self.deep.len() {
+            let state = self.deep.word(slot, offset_of!(deep_copy, is_full));
+            if state.load(Acquire) == 0 {
+                continue;
+            }
+            let copy = self.deep.at(slot).as_ptr();
+            // SAFETY: the slot is mapped; the kernel side fills one during a look only, and none that is full.
+            unsafe { (&raw mut (*copy).stack).write_bytes(0, 1) };
+            state.store(0, Release);
+        }
+    }
+
     fn walk(&self) -> io::Result<File> {
         // SAFETY: the call takes a number, and returns a descriptor that nobody else has, or an error.
         let walk = unsafe { libbpf_sys::bpf_iter_create(self.program.as_raw_fd()) };
@@ -196,18 +217,39 @@ impl Looks {
 }
 
 /// Takes the whole rows; returns how many bytes they are.
-fn take_rows(bytes: &[u8], take: &mut impl FnMut(LookedThread<'_>)) -> usize {
+fn take_rows(
+    bytes: &[u8],
+    deep: &Mapped<deep_copy>,
+    take: &mut impl FnMut(LookedThread<'_>),
+) -> usize {
     let mut at = 0;
     while let Some((row, length)) = row_at::<look_row>(&bytes[at..]) {
         let start = at + length;
-        let end = start + row.bytes as usize;
-        let Some(stack) = bytes.get(start..end) else {
-            break;
+        let copied = usize::try_from(row.bytes).unwrap_or(usize::MAX);
+        let slot = usize::try_from(row.deep_slot).unwrap_or(usize::MAX);
+        let (stack, end) = match slot.checked_sub(1) {
+            Some(slot) => (deep_stack(deep, slot, copied), start),
+            None => match bytes.get(start..start.saturating_add(copied)) {
+                Some(stack) => (stack, start + copied),
+                None => break,
+            },
         };
         take(LookedThread::of(&row, stack, LookedRole::Waiter));
         at = end;
     }
     at
+}
+
+/// The stack in a slot that a row names.
+fn deep_stack(deep: &Mapped<deep_copy>, slot: usize, bytes: usize) -> &[u8] {
+    if slot >= deep.len() {
+        return &[];
+    }
+    let copy = deep.at(slot).as_ptr();
+    // SAFETY: the slot is mapped as long as `deep` is, and the kernel side writes into none that is full; the bytes are
+    // those of an array.
+    let stack = unsafe { &(*copy).stack };
+    &stack[..bytes.min(stack.len())]
 }
 
 impl PlainRow for look_row {}

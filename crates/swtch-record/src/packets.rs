@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 const MOST_BYTES: usize = 16 << 10;
 
 /// The most descriptors beside a message.
-const DESCRIPTORS: usize = 2;
+const DESCRIPTORS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocking {

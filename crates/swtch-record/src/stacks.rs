@@ -53,8 +53,10 @@ impl StackReader {
         let orders = LookOrders {
             cpu_thousandths,
             waker_slots: sources.waker_slots,
+            deep_slots: sources.deep_slots,
         };
-        let beside = [sources.program.as_fd(), sources.wakers.as_fd()];
+        let maps = [&sources.wakers, &sources.deep].map(|map| map.as_fd());
+        let beside = [sources.program.as_fd(), maps[0], maps[1]];
         packets::send(socket, &orders, &beside, Blocking::Wait)
     }
 

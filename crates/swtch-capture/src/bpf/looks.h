@@ -9,14 +9,17 @@
  * A helper of the recorder reads the iterator to its end, as often as its budget allows, and unwinds the copies. Nothing
  * is added to a switch. Each wait is copied once; one whose stack was larger than the copy is copied once more, larger,
  * and so are the thread's waits from then on. A wait is told from the next by the time of its switch-out.
+ *
+ * What one read of an iterator returns is 32 KiB at most. Larger copies are left in slots, which the helper empties after
+ * each look; if none is free, the next look has its turn.
  */
 #ifndef SWTCH_LOOKS_H
 #define SWTCH_LOOKS_H
 
 #define ENOENT 2
 #define LOOK_PAGES 4 /* of a first copy: an event loop of libuv has 12 KiB of events in one frame */
-#define LOOK_MOST_PAGES                                                                            \
-	6 /* with its row, it must fit into what one read of an iterator returns: 32 KiB */
+#define DEEP_PAGES 16
+#define DEEP_SLOTS 32
 
 /* Bits of task_state.look. */
 enum {
@@ -26,8 +29,15 @@ enum {
 
 struct look_copy {
 	struct look_row row; /* so many bytes of the stack follow it */
-	__u8 stack[(LOOK_MOST_PAGES + 1) * PAGE];
+	__u8 stack[(LOOK_PAGES + 1) * PAGE];
 };
+
+struct deep_copy {
+	__u64 is_full;
+	__u8 stack[(DEEP_PAGES + 1) * PAGE];
+};
+
+const volatile struct deep_copy unused_deep_copy;
 
 /* One helper reads, and the iterator calls the program for one task after the other. */
 struct {
@@ -36,6 +46,16 @@ struct {
 	__type(key, __u32);
 	__type(value, struct look_copy);
 } look_buffer SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, DEEP_SLOTS);
+	__type(key, __u32);
+	__type(value, struct deep_copy);
+} deep_copies SEC(".maps");
+
+static __u32 next_deep_slot;
 
 /* The mapping of a stack. */
 struct look_range {
@@ -58,27 +78,53 @@ static long find_range(struct task_struct *p, struct vm_area_struct *vma, struct
 
 /*
  * Copies up to the end of the stack's mapping, by pages: one that is gone meanwhile ends the copy. Memory that is
- * not there is paged in. Returns the bytes that were copied.
+ * not there is paged in. There is room for one page more. Returns the bytes that were copied.
  */
-static __always_inline __u32 copy_stack(struct look_copy *copy, struct task_struct *p,
-					const struct look_range *range, __u32 pages)
+static __always_inline __u32 copy_stack(__u8 *to, const __u32 pages, struct task_struct *p,
+					__u64 start, __u64 end)
 {
-	__u64 sp = copy->row.registers[STACK_POINTER];
-	__u64 start = sp >= range->start + RED_ZONE ? sp - RED_ZONE : sp, end = range->end;
-	__u32 first = PAGE - (start & (PAGE - 1)), have = first;
-	int page;
+	__u32 first = PAGE - (start & (PAGE - 1)), have = first, page;
 
-	copy->row.start = start;
-	if (sp >= end || bpf_copy_from_user_task(copy->stack, first, (void *)start, p, 0))
+	if (bpf_copy_from_user_task(to, first, (void *)start, p, 0))
 		return 0;
-	for (page = 0; page < LOOK_MOST_PAGES - 1; page++) {
-		if (page + 1 >= pages || start + have >= end || have > (LOOK_MOST_PAGES - 1) * PAGE)
+	for (page = 1; page < pages; page++) {
+		if (start + have >= end || have > (pages - 1) * PAGE)
 			break;
-		if (bpf_copy_from_user_task(copy->stack + have, PAGE, (void *)(start + have), p, 0))
+		if (bpf_copy_from_user_task(to + have, PAGE, (void *)(start + have), p, 0))
 			break;
 		have += PAGE;
 	}
 	return have;
+}
+
+/* A slot for a large copy, or NULL if none is free. `number` counts from 1. */
+static __always_inline struct deep_copy *free_deep_slot(__u32 *number)
+{
+	struct deep_copy *deep;
+	__u32 slot = next_deep_slot % DEEP_SLOTS;
+
+	deep = bpf_map_lookup_elem(&deep_copies, &slot);
+	if (!deep || deep->is_full)
+		return NULL;
+	next_deep_slot++;
+	*number = slot + 1;
+	return deep;
+}
+
+/* False if the stack cannot be asked for now. */
+static __always_inline bool find_stack(struct look_row *row, struct task_struct *p,
+				       struct look_range *range)
+{
+	__u64 sp = row->registers[STACK_POINTER];
+	long found = bpf_find_vma(p, sp, find_range, range, 0);
+
+	/* The lock of the mappings is not waited for: then the next look asks again. */
+	if (found && found != -ENOENT)
+		return false;
+	if (!range->end)
+		row->refusal = LOOK_NO_STACK;
+	row->start = sp >= range->start + RED_ZONE ? sp - RED_ZONE : sp;
+	return true;
 }
 
 SEC("iter.s/task")
@@ -86,10 +132,11 @@ int look(struct bpf_iter__task *ctx)
 {
 	struct task_struct *p = ctx->task;
 	struct look_range range = {};
+	struct deep_copy *deep = NULL;
 	struct look_copy *copy;
 	struct task_state *st;
-	__u32 zero = 0, pages, bytes;
-	__u64 out_ts, count, sp;
+	__u32 zero = 0, bytes = 0;
+	__u64 out_ts, count;
 	long found;
 
 	copy = bpf_map_lookup_elem(&look_buffer, &zero);
@@ -115,37 +162,43 @@ int look(struct bpf_iter__task *ctx)
 	copy->row.ts = bpf_ktime_get_ns();
 	copy->row.out_ts = out_ts;
 	copy->row.task = st->key;
+	copy->row.deep_slot = 0;
 	describe(&copy->row, p);
 	found = bpf_get_task_stack(p, copy->row.kernel, sizeof(copy->row.kernel), 0);
 	copy->row.kernel_frames = found > 0 ? found / sizeof(__u64) : 0;
-	bytes = 0;
-	pages = st->look & (LOOK_WAS_CUT | LOOK_WAS_LARGE) ? LOOK_MOST_PAGES : LOOK_PAGES;
-	sp = copy->row.registers[STACK_POINTER];
 	if (!copy->row.refusal) {
-		found = bpf_find_vma(p, sp, find_range, &range, 0);
-		/* The lock of the mappings is not waited for: then the next look asks again. */
-		if (found && found != -ENOENT)
+		if (!find_stack(&copy->row, p, &range))
 			return 0;
-		if (!range.end)
-			copy->row.refusal = LOOK_NO_STACK;
-		else
-			bytes = copy_stack(copy, p, &range, pages);
+		if (st->look)
+			deep = free_deep_slot(&copy->row.deep_slot);
+		if (st->look == LOOK_WAS_CUT && !deep)
+			return 0;
 	}
-	if (bytes > LOOK_MOST_PAGES * PAGE)
-		return 0;
+	if (!copy->row.refusal && deep) {
+		deep->is_full = 1;
+		bytes = copy_stack(deep->stack, DEEP_PAGES, p, copy->row.start, range.end);
+	} else if (!copy->row.refusal) {
+		bytes = copy_stack(copy->stack, LOOK_PAGES, p, copy->row.start, range.end);
+	}
 	copy->row.bytes = bytes;
 	/* It ran meanwhile, so the copy may be of two moments. */
 	if (p->on_cpu || p->nvcsw + p->nivcsw != count || st->out_ts != out_ts)
 		return 0;
-	if (bpf_seq_write(ctx->meta->seq, copy, sizeof(copy->row) + bytes))
+	if (deep)
+		found = bpf_seq_write(ctx->meta->seq, copy, sizeof(copy->row));
+	else if (bytes <= LOOK_PAGES * PAGE)
+		found = bpf_seq_write(ctx->meta->seq, copy, sizeof(copy->row) + bytes);
+	else
+		return 0;
+	if (found)
 		return 0; /* asked again for when there is room */
 	st->looked_ts = out_ts;
-	if (pages == LOOK_MOST_PAGES)
+	if (deep)
 		st->look = LOOK_WAS_LARGE;
+	else if (bytes > (LOOK_PAGES - 1) * PAGE && copy->row.start + bytes < range.end)
+		st->look = LOOK_WAS_CUT;
 	else
-		st->look = bytes > (LOOK_PAGES - 1) * PAGE && copy->row.start + bytes < range.end ?
-				   LOOK_WAS_CUT :
-				   0;
+		st->look = 0;
 	return 0;
 }
 

@@ -47,7 +47,7 @@ struct look_row {
 	__u32 refusal; /* enum look_refusal; then nothing was copied of its user stack */
 	__u32 bytes; /* of its user stack */
 	__u32 kernel_frames;
-	__u32 unused;
+	__u32 deep_slot; /* 0: the bytes follow; else the place in deep_copies, counted from 1 */
 };
 
 const volatile struct look_row unused_look_row;

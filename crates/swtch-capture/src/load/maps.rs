@@ -76,6 +76,12 @@ pub fn size_maps(
         .waker_copies
         .set_max_entries(copies)
         .map_err(failed("waker_copies"))?;
+    if settings.looks.is_none() {
+        open.maps
+            .deep_copies
+            .set_max_entries(1)
+            .map_err(failed("deep_copies"))?;
+    }
     let sums = if settings.watches_stacks {
         STACK_SUMS
     } else {

@@ -9,13 +9,16 @@ pub const MOST_LOOKS: usize = 100;
 /// Frames of a stack that are told; a packet holds them.
 pub const MOST_FRAMES: usize = 256;
 
-/// What the recorder asks for. The program that looks is beside it, and the map for copies of wakers.
+/// What the recorder asks for. The program that looks is beside it, the map for copies of wakers, and that for copies of
+/// large stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LookOrders {
     /// The CPU time that the reader may use, in thousandths of one CPU.
     pub cpu_thousandths: u32,
     /// The number of copies of wakers that the map holds.
     pub waker_slots: u32,
+    /// The number of large copies that the other map holds.
+    pub deep_slots: u32,
 }
 
 /// What the reader has found.

@@ -23,6 +23,7 @@ pub struct ProcessCodes {
 struct ReadFiles {
     /// `None` for a file that has none.
     tables: RefCell<FxHashMap<CodeFile, Option<Rc<FileTables>>>>,
+    vdso: OnceCell<Option<Rc<FileTables>>>,
     bytes: Cell<usize>,
     /// CPU time that reading took.
     cpu_ns: Cell<u64>,
@@ -126,10 +127,25 @@ impl ReadFiles {
     }
 }
 
+impl ReadFiles {
+    /// Those of this process's own, which is that of the others.
+    fn tables_of_vdso(&self) -> Option<Rc<FileTables>> {
+        let read = || {
+            let vdso = CodeMapping::own_vdso().ok()?;
+            FileTables::read(vdso).map(Rc::new)
+        };
+        self.vdso.get_or_init(read).clone()
+    }
+}
+
 impl MappedCode {
     fn tables(&self, files: &ReadFiles) -> Option<&TablesInPlace> {
         let tables = self.tables.get_or_init(|| {
-            let file = files.tables_of(self.mapping.file.as_ref()?, self.pid)?;
+            let file = match &self.mapping.file {
+                Some(file) => files.tables_of(file, self.pid)?,
+                None if self.mapping.is_vdso => files.tables_of_vdso()?,
+                None => return None,
+            };
             let moved_by = file.moved_by(&self.mapping)?;
             Some(TablesInPlace { file, moved_by })
         });

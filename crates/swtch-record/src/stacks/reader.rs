@@ -58,13 +58,15 @@ pub fn read_stacks() -> Result<u8> {
     let Some((orders, beside)) = told.context("hearing from the recorder")? else {
         return Ok(0);
     };
-    let Ok([program, wakers]) = <[OwnedFd; 2]>::try_from(beside) else {
+    let Ok([program, wakers, deep]) = <[OwnedFd; 3]>::try_from(beside) else {
         bail!("the recorder sent no program that looks");
     };
     let sources = LookSources {
         program,
         wakers,
         waker_slots: orders.waker_slots,
+        deep,
+        deep_slots: orders.deep_slots,
     };
     let mut reader = ReadingProcess {
         socket,

@@ -106,6 +106,7 @@ impl FuzzSubject for ReadStacks {
             range: CODE + offset..CODE + bytes,
             offset,
             file: None,
+            is_vdso: false,
         };
         let pages = (0..bytes).step_by(4096);
         let moved_by = pages.filter_map(|offset| tables.moved_by(&mapping(offset)));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use swtch_core::{Reason, StackKind};
+use swtch_core::{Reason, StackEnd, StackKind};
 use swtch_store::Trace;
 
 use crate::callers::USER;
@@ -119,6 +119,98 @@ fn root_a_wait_is_shown_with_all_its_callers_without_frame_pointers() {
             .rfind(|line| line.starts_with("          ") || line.contains("  user  "));
         let last = last.unwrap();
         assert!(last.contains("clone") || last.contains("_start"), "{block}");
+    }
+}
+
+/// Forty frames of a kilobyte.
+const DEEP: &str = r#"
+#include <time.h>
+__attribute__((noinline)) void naps(void) { struct timespec t = {0, 5000000}; nanosleep(&t, 0); __asm__ volatile(""); }
+__attribute__((noinline)) void down(int left)
+{
+	char frame[1000];
+	__asm__ volatile("" ::"r"(frame) : "memory");
+	if (left) down(left - 1); else naps();
+	__asm__ volatile("");
+}
+int main(void) { for (int i = 0; i < 400; i++) down(40); }
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_large_stack_is_read_to_its_start() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, DEEP);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
+    let stacks = Trace::open(&recording.place.trace())
+        .unwrap()
+        .stacks()
+        .unwrap();
+    let deep = stacks.iter().filter(|stack| stack.frames.len() > 40);
+    let ends: Vec<_> = deep.map(|stack| stack.end).collect();
+    assert!(
+        ends.contains(&Some(StackEnd::Start)),
+        "{ends:?}: {}",
+        stacks_of(&recording)
+    );
+}
+
+/// A program that does nothing but ask for the time, beside another on its CPU, is in the kernel's code for that.
+const ASKS_FOR_THE_TIME: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+static time_t end;
+__attribute__((noinline)) void asks(void)
+{
+	struct timespec t;
+	for (int i = 0; i < 10000; i++) clock_gettime(CLOCK_MONOTONIC, &t);
+}
+static void *run(void *x) { while (time(0) < end) asks(); return x; }
+int main(void)
+{
+	cpu_set_t one;
+	pthread_t thread;
+	end = time(0) + 3;
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	pthread_create(&thread, 0, run, 0);
+	run(0);
+	pthread_join(thread, 0);
+}
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn root_a_thread_that_was_preempted_in_the_vdso_has_callers() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, ASKS_FOR_THE_TIME);
+    let recording = Recording::that_succeeds(&["--", program.to_str().unwrap()]);
+    let trace = Trace::open(&recording.place.trace()).unwrap();
+    let (stacks, frames) = (trace.stacks().unwrap(), trace.frames().unwrap());
+    let is_nowhere = |number: &u32| {
+        frames
+            .iter()
+            .any(|one| one.id == *number && one.module.is_none())
+    };
+    let mut in_vdso = stacks
+        .iter()
+        .filter(|one| one.frames.first().is_some_and(is_nowhere))
+        .peekable();
+    if in_vdso.peek().is_none() {
+        swtch_test::skip!("no thread was preempted in the vDSO: this clock is read by a call");
+    }
+    for stack in in_vdso {
+        assert_eq!(
+            stack.end,
+            Some(StackEnd::Start),
+            "{}",
+            stacks_of(&recording)
+        );
     }
 }
 
