@@ -119,8 +119,8 @@ function FrameWords({ box, all }: { readonly box: Box; readonly all: Box }) {
     <span>
       <b>{escaped(name)}</b>
       {origin}
-      {kind === "kernel" && " in the kernel"}: blocked {lengthOf(ns)} in {counted(waits, "wait")},{" "}
-      {shareWords(ns, all.node.ns)}
+      {kind === "kernel" && " in the kernel"}: blocked {lengthOf(ns)}, {shareWords(ns, all.node.ns)}
+      ; seen in {counted(waits, "wait")}
     </span>
   );
 }
