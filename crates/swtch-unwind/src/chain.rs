@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::registers::Registers;
+use crate::registers::{Registers, without_signature};
 use crate::tables::{CallerFrame, UnwindScratch, UnwindTables};
 
 /// A copy of a part of a stack.
@@ -28,6 +28,12 @@ pub trait StackCode {
     /// Says what is at an address, and calls `look` with the tables of the file that it is in, if it is in one,
     /// and with the number to add to an address that the tables state.
     fn at(&self, address: u64, look: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt;
+
+    /// Returns true if the instruction before an address is a call. Where this is not known, no caller is looked for
+    /// beyond code without tables.
+    fn is_after_call(&self, _address: u64) -> bool {
+        false
+    }
 }
 
 /// What is at an address.
@@ -48,6 +54,9 @@ pub struct Chain {
     pub addresses: Vec<u64>,
     /// Why there are no more.
     pub end: ChainEnd,
+    /// True if a part of the code has neither tables nor frame pointers, and the caller of that part was found on the
+    /// stack: what lies there is a return address, from which tables lead on as far as there are any.
+    pub is_guessed: bool,
 }
 
 /// How a chain ended.
@@ -76,37 +85,36 @@ pub fn chain(
         code,
         stack,
         is_cut: Cell::new(false),
+        without_tables: None,
         scratch: UnwindScratch::default(),
     };
-    let mut addresses = Vec::new();
-    let mut frame = registers;
-    // The address to look up, one before the return address, which may belong to the next function.
-    let mut inside = registers.pc;
-    let end = loop {
-        if addresses.len() == most {
-            break ChainEnd::TooDeep;
-        }
-        let caller = match walk.caller(inside, &frame) {
-            WalkStep::NoCode if addresses.is_empty() => {
-                // A thread is where it is: in memory that is no code any more, or not yet known.
-                addresses.push(inside);
-                break ChainEnd::NoTables;
-            }
-            WalkStep::NoCode => break ChainEnd::Unknown,
-            WalkStep::Ended(end) => {
-                addresses.push(inside);
-                break end;
-            }
-            WalkStep::To(caller) => caller,
+    // The address to look up in a caller is one before the return address, which may belong to the next function.
+    let (mut addresses, end) = walk.outwards(registers, registers.pc, most);
+    if end == ChainEnd::Root {
+        return Chain {
+            addresses,
+            end,
+            is_guessed: false,
         };
-        addresses.push(inside);
-        if !caller.is_beyond(&frame, addresses.len() == 1) {
-            break ChainEnd::Unknown;
-        }
-        inside = caller.inside();
-        frame = caller.registers;
+    }
+    let found = walk.without_tables.and_then(|(depth, frame)| {
+        let left = most.checked_sub(depth + 1)?;
+        Some((depth, walk.found_on_stack(&frame, left)?))
+    });
+    let Some((depth, callers)) = found else {
+        return Chain {
+            addresses,
+            end,
+            is_guessed: false,
+        };
     };
-    Chain { addresses, end }
+    addresses.truncate(depth + 1);
+    addresses.extend(callers);
+    Chain {
+        addresses,
+        end: ChainEnd::Root,
+        is_guessed: true,
+    }
 }
 
 /// A step outwards.
@@ -150,11 +158,72 @@ struct StackWalk<'a, C> {
     stack: StackCopy<'a>,
     /// True once a word beyond the end of the copy was asked for.
     is_cut: Cell<bool>,
+    /// The first frame of code without tables, by its place in the chain.
+    without_tables: Option<(usize, Registers)>,
     scratch: UnwindScratch,
 }
 
+/// How far up the stack the caller of code without tables is looked for: functions of a C library that wait are small.
+const MOST_SCANNED: u64 = 512;
+
 impl<C: StackCode> StackWalk<'_, C> {
-    fn caller(&mut self, inside: u64, frame: &Registers) -> WalkStep {
+    /// The addresses from a frame on, and how they end.
+    fn outwards(&mut self, from: Registers, at: u64, most: usize) -> (Vec<u64>, ChainEnd) {
+        let mut addresses = Vec::new();
+        let (mut frame, mut inside) = (from, at);
+        let end = loop {
+            if addresses.len() == most {
+                break ChainEnd::TooDeep;
+            }
+            let caller = match self.caller(inside, &frame, addresses.len()) {
+                WalkStep::NoCode if addresses.is_empty() => {
+                    // A thread is where it is: in memory that is no code any more, or not yet known.
+                    addresses.push(inside);
+                    break ChainEnd::NoTables;
+                }
+                WalkStep::NoCode => break ChainEnd::Unknown,
+                WalkStep::Ended(end) => {
+                    addresses.push(inside);
+                    break end;
+                }
+                WalkStep::To(caller) => caller,
+            };
+            addresses.push(inside);
+            if !caller.is_beyond(&frame, addresses.len() == 1) {
+                break ChainEnd::Unknown;
+            }
+            inside = caller.inside();
+            frame = caller.registers;
+        };
+        (addresses, end)
+    }
+
+    /// The callers of a frame of which nothing tells where its own caller is: the first word on the stack that is a
+    /// return address, and from which tables lead on, from call to call, to where the thread began, or to further code
+    /// without tables.
+    fn found_on_stack(&mut self, frame: &Registers, most: usize) -> Option<Vec<u64>> {
+        let pointer = frame.stack_pointer()?;
+        (0..MOST_SCANNED).step_by(8).find_map(|above| {
+            let place = pointer.checked_add(above)?;
+            let address = without_signature(self.stack.word(place)?);
+            self.code.is_after_call(address).then_some(())?;
+            let caller = frame.of_caller(address, place.checked_add(8)?);
+            self.without_tables = None;
+            let (mut callers, end) = self.outwards(caller, address - 1, most);
+            match self.without_tables {
+                None if end != ChainEnd::Root => return None,
+                Some((0, _)) => return None,
+                Some((last, _)) => callers.truncate(last + 1),
+                None => {}
+            }
+            let mut returns = callers.iter().map(|inside| inside + 1);
+            returns
+                .all(|address| self.code.is_after_call(address))
+                .then_some(callers)
+        })
+    }
+
+    fn caller(&mut self, inside: u64, frame: &Registers, depth: usize) -> WalkStep {
         let (stack, is_cut) = (self.stack, &self.is_cut);
         let word = |address: u64| {
             let word = stack.word(address);
@@ -182,15 +251,18 @@ impl<C: StackCode> StackWalk<'_, C> {
             Some(CallerFrame::Root) => WalkStep::Ended(ChainEnd::Root),
             Some(CallerFrame::Unknown) if is_cut.get() => WalkStep::Ended(ChainEnd::Cut),
             Some(CallerFrame::Unknown) => WalkStep::Ended(ChainEnd::Unknown),
-            None => match frame.caller_by_frame_pointer(&word) {
-                Some(caller) if caller.pc == 0 => WalkStep::Ended(ChainEnd::Root),
-                Some(registers) => WalkStep::To(CallingFrame {
-                    registers,
-                    was_interrupted: false,
-                }),
-                // A register that points beyond the copy need not be a frame pointer.
-                None => WalkStep::Ended(ChainEnd::NoTables),
-            },
+            None => {
+                self.without_tables.get_or_insert((depth, *frame));
+                match frame.caller_by_frame_pointer(&word) {
+                    Some(caller) if caller.pc == 0 => WalkStep::Ended(ChainEnd::Root),
+                    Some(registers) => WalkStep::To(CallingFrame {
+                        registers,
+                        was_interrupted: false,
+                    }),
+                    // A register that points beyond the copy need not be a frame pointer.
+                    None => WalkStep::Ended(ChainEnd::NoTables),
+                }
+            }
         }
     }
 }

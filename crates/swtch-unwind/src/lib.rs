@@ -19,11 +19,13 @@
 //! Pure: no memory is read but what is handed in.
 #![forbid(unsafe_code)]
 
+mod call;
 mod chain;
 mod expression;
 mod registers;
 mod tables;
 
+pub use call::{CALL_BYTES, is_call};
 pub use chain::{Chain, ChainEnd, CodeAt, StackCode, StackCopy, chain};
 pub use registers::{REGISTERS, Registers, STACK_POINTER, without_signature};
 pub use tables::{CallerFrame, FrameList, ListedFrames, TableSection, UnwindScratch, UnwindTables};

@@ -95,6 +95,14 @@ impl Registers {
         }
     }
 
+    /// The registers of a caller that is known by where it is called back to and by its stack pointer alone: of the
+    /// others, the frame pointer mostly is as it was.
+    pub(crate) fn of_caller(&self, pc: u64, stack_pointer: u64) -> Self {
+        let mut caller = Self::at(pc, stack_pointer);
+        caller.set(abi::FRAME_POINTER, self.get(Register(abi::FRAME_POINTER)));
+        caller
+    }
+
     /// The caller by the frame pointer, for code without tables: it points at the caller's frame pointer, and
     /// the return address follows, on both processors. `word` reads the stack.
     pub fn caller_by_frame_pointer(&self, word: &dyn Fn(u64) -> Option<u64>) -> Option<Self> {

@@ -1,12 +1,13 @@
 //! The code that processes map, with the tables of its files: what a walk over a stack looks up.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
 use swtch_core::Pid;
-use swtch_unwind::{CodeAt, StackCode, UnwindTables};
+use swtch_unwind::{CALL_BYTES, CodeAt, StackCode, UnwindTables, is_call};
 
 use super::file_tables::FileTables;
 
@@ -42,6 +43,8 @@ pub struct ProcessCode {
 struct MappedCode {
     pid: Pid,
     mapping: CodeMapping,
+    /// Whether the instruction before an address is a call, for those that were asked for.
+    calls: RefCell<FxHashMap<u64, bool>>,
     /// Empty until a walk asks for them; `None` for code without a file, such as a compiler makes while the program
     /// runs, and for a file without tables.
     tables: OnceCell<Option<TablesInPlace>>,
@@ -72,6 +75,7 @@ impl ProcessCodes {
             let mappings = mapped.mappings().map(|mapping| MappedCode {
                 pid,
                 mapping: mapping.clone(),
+                calls: RefCell::default(),
                 tables: OnceCell::new(),
             });
             let code = ProcessCode {
@@ -127,6 +131,9 @@ impl ReadFiles {
     }
 }
 
+/// The most addresses in a mapping of which it is kept whether a call is before them.
+const MOST_CALLS: usize = 4096;
+
 impl ReadFiles {
     /// Those of this process's own, which is that of the others.
     fn tables_of_vdso(&self) -> Option<Rc<FileTables>> {
@@ -139,6 +146,27 @@ impl ReadFiles {
 }
 
 impl MappedCode {
+    fn is_after_call(&self, address: u64) -> bool {
+        let mut calls = self.calls.borrow_mut();
+        if calls.len() >= MOST_CALLS {
+            calls.clear();
+        }
+        *calls.entry(address).or_insert_with(|| {
+            let before = address
+                .saturating_sub(CALL_BYTES as u64)
+                .max(self.mapping.range.start);
+            let mut bytes = vec![0; usize::try_from(address - before).unwrap_or(0)];
+            let offset = before - self.mapping.range.start + self.mapping.offset;
+            let file = self
+                .mapping
+                .file
+                .as_ref()
+                .and_then(|file| file.open(self.pid).ok());
+            let read = file.is_some_and(|file| file.read_exact_at(&mut bytes, offset).is_ok());
+            read && is_call(&bytes)
+        })
+    }
+
     fn tables(&self, files: &ReadFiles) -> Option<&TablesInPlace> {
         let tables = self.tables.get_or_init(|| {
             let file = match &self.mapping.file {
@@ -192,5 +220,12 @@ impl StackCode for ProcessCode {
         }
         look(&file.tables(), *moved_by);
         CodeAt::Code
+    }
+
+    fn is_after_call(&self, address: u64) -> bool {
+        let mapping = address
+            .checked_sub(1)
+            .and_then(|inside| self.mapping_of(inside));
+        mapping.is_some_and(|mapping| mapping.is_after_call(address))
     }
 }

@@ -418,6 +418,7 @@ fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
 
 const fn end_of(chain: &Chain) -> StackEnd {
     match chain.end {
+        ChainEnd::Root if chain.is_guessed => StackEnd::Guessed,
         ChainEnd::Root => StackEnd::Start,
         ChainEnd::Cut => StackEnd::Cut,
         ChainEnd::NoTables => StackEnd::NoTables,

@@ -186,12 +186,21 @@ impl StackCounts {
         let placed = divided.places.iter();
         let ended = placed.filter_map(|((user, _), place)| {
             let end = symbols.ends.get(&(*user)?)?;
-            Some((*end == StackEnd::Start, place.times[0]))
+            Some((*end, place.times[0]))
         });
-        let whole = ended.clone().filter(|(is_whole, _)| *is_whole);
-        let whole: Nanos = whole.map(|(_, time)| time).sum();
-        let ended: Nanos = ended.map(|(_, time)| time).sum();
-        let whole = percent(whole.as_ns(), ended.as_ns());
+        let time = |is_wanted: &dyn Fn(StackEnd) -> bool| -> Nanos {
+            let wanted = ended.clone().filter(|(end, _)| is_wanted(*end));
+            wanted.map(|(_, time)| time).sum()
+        };
+        let known = time(&|_| true).as_ns();
+        let guessed = percent(time(&|end| end == StackEnd::Guessed).as_ns(), known);
+        let whole = percent(
+            time(&|end| [StackEnd::Start, StackEnd::Guessed].contains(&end)).as_ns(),
+            known,
+        );
+        let guessed = guessed.filter(|share| *share >= 0.1).map_or_else(String::new, |share| {
+            format!(" ({share:.1} % past code without unwind tables, whose caller was found on the stack)")
+        });
         format!(
             "stacks were read of {} of {} while they lasted; each thread's off-CPU time, which is known, is divided \
              among the places where it was seen; {} of {} has no place{}",
@@ -200,7 +209,7 @@ impl StackCounts {
             without,
             all + without,
             whole.map_or_else(String::new, |whole| format!(
-                "; the user stacks of {whole:.1} % of the rest go to where the thread began"
+                "; the user stacks of {whole:.1} % of the rest go to where the thread began{guessed}"
             )),
         )
     }

@@ -122,6 +122,62 @@ fn root_a_wait_is_shown_with_all_its_callers_without_frame_pointers() {
     }
 }
 
+/// What waits has no tables and no frame pointers, as the C library of Alpine; its callers have tables.
+const WAITS: &str = r#"
+#include <sys/syscall.h>
+#include <unistd.h>
+extern long syscall(long, ...);
+__attribute__((noinline)) long enters(long a, long b)
+{
+	volatile long kept[6] = {a, b, a + 1, b + 1, a + 2, b + 2};
+	return syscall(SYS_nanosleep, kept[0], kept[1]) + kept[5];
+}
+__attribute__((noinline)) long waits(long a, long b) { return enters(a, b) + 1; }
+"#;
+const CALLS_WAITS: &str = r#"
+#include <time.h>
+long waits(long, long);
+__attribute__((noinline)) void third(void) { struct timespec t = {0, 5000000}; waits((long)&t, 0); __asm__ volatile(""); }
+__attribute__((noinline)) void second(void) { third(); __asm__ volatile(""); }
+__attribute__((noinline)) void handle_request(void) { second(); __asm__ volatile(""); }
+int main(void) { for (int i = 0; i < 300; i++) handle_request(); }
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn root_callers_of_code_without_tables_are_found_and_marked_as_guessed() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let file = |name: &str| place.dir().join(name);
+    fs::write(file("waits.c"), WAITS).unwrap();
+    fs::write(file("calls.c"), CALLS_WAITS).unwrap();
+    let compile = |words: &[&str]| {
+        let mut compiler = Command::new("cc");
+        compiler
+            .args(["-O2", "-fomit-frame-pointer"])
+            .args(words)
+            .current_dir(place.dir());
+        let compiled = compiler.output().unwrap();
+        assert!(compiled.status.success(), "{}", stderr(&compiled));
+    };
+    compile(&[
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+        "-c",
+        "waits.c",
+    ]);
+    compile(&["-o", "prog", "calls.c", "waits.o"]);
+    let recording = Recording::that_succeeds(&["--", file("prog").to_str().unwrap()]);
+    let shown = stacks_of(&recording);
+    let callers = ["enters+", "third+", "second+", "handle_request+", "main+"];
+    let mut rest = shown.as_str();
+    for caller in callers {
+        let found = rest.find(caller);
+        rest = &rest[found.unwrap_or_else(|| panic!("no {caller} in its place: {shown}"))..];
+    }
+    assert!(shown.contains("past code without unwind tables"), "{shown}");
+}
+
 /// Forty frames of a kilobyte.
 const DEEP: &str = r#"
 #include <time.h>
