@@ -1,7 +1,7 @@
 //! Whose code a frame is: the program's own, or that of a library which waits on its behalf.
 //!
-//! By the file that the code is in, not by lists of functions: only what compilers put into the program's own file
-//! (Rust's library, what C++'s headers say) is told by its name or its source.
+//! By the file that the code is in, not by lists of functions: only what compilers put into the program's own file (the
+//! libraries of Rust and Go, what C++'s headers say, what a program depends on) is told by its name or its source.
 
 use std::path::Path;
 
@@ -10,11 +10,14 @@ use swtch_core::Frame;
 /// Libraries whose functions wait on behalf of the program, and do not show why it waits.
 const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
 
-/// Functions of the libraries of Rust and C++, which are in part linked into the program's own file.
-const WAITING_PREFIXES: [&str; 4] = ["std::", "<std::", "core::", "<core::"];
+/// Functions of the libraries of Rust, C++ and Go, which are linked into the program's own file.
+const WAITING_PREFIXES: [&str; 5] = ["std::", "<std::", "core::", "<core::", "runtime."];
 
 /// Where the sources of such libraries are.
 const LIBRARY_SOURCES: [&str; 3] = ["/usr/include/", "/usr/lib/", "/rustc/"];
+
+/// Parts of the paths of what cargo and go fetch for a program.
+const FETCHED_SOURCES: [&str; 3] = ["/registry/src/", "/git/checkouts/", "/pkg/mod/"];
 
 /// The most characters of a function's name in a sentence.
 const MOST_OF_A_NAME: usize = 48;
@@ -37,13 +40,38 @@ impl Whose {
         let is_of_library = LIBRARY_SOURCES
             .iter()
             .any(|directory| source.starts_with(directory));
+        let is_fetched = FETCHED_SOURCES.iter().any(|part| source.contains(part));
         let module = frame.module.as_deref().unwrap_or_default();
+        let symbol = frame.symbol.as_deref().unwrap_or_default();
         match () {
-            () if is_of_library || !is_own(words) => Self::Waiting,
-            () if is_of_system(Path::new(module)) => Self::Library,
+            () if is_of_library || !is_own(words) || is_of_go(symbol, source) => Self::Waiting,
+            () if is_fetched || is_of_system(Path::new(module)) => Self::Library,
             () => Self::Program,
         }
     }
+}
+
+/// Returns true for a function of Go's own library: its source is in the directory of its package below `src`, where Go
+/// was built; or, if such paths were left out (`-trimpath`), in that alone, which no address of a host begins.
+fn is_of_go(symbol: &str, source: &str) -> bool {
+    if !source.ends_with(".go") && !source.ends_with(".s") {
+        return false;
+    }
+    let last = symbol.rfind('/').map_or(0, |slash| slash + 1);
+    let Some((name, _)) = symbol[last..].split_once('.') else {
+        return false;
+    };
+    let package = &symbol[..last + name.len()];
+    let is_of_host = package
+        .split('/')
+        .next()
+        .is_some_and(|first| first.contains('.'));
+    let is_trimmed = !is_of_host
+        && package != "main"
+        && source
+            .strip_prefix(package)
+            .is_some_and(|rest| rest.starts_with('/'));
+    is_trimmed || source.contains(&format!("/src/{package}/"))
 }
 
 /// Returns true for a file that lies where a distribution puts shared libraries. Modules of programs lie further down.
@@ -181,6 +209,47 @@ mod tests {
             frame("main", "/usr/bin/perl", None),
         ];
         assert_eq!(told(&frames), ["Perl_pp_readline", "main"]);
+    }
+
+    #[test]
+    fn functions_of_go_and_of_what_was_fetched_are_not_the_programs() {
+        for (symbol, source, whose) in [
+            ("runtime.futex.abi0", None, Whose::Waiting),
+            (
+                "net/http.(*conn).serve",
+                Some("/usr/local/go/src/net/http/server.go"),
+                Whose::Waiting,
+            ),
+            ("sync.(*Mutex).Lock", Some("sync/mutex.go"), Whose::Waiting),
+            (
+                "main.(*Store).Put",
+                Some("/home/me/src/shop/store.go"),
+                Whose::Program,
+            ),
+            (
+                "main.main",
+                Some("example.com/shop/main.go"),
+                Whose::Program,
+            ),
+            (
+                "example.com/shop/db.Open",
+                Some("/home/me/shop/db/open.go"),
+                Whose::Program,
+            ),
+            (
+                "github.com/x/y.F",
+                Some("/root/go/pkg/mod/github.com/x/y@v1.2.0/f.go"),
+                Whose::Library,
+            ),
+            (
+                "lock_api::lock",
+                Some("/root/.cargo/registry/src/index/lock_api-0.4/src/lib.rs"),
+                Whose::Library,
+            ),
+            ("handle", Some("/app/src/handle/main.c"), Whose::Program),
+        ] {
+            assert_eq!(frame(symbol, "/app/shop", source).1, whose, "{symbol}");
+        }
     }
 
     #[test]
