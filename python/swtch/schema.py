@@ -7,7 +7,7 @@ needs their types. Tests compare all of this with `docs/SCHEMA.md`.
 from __future__ import annotations
 
 # The newest format that this package reads.
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 
 # Table -> column -> type in the engine. A word is text here.
 TABLES: dict[str, dict[str, str]] = {
@@ -98,6 +98,7 @@ TABLES: dict[str, dict[str, str]] = {
         "kind": "VARCHAR",
         "pid": "UINTEGER",
         "frames": "UINTEGER[]",
+        "ended": "VARCHAR",
     },
     "frame": {
         "frame": "UINTEGER",
@@ -107,6 +108,8 @@ TABLES: dict[str, dict[str, str]] = {
         "symbol_offset": "BIGINT",
         "file": "VARCHAR",
         "line": "UINTEGER",
+        "file_address": "UBIGINT",
+        "build_id": "VARCHAR",
     },
     "wait_type": {"wait_type": "USMALLINT", "name": "VARCHAR"},
     "command": {"ts_ns": "BIGINT", "pid": "UINTEGER", "command": "VARCHAR"},
