@@ -5,8 +5,10 @@
 use std::fmt::Write as _;
 use std::fs::File;
 
+use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
-use object::{Object, ObjectSegment};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use object::{Endianness, Object, ObjectSegment};
 
 use crate::code::CodeMapping;
 
@@ -19,6 +21,31 @@ const LONGEST_ID: usize = 32;
 /// Sections with names of files that hold debug information, in GNU's words and in those of DWARF 5.
 const LINKS: [&str; 3] = [".gnu_debuglink", ".gnu_debugaltlink", ".debug_sup"];
 
+/// The most program headers of a file, and the most bytes of notes: what says more is no program of a compiler's.
+const MOST_HEADERS: u16 = 1024;
+const MOST_NOTES: u64 = 64 << 10;
+
+/// Debug information that is in the file itself, also compressed in the older way.
+const OWN: [&str; 2] = [".debug_info", ".zdebug_info"];
+
+/// Returns true if an ELF file names other files that have its debug information; it must not be too large to be read.
+pub fn names_others(file: &File) -> bool {
+    has_any(file, &LINKS)
+}
+
+/// Returns true if an ELF file, which must not be too large to be read, has debug information.
+pub fn has_debug_information(file: &File) -> bool {
+    has_any(file, &OWN)
+}
+
+fn has_any(file: &File, sections: &[&str]) -> bool {
+    let cache = ReadCache::new(file);
+    object::File::parse(&cache).is_ok_and(|object| {
+        let mut sections = sections.iter();
+        sections.any(|name| object.section_by_name(name).is_some())
+    })
+}
+
 /// The same code is known again by this, on any machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeIdentity {
@@ -26,8 +53,6 @@ pub struct CodeIdentity {
     pub build_id: Option<String>,
     /// Where its code is.
     pub segments: CodeSegments,
-    /// True if it names other files that have its debug information.
-    pub names_others: bool,
 }
 
 /// The segments of code of a file: its bytes, and the addresses that its symbols state for them.
@@ -42,17 +67,41 @@ struct CodeSegment {
 }
 
 impl CodeIdentity {
-    /// Reads it; `None` if the file is no ELF file.
+    /// Reads it, from the program headers alone: sections may be as large as their author likes. `None` if the file is
+    /// no 64-bit ELF file.
     pub fn of(file: &File) -> Option<Self> {
         let cache = ReadCache::new(file);
-        let object = object::File::parse(&cache).ok()?;
-        let id = object.build_id().ok().flatten();
+        let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
+        let endian = header.endian().ok()?;
+        if header.e_phnum(endian) > MOST_HEADERS {
+            return None;
+        }
+        let headers = header.program_headers(endian, &cache).ok()?;
+        let code = headers.iter().filter(|one| {
+            one.p_type(endian) == elf::PT_LOAD && one.p_flags(endian).contains(elf::PF_X)
+        });
+        let segments = code.map(|one| CodeSegment {
+            offset: one.p_offset(endian),
+            length: one.p_filesz(endian),
+            address: one.p_vaddr(endian),
+        });
+        let notes = headers
+            .iter()
+            .filter(|one| one.p_filesz(endian) <= MOST_NOTES);
+        let notes = notes.filter_map(|one| one.notes(endian, &cache).ok().flatten());
+        let mut ids = notes.filter_map(|mut notes| {
+            while let Ok(Some(note)) = notes.next() {
+                let is_id =
+                    note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID;
+                if is_id && !note.desc().is_empty() {
+                    return Some(digits_of(note.desc()));
+                }
+            }
+            None
+        });
         Some(Self {
-            build_id: id.filter(|id| !id.is_empty()).map(digits_of),
-            segments: CodeSegments::of(&object),
-            names_others: LINKS
-                .iter()
-                .any(|name| object.section_by_name(name).is_some()),
+            build_id: ids.next(),
+            segments: CodeSegments(segments.collect()),
         })
     }
 }

@@ -6,16 +6,19 @@
 //! `swtch top` has the kernel side take the stacks of one thread. That follows frame pointers in user mode, so stacks of
 //! code that was built without are short; what it takes for a caller there is cut off if no code is at its address.
 
+use std::cell::{Cell, OnceCell};
 use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
+use rustix::fs::{MemfdFlags, memfd_create};
 use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
-use crate::code_file::CodeIdentity;
+use crate::code_file::{CodeIdentity, has_debug_information, names_others};
 use crate::load::Capture;
 use crate::symbols::{FilesById, NamedPlace, PlaceInFile, SymbolReader, number_of, put_frames};
 
@@ -46,11 +49,16 @@ struct NamingFile {
 #[derive(Debug)]
 struct NamingSource {
     path: PathBuf,
-    /// By which another machine can find the same code.
-    identity: Option<CodeIdentity>,
     /// Stays open where the process's path does not lead to the file from here, or others may change what is there.
     open: Option<File>,
+    /// By which another machine can find the same code.
+    identity: OnceCell<Option<CodeIdentity>>,
+    /// Of a file that others may change: a copy of it that is as it was, if it names no others.
+    copy: OnceCell<Option<File>>,
 }
+
+/// The most bytes of files of others that are copied for their debug information, all together.
+const MOST_COPIED: u64 = 512 << 20;
 
 impl NamingFiles {
     fn number(&mut self, file: &CodeFile, pid: Pid) -> usize {
@@ -77,25 +85,59 @@ impl NamingSource {
     }
 
     fn of_open(open: File, here: &Path) -> Self {
-        let identity = CodeIdentity::of(&open);
-        if is_at(&open, here) {
-            return Self {
-                path: here.to_owned(),
-                identity,
-                open: None,
-            };
-        }
+        let is_here = is_at(&open, here);
+        let path = match is_here {
+            true => here.to_owned(),
+            false => path_of_open(&open),
+        };
         Self {
-            path: format!("/proc/self/fd/{}", open.as_raw_fd()).into(),
-            identity,
-            open: Some(open),
+            path,
+            open: (!is_here).then_some(open),
+            identity: OnceCell::new(),
+            copy: OnceCell::new(),
         }
     }
 
-    /// True if only root and this user decide what is at its path, and beside it.
-    const fn is_trusted(&self) -> bool {
-        self.open.is_none()
+    fn identity(&self) -> Option<&CodeIdentity> {
+        let identity = self.identity.get_or_init(|| match &self.open {
+            Some(open) => CodeIdentity::of(open),
+            None => CodeIdentity::of(&File::open(&self.path).ok()?),
+        });
+        identity.as_ref()
     }
+
+    /// The path by which debug information is read. A file may name another one that has it, and reading opens that,
+    /// whatever it is. So of one that others may change, a copy is read that names none.
+    fn path_of_debug_information(&self, copied_before: &Cell<u64>) -> Option<PathBuf> {
+        let Some(open) = &self.open else {
+            return Some(self.path.clone());
+        };
+        let copy = self.copy.get_or_init(|| {
+            let left = MOST_COPIED.saturating_sub(copied_before.get());
+            let length = open.metadata().ok()?.len();
+            if length > left || !has_debug_information(open) {
+                return None;
+            }
+            copied_before.set(copied_before.get() + length);
+            let copy = copied(open, length).ok()?;
+            (!names_others(&copy)).then_some(copy)
+        });
+        copy.as_ref().map(path_of_open)
+    }
+}
+
+fn path_of_open(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// A copy in memory, which only this process has, of this much of a file.
+fn copied(file: &File, length: u64) -> io::Result<File> {
+    let mut copy = File::from(memfd_create("code", MemfdFlags::CLOEXEC)?);
+    // Its place in the file is this process's own: it was opened here, or handed over for this.
+    let mut whole = file;
+    whole.rewind()?;
+    io::copy(&mut whole.take(length), &mut copy)?;
+    Ok(copy)
 }
 
 /// All stacks of one capture, with their frames.
@@ -103,6 +145,8 @@ impl NamingSource {
 pub struct Stacks {
     symbols: SymbolReader,
     debug_files: FilesById,
+    /// Bytes of files of others that were copied.
+    copied: Cell<u64>,
     files: NamingFiles,
     /// Number of each place, and an address in a process that had it.
     places: FxHashMap<CodeAddress, (u32, u64)>,
@@ -126,6 +170,7 @@ impl Stacks {
         Self {
             symbols: SymbolReader::new(),
             debug_files: FilesById::of_system(),
+            copied: Cell::new(0),
             files: NamingFiles::default(),
             places: FxHashMap::default(),
             stacks: Vec::new(),
@@ -310,7 +355,7 @@ impl Stacks {
         let Some(source) = &file.source else {
             return NamedPlace::default();
         };
-        if let Some(identity) = &source.identity {
+        if let Some(identity) = source.identity() {
             frame.build_id.clone_from(&identity.build_id);
             frame.file_address = identity.segments.address_of(offset);
         }
@@ -322,12 +367,10 @@ impl Stacks {
         self.detailed(source, frame, place).with_symbol_of(plain)
     }
 
-    /// A file may name another one that has its debug information. If its owner is not trusted, that is not opened: it
-    /// could be anything, in any place.
+    /// What debug information says: that of the file, or that which the system has for its build id.
     fn detailed(&self, source: &NamingSource, frame: &Frame, place: PlaceInFile) -> NamedPlace {
-        let names_others = source.identity.as_ref().is_none_or(|of| of.names_others);
-        if source.is_trusted() || !names_others {
-            return self.symbols.by_debug_information(&source.path, place);
+        if let Some(path) = source.path_of_debug_information(&self.copied) {
+            return self.symbols.by_debug_information(&path, place);
         }
         let of_system = frame
             .build_id

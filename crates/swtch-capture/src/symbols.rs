@@ -1,6 +1,7 @@
 //! Names of functions at a place in a file: from its symbols and its debug information, or from a file with the same
 //! build id.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +19,12 @@ use crate::demangle::demangled;
 
 /// Where distributions put debug information that is not in the file itself.
 const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
+
+/// The most functions at one place that were put into each other.
+const MOST_INLINED: usize = 64;
+
+/// The longest path of a source file that is kept.
+const LONGEST_PATH: usize = 4096;
 
 /// The most files of a directory that are looked at, and how deep.
 const MOST_FILES: usize = 100_000;
@@ -50,8 +57,9 @@ struct SourceLine {
 
 impl SourceLine {
     fn of(code: Option<&CodeInfo<'_>>) -> Self {
+        let file = code.map(|code| code.to_path().to_string_lossy().into_owned());
         Self {
-            file: code.map(|code| code.to_path().to_string_lossy().into_owned()),
+            file: file.filter(|file| file.len() <= LONGEST_PATH),
             line: code.and_then(|code| code.line),
         }
     }
@@ -63,17 +71,22 @@ impl NamedPlace {
         let Ok(Symbolized::Sym(symbol)) = found else {
             return Self::default();
         };
-        let inlined = symbol.inlined.iter().map(|function: &InlinedFn<'_>| {
+        // Names that are in a file of their own (dwz) are not found.
+        let is_named = |function: &&InlinedFn<'_>| !function.name.is_empty();
+        let inlined = symbol.inlined.iter().filter(is_named).take(MOST_INLINED);
+        let inlined = inlined.map(|function| {
             let name = demangled(function.name.clone()).into_owned();
             (name, SourceLine::of(function.code_info.as_ref()))
         });
         Self {
             inlined: inlined.collect(),
             line: SourceLine::of(symbol.code_info.as_deref()),
-            symbol: Some((
-                demangled(symbol.name).into_owned(),
-                u64::try_from(symbol.offset).ok(),
-            )),
+            symbol: (!symbol.name.is_empty()).then(|| {
+                (
+                    demangled(symbol.name).into_owned(),
+                    u64::try_from(symbol.offset).ok(),
+                )
+            }),
         }
     }
 
@@ -218,7 +231,9 @@ impl FilesById {
         if let Some(path) = self.listed.get(id) {
             return Some(path.clone());
         }
-        let (start, rest) = id.split_at_checked(2)?;
+        // It is part of a path.
+        let is_id = id.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let (start, rest) = id.split_at_checked(2).filter(|_| is_id)?;
         let mut paths = self.roots.iter().map(|root| {
             root.join(".build-id")
                 .join(start)
@@ -235,55 +250,72 @@ pub struct NamedByFiles {
     pub stacks: Vec<Stack>,
     /// Their frames.
     pub frames: Vec<Frame>,
-    /// How many places have got a name or a line.
+    /// How many places have a name that they had not before.
     pub named: usize,
     /// Files of which places have no name, with their build ids: no file has these.
-    pub missing: Vec<(String, String)>,
+    pub missing: BTreeSet<(String, String)>,
 }
 
 /// Looks up the frames of a trace that lack a name or a line, in files with the same build ids.
-pub fn named_by(files: &FilesById, mut stacks: Vec<Stack>, frames: Vec<Frame>) -> NamedByFiles {
+pub fn named_by(files: &FilesById, stacks: Vec<Stack>, frames: Vec<Frame>) -> NamedByFiles {
     let reader = SymbolReader::new();
+    let mut named = NamedByFiles {
+        stacks,
+        frames: Vec::with_capacity(frames.len()),
+        named: 0,
+        missing: BTreeSet::new(),
+    };
     let mut paths: FxHashMap<String, Option<PathBuf>> = FxHashMap::default();
-    let mut missing = Vec::new();
-    let mut named = 0;
     let mut frames_at: FxHashMap<u32, Range<u32>> = FxHashMap::default();
-    let mut found: Vec<Frame> = Vec::with_capacity(frames.len());
     for frame in frames {
-        let number = frame.id;
-        let first = found.len();
-        let id = frame.build_id.clone().filter(|_| frame.file.is_none());
-        let path = id.and_then(|id| {
-            let path = paths.entry(id.clone()).or_insert_with(|| {
-                let path = files.path_of(&id);
-                if let (None, Some(module), None) = (&path, &frame.module, &frame.symbol) {
-                    missing.push((module.clone(), id));
-                }
-                path
-            });
-            path.clone()
-        });
-        match (path, frame.file_address.map(PlaceInFile::Address)) {
-            (Some(path), Some(place)) => {
-                let debug = reader.by_debug_information(&path, place);
-                let place = debug.with_symbol_of(reader.by_symbols(&path, place));
-                named += usize::from(place.symbol.is_some());
-                found.extend(place.into_frames(frame));
+        let (number, first) = (frame.id, named.frames.len());
+        match (frame.build_id.clone(), frame.file_address) {
+            (Some(id), Some(address)) if lacks_names(&frame) => {
+                let path = paths.entry(id).or_insert_with_key(|id| files.path_of(id));
+                let place = path.as_deref().map(|path| {
+                    let place = PlaceInFile::Address(address);
+                    let debug = reader.by_debug_information(path, place);
+                    debug.with_symbol_of(reader.by_symbols(path, place))
+                });
+                named.add(frame, place);
             }
-            _ => found.push(frame),
+            _ => named.frames.push(frame),
         }
-        frames_at.insert(number, number_of(first)..number_of(found.len()));
+        frames_at.insert(number, number_of(first)..number_of(named.frames.len()));
     }
-    put_frames(&mut stacks, &mut found, |number| {
+    put_frames(&mut named.stacks, &mut named.frames, |number| {
         frames_at.get(&number).cloned()
     });
-    NamedByFiles {
-        stacks,
-        frames: found,
-        named,
-        missing,
+    named
+}
+
+/// A function that was inlined has a name and no distance from a start of its own.
+const fn lacks_names(frame: &Frame) -> bool {
+    frame.symbol.is_none() || (frame.file.is_none() && frame.offset.is_some())
+}
+
+impl NamedByFiles {
+    /// Adds the frames of a place; `place` is `None` if no file has the build id.
+    fn add(&mut self, frame: Frame, place: Option<NamedPlace>) {
+        let was_named = frame.symbol.is_some();
+        match place {
+            Some(place) => {
+                self.named += usize::from(!was_named && place.symbol.is_some());
+                self.frames.extend(place.into_frames(frame));
+            }
+            None => {
+                if let (false, Some(module), Some(id)) = (was_named, &frame.module, &frame.build_id)
+                {
+                    self.missing.insert((module.clone(), id.clone()));
+                }
+                self.frames.push(frame);
+            }
+        }
     }
 }
+
+/// Stands for a frame that is in no table.
+const LOST: u32 = u32::MAX;
 
 /// Numbers the frames as they lie there, and puts those of each place into the stacks, which have numbers of places.
 pub(crate) fn put_frames(
@@ -295,11 +327,13 @@ pub(crate) fn put_frames(
         frame.id = number_of(index);
     }
     for stack in stacks {
-        let places = stack.frames.iter();
-        stack.frames = places
-            .filter_map(|place| at_place(*place))
-            .flatten()
-            .collect();
+        let places = std::mem::take(&mut stack.frames);
+        for place in places {
+            match at_place(place) {
+                Some(frames) => stack.frames.extend(frames),
+                None => stack.frames.push(LOST),
+            }
+        }
     }
 }
 

@@ -62,32 +62,34 @@ impl StackReader {
 
     /// What it has found since the last call, with the files beside it; an error is its last news.
     pub fn news(&mut self, take: impl FnMut(StackNews, Vec<OwnedFd>)) -> io::Result<()> {
-        self.news_until(Instant::now(), take)
+        self.news_until(Instant::now(), take).map(|_| ())
     }
 
-    /// Ends the looks. What a look has found that is under way is passed on, if it ends within the limit.
+    /// Ends the looks. What a look has found that is under way is passed on, if it ends within the limit; returns false if
+    /// it does not.
     pub fn last_news(
         &mut self,
         limit: Duration,
         take: impl FnMut(StackNews, Vec<OwnedFd>),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let Some(socket) = &self.0.socket else {
-            return Ok(());
+            return Ok(true);
         };
         packets::end_sending(socket)?;
-        self.news_until(Instant::now() + limit, take)?;
+        let is_done = self.news_until(Instant::now() + limit, take)?;
         self.0.hold();
-        Ok(())
+        Ok(is_done)
     }
 
+    /// Returns true if the process has said that there is no more.
     fn news_until(
         &mut self,
         end: Instant,
         mut take: impl FnMut(StackNews, Vec<OwnedFd>),
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         while let Some(socket) = &self.0.socket {
             match packets::receive(socket, Blocking::DoNotWait) {
-                Ok(Some((StackNews::Done, _))) => break,
+                Ok(Some((StackNews::Done, _))) => return Ok(true),
                 Ok(Some((news, files))) => take(news, files),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let left = end.saturating_duration_since(Instant::now());
@@ -101,7 +103,7 @@ impl StackReader {
                 }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The process, whose cost is part of the overhead.

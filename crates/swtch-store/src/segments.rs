@@ -17,6 +17,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::checksums::CHECKSUMS;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::meta::Meta;
@@ -62,7 +63,13 @@ impl Segments {
     /// [`Error::Write`] when the system cannot remove it.
     pub fn remove(&self, number: u64) -> Result<(), Error> {
         let name = name_of(number);
-        let removed = self.dir.remove_in(&name);
+        // Without its list it is none any more: whoever reads meanwhile, or after the recorder was killed, passes it over.
+        let segment = self.dir.open_in(&name);
+        let unlisted = segment.and_then(|segment| match segment.remove_file(CHECKSUMS) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        });
+        let removed = unlisted.and_then(|()| self.dir.remove_in(&name));
         removed.map_err(|error| Error::write(&self.dir.path().join(name), error))
     }
 
@@ -211,6 +218,8 @@ pub(crate) fn open_all(trace: &Directory) -> Result<Vec<Trace>, Error> {
             // It was dropped since, or the recorder is about to make it.
             Err(_) if dir.find_in(&name)?.is_none() => {}
             Err(Error::NotATrace { .. }) if Some(&name) == newest.as_ref() => {}
+            // It is being dropped, or the recorder was killed while it did that: the oldest go first.
+            Err(Error::NotATrace { .. }) if segments.is_empty() => {}
             Err(error) => return Err(error),
         }
     }

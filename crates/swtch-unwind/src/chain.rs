@@ -34,6 +34,11 @@ pub trait StackCode {
     fn is_after_call(&self, _address: u64) -> bool {
         false
     }
+
+    /// Returns true if two addresses are in code of one file.
+    fn is_one_file(&self, _one: u64, _other: u64) -> bool {
+        false
+    }
 }
 
 /// What is at an address.
@@ -89,31 +94,24 @@ pub fn chain(
         scratch: UnwindScratch::default(),
     };
     // The address to look up in a caller is one before the return address, which may belong to the next function.
-    let (mut addresses, end) = walk.outwards(registers, registers.pc, most);
-    if end == ChainEnd::Root {
-        return Chain {
-            addresses,
-            end,
-            is_guessed: false,
-        };
+    let (mut addresses, mut end) = walk.outwards(registers, registers.pc, most);
+    let mut is_guessed = false;
+    let is_open = matches!(end, ChainEnd::NoTables | ChainEnd::Unknown);
+    if let Some((depth, frame)) = walk.without_tables.filter(|_| is_open) {
+        let from = addresses.get(depth).copied().unwrap_or(registers.pc);
+        let left = most.saturating_sub(depth + 1);
+        let found = walk.found_on_stack(from, &frame, left);
+        let is_longer = |callers: &Vec<u64>| depth + 1 + callers.len() >= addresses.len();
+        if let Some((callers, found_end)) = found.filter(|(callers, _)| is_longer(callers)) {
+            addresses.truncate(depth + 1);
+            addresses.extend(callers);
+            (end, is_guessed) = (found_end, true);
+        }
     }
-    let found = walk.without_tables.and_then(|(depth, frame)| {
-        let left = most.checked_sub(depth + 1)?;
-        Some((depth, walk.found_on_stack(&frame, left)?))
-    });
-    let Some((depth, callers)) = found else {
-        return Chain {
-            addresses,
-            end,
-            is_guessed: false,
-        };
-    };
-    addresses.truncate(depth + 1);
-    addresses.extend(callers);
     Chain {
         addresses,
-        end: ChainEnd::Root,
-        is_guessed: true,
+        end,
+        is_guessed,
     }
 }
 
@@ -198,10 +196,15 @@ impl<C: StackCode> StackWalk<'_, C> {
         (addresses, end)
     }
 
-    /// The callers of a frame of which nothing tells where its own caller is: the first word on the stack that is a
-    /// return address, and from which tables lead on, from call to call, to where the thread began, or to further code
-    /// without tables.
-    fn found_on_stack(&mut self, frame: &Registers, most: usize) -> Option<Vec<u64>> {
+    /// The callers of a frame at `from` of which nothing tells where its own caller is: the first word on the stack that
+    /// is a return address, and from which tables lead on, from call to call, to where the thread began, or to further
+    /// code without tables. If that is in the same file, it is the C library's, which also starts threads.
+    fn found_on_stack(
+        &mut self,
+        from: u64,
+        frame: &Registers,
+        most: usize,
+    ) -> Option<(Vec<u64>, ChainEnd)> {
         let pointer = frame.stack_pointer()?;
         (0..MOST_SCANNED).step_by(8).find_map(|above| {
             let place = pointer.checked_add(above)?;
@@ -209,17 +212,23 @@ impl<C: StackCode> StackWalk<'_, C> {
             self.code.is_after_call(address).then_some(())?;
             let caller = frame.of_caller(address, place.checked_add(8)?);
             self.without_tables = None;
-            let (mut callers, end) = self.outwards(caller, address - 1, most);
+            let (mut callers, mut end) = self.outwards(caller, address - 1, most);
             match self.without_tables {
-                None if end != ChainEnd::Root => return None,
-                Some((0, _)) => return None,
-                Some((last, _)) => callers.truncate(last + 1),
-                None => {}
+                None if end == ChainEnd::Root => {}
+                None | Some((0, _)) => return None,
+                Some((last, _)) => {
+                    callers.truncate(last + 1);
+                    let is_start = self.code.is_one_file(from, *callers.last()?);
+                    end = if is_start {
+                        ChainEnd::Root
+                    } else {
+                        ChainEnd::NoTables
+                    };
+                }
             }
             let mut returns = callers.iter().map(|inside| inside + 1);
-            returns
-                .all(|address| self.code.is_after_call(address))
-                .then_some(callers)
+            let are_calls = returns.all(|address| self.code.is_after_call(address));
+            are_calls.then_some((callers, end))
         })
     }
 

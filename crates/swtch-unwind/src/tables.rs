@@ -106,6 +106,11 @@ impl FrameList {
         Self::of(&debug_frame(bytes), &bases, SectionKind::ForDebuggers)
     }
 
+    /// How much memory the list takes.
+    pub const fn bytes(&self) -> usize {
+        self.functions.len() * size_of::<ListedFunction>()
+    }
+
     fn of<'a, S>(section: &S, bases: &BaseAddresses, kind: SectionKind) -> Self
     where
         S: UnwindSection<Bytes<'a>>,

@@ -21,7 +21,7 @@
 #define DEEP_PAGES 16
 #define DEEP_SLOTS 32
 
-/* Bits of task_state.look. */
+/* Of task_state.look. */
 enum {
 	LOOK_WAS_CUT = 1, /* the last copy was smaller than the stack */
 	LOOK_WAS_LARGE = 2,
@@ -169,9 +169,10 @@ int look(struct bpf_iter__task *ctx)
 	if (!copy->row.refusal) {
 		if (!find_stack(&copy->row, p, &range))
 			return 0;
-		if (st->look)
+		if (st->look && !copy->row.refusal)
 			deep = free_deep_slot(&copy->row.deep_slot);
-		if (st->look == LOOK_WAS_CUT && !deep)
+		/* It was copied in part; another of its waits is better copied in part than not at all. */
+		if (st->looked_ts == out_ts && !deep)
 			return 0;
 	}
 	if (!copy->row.refusal && deep) {

@@ -27,6 +27,8 @@ pub struct StacksToName {
     not_read: BTreeMap<NotRead, u64>,
     /// True if there were more stacks than are kept.
     is_full: bool,
+    /// True if the last look was not waited for to its end.
+    gave_up: bool,
 }
 
 /// How long a look that is under way is waited for at the end of a recording: the first one reads the tables of all
@@ -56,6 +58,7 @@ impl StacksToName {
             reader: Some(reader),
             not_read: BTreeMap::new(),
             is_full: false,
+            gave_up: false,
         })
     }
 
@@ -93,7 +96,9 @@ impl StacksToName {
         };
         let ended = match when {
             LooksGo::On => reader.news(take),
-            LooksGo::ToTheirEnd => reader.last_news(LONGEST_LOOK, take),
+            LooksGo::ToTheirEnd => reader.last_news(LONGEST_LOOK, take).map(|is_done| {
+                self.gave_up = !is_done;
+            }),
         };
         if ended.is_err() {
             self.reader = None;
@@ -108,7 +113,11 @@ impl StacksToName {
             format!("stacks of {processes} were not read: {}", why.in_words())
         });
         let full = "there were more distinct stacks than are kept: waits in those that came later have no place";
-        refused.chain(self.is_full.then(|| full.to_owned()))
+        let late =
+            "the last look at stacks took too long and was given up: what it met has no place";
+        let others = [(self.is_full, full), (self.gave_up, late)];
+        let others = others.into_iter().filter(|(is_so, _)| *is_so);
+        refused.chain(others.map(|(_, words)| words.to_owned()))
     }
 
     /// The process that reads stacks, if there is one.

@@ -78,7 +78,12 @@ impl FileSection {
 }
 
 fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
-    if object.section_by_name(".gopclntab").is_none() {
+    // Position-independent programs have it among what is relocated.
+    let tables = [".gopclntab", ".data.rel.ro.gopclntab"];
+    if !tables
+        .iter()
+        .any(|name| object.section_by_name(name).is_some())
+    {
         return Vec::new();
     }
     let starts = object.symbols().filter(|symbol| {
@@ -87,7 +92,7 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     });
     let ranges =
         starts.map(|symbol| symbol.address()..symbol.address().saturating_add(symbol.size()));
-    ranges.collect()
+    ranges.take(2 * GO_STARTS.len()).collect()
 }
 
 impl FileTables {
@@ -128,11 +133,9 @@ impl FileTables {
     pub fn bytes(&self) -> usize {
         let listed = self.listed.as_ref().map(|(section, _)| section);
         let sections = [self.index.as_ref(), self.frames.as_ref(), listed];
-        sections
-            .iter()
-            .flatten()
-            .map(|section| section.bytes.len())
-            .sum()
+        let sections = sections.iter().flatten();
+        let list = self.listed.as_ref().map_or(0, |(_, list)| list.bytes());
+        sections.map(|section| section.bytes.len()).sum::<usize>() + list
     }
 
     /// True for an address, as the file states it, in a function that begins stacks.

@@ -11,6 +11,9 @@ use swtch_unwind::{CALL_BYTES, CodeAt, StackCode, UnwindTables, is_call};
 
 use super::file_tables::FileTables;
 
+/// The bytes of unwind tables from which on no more are read. Those of a browser are 10 MB.
+pub const MOST_TABLE_BYTES: usize = 256 << 20;
+
 /// The code of all processes that were asked for, and the tables of each file once.
 #[derive(Debug, Default)]
 pub struct ProcessCodes {
@@ -117,6 +120,10 @@ impl ReadFiles {
     fn tables_of(&self, file: &CodeFile, pid: Pid) -> Option<Rc<FileTables>> {
         if let Some(known) = self.tables.borrow().get(file) {
             return known.clone();
+        }
+        // The rest of a look has to do without; before the next, all are forgotten.
+        if self.bytes.get() >= MOST_TABLE_BYTES {
+            return None;
         }
         let before = process_cpu_ns();
         let tables = FileTables::read(file.open(pid).ok()?).map(Rc::new);
@@ -227,5 +234,10 @@ impl StackCode for ProcessCode {
             .checked_sub(1)
             .and_then(|inside| self.mapping_of(inside));
         mapping.is_some_and(|mapping| mapping.is_after_call(address))
+    }
+
+    fn is_one_file(&self, one: u64, other: u64) -> bool {
+        let file = |address| Some(self.place_of(address)?.0);
+        file(one).is_some_and(|of_one| file(other) == Some(of_one))
     }
 }

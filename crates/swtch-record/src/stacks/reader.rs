@@ -23,7 +23,7 @@ use super::messages::{
     FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
     NotRead, StackNews,
 };
-use super::process_code::{CodeIs, ProcessCode, ProcessCodes};
+use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
 
@@ -35,9 +35,6 @@ const MOST_STACKS: u32 = 1 << 20;
 
 /// The most processes whose code is kept in memory.
 const MOST_PROCESSES: usize = 1024;
-
-/// The most bytes of unwind tables that are kept. Those of a browser are 10 MB.
-const MOST_TABLE_BYTES: usize = 256 << 20;
 
 /// The most copies that are known again.
 const MOST_COPIES: usize = 1 << 16;
@@ -99,6 +96,7 @@ impl ReadingProcess {
             // What is read once, tables of files above all, is not part of what a look costs.
             let once =
                 std::mem::take(&mut self.unwound.reading_ns) + self.unwound.codes.take_reading_ns();
+            let once = if self.unwound.reads_again { 0 } else { once };
             let used = process_cpu_ns().saturating_sub(before + once);
             let affordable = budget.pause_after(used, monotonic_ns());
             // At random distances: a program that does something every 20 ms is not always met at the same place.
@@ -223,6 +221,8 @@ struct UnwoundStacks {
     told: u32,
     /// True once there was one too many.
     is_full: bool,
+    /// True once something was forgotten: what is read from then on may be read for the second time.
+    reads_again: bool,
     /// CPU time that reading the maps of new processes took.
     reading_ns: u64,
 }
@@ -297,7 +297,8 @@ impl UnwoundStacks {
         }
         let mut chain = chain_of(stack, self.codes.known(pid)?);
         let is_old = read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
-        if chain.end != ChainEnd::Root && is_same && is_old {
+        let is_whole = chain.end == ChainEnd::Root && !chain.is_guessed;
+        if !is_whole && is_same && is_old {
             self.read_code(thread)?;
             chain = chain_of(stack, self.codes.known(pid)?);
         }
@@ -308,14 +309,19 @@ impl UnwoundStacks {
 
     /// Forgets all that was read, if it is of too many processes, of which most have ended, or too large.
     fn forget_if_many(&mut self) {
-        if self.read.len() > MOST_PROCESSES
-            || self.copies.len() > MOST_COPIES
-            || self.codes.bytes_of_tables() > MOST_TABLE_BYTES
-        {
-            self.codes = ProcessCodes::default();
-            self.read.clear();
-            self.copies.clear();
+        let is_large = self.codes.bytes_of_tables() >= MOST_TABLE_BYTES;
+        let is_many = self.read.len() > MOST_PROCESSES || self.copies.len() > MOST_COPIES;
+        if !is_large && !is_many {
+            return;
         }
+        if is_large {
+            self.codes = ProcessCodes::default();
+        } else {
+            self.codes.forget_others(&FxHashSet::default());
+        }
+        self.read.clear();
+        self.copies.clear();
+        self.reads_again = true;
     }
 
     /// Reads what a process maps; what was known of its copies holds no longer if that has changed.

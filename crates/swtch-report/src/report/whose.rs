@@ -51,8 +51,8 @@ impl Whose {
     }
 }
 
-/// Returns true for a function of Go's own library: its source is in the directory of its package below `src`, where Go
-/// was built; or, if such paths were left out (`-trimpath`), in that alone, which no address of a host begins.
+/// Returns true for a function of Go's own library: no address of a host begins its package, and its source is in the
+/// directory of the package below `src`, where Go was built, or in that alone, if such paths were left out (`-trimpath`).
 fn is_of_go(symbol: &str, source: &str) -> bool {
     if !source.ends_with(".go") && !source.ends_with(".s") {
         return false;
@@ -66,12 +66,12 @@ fn is_of_go(symbol: &str, source: &str) -> bool {
         .split('/')
         .next()
         .is_some_and(|first| first.contains('.'));
-    let is_trimmed = !is_of_host
-        && package != "main"
-        && source
-            .strip_prefix(package)
-            .is_some_and(|rest| rest.starts_with('/'));
-    is_trimmed || source.contains(&format!("/src/{package}/"))
+    let is_trimmed = source
+        .strip_prefix(package)
+        .is_some_and(|rest| rest.starts_with('/'));
+    let is_in_place = is_trimmed || source.contains(&format!("/src/{package}/"));
+    // Programs may lie below a directory of that name, too.
+    is_in_place && !is_of_host && package != "main"
 }
 
 /// Returns true for a file that lies where a distribution puts shared libraries. Modules of programs lie further down.
@@ -229,6 +229,16 @@ mod tests {
             (
                 "main.main",
                 Some("example.com/shop/main.go"),
+                Whose::Program,
+            ),
+            (
+                "github.com/me/shop.(*Store).Put",
+                Some("/home/me/go/src/github.com/me/shop/store.go"),
+                Whose::Program,
+            ),
+            (
+                "main.serve",
+                Some("/home/me/src/main/serve.go"),
                 Whose::Program,
             ),
             (

@@ -7,7 +7,8 @@ use fastrand::Rng;
 use swtch_capture::CodeMapping;
 use swtch_record::stacks::file_tables::FileTables;
 use swtch_unwind::{
-    CodeAt, REGISTERS, Registers, STACK_POINTER, StackCode, StackCopy, UnwindTables, chain,
+    CALL_BYTES, CodeAt, REGISTERS, Registers, STACK_POINTER, StackCode, StackCopy, UnwindTables,
+    chain, is_call,
 };
 
 use super::{FuzzSubject, mutate};
@@ -48,13 +49,14 @@ impl ReadStacks {
 }
 
 /// The file at its place in memory.
-struct MappedFile {
+struct MappedFile<'a> {
     tables: FileTables,
     moved_by: u64,
     bytes: u64,
+    code: &'a [u8],
 }
 
-impl StackCode for MappedFile {
+impl StackCode for MappedFile<'_> {
     fn at(&self, address: u64, look: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
         if !(CODE..CODE + self.bytes).contains(&address) {
             return CodeAt::Nothing;
@@ -67,6 +69,18 @@ impl StackCode for MappedFile {
         }
         look(&self.tables.tables(), self.moved_by);
         CodeAt::Code
+    }
+
+    fn is_after_call(&self, address: u64) -> bool {
+        let end = address
+            .checked_sub(CODE)
+            .and_then(|at| usize::try_from(at).ok());
+        let before = end.and_then(|end| self.code.get(end.saturating_sub(CALL_BYTES)..end));
+        before.is_some_and(is_call)
+    }
+
+    fn is_one_file(&self, _one: u64, _other: u64) -> bool {
+        true
     }
 }
 
@@ -117,6 +131,7 @@ impl FuzzSubject for ReadStacks {
             tables,
             moved_by,
             bytes,
+            code,
         };
         let pc = words.next().unwrap_or(CODE);
         let mut values = [None; REGISTERS];

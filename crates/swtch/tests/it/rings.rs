@@ -312,6 +312,31 @@ fn root_what_a_killed_recorder_left_gets_its_final_form() {
     assert!(refused.contains("in its final form already"), "{refused}");
 }
 
+/// The recorder drops the oldest part of what it keeps: its list first, then its other files.
+#[test]
+#[ignore = "needs root"]
+fn root_a_recorder_that_is_killed_while_it_drops_a_part_leaves_the_others() {
+    let _machine = beside_others();
+    let mut recorder = FlightRecorder::start(&["-a", "--ring", "2s"]);
+    wait_until("two segments are sealed", || {
+        segments_of(&recorder.trace()) > 2
+    });
+    recorder.process.signal(libc::SIGKILL);
+    recorder.process.ends_within(SOON);
+    let segments = recorder.trace().join("segments");
+    let mut names: Vec<_> = fs::read_dir(&segments)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("checksums.csv").exists())
+        .collect();
+    names.sort();
+    fs::remove_file(names[0].join("checksums.csv")).unwrap();
+    let asked = recorder.dump(&["-o", "out.swtch"]);
+    assert!(asked.status.success(), "{}", stderr(&asked));
+    let written = opened(&recorder.place.dir().join("out.swtch"));
+    assert!(written.counts().stored > 0);
+}
+
 /// Nobody knows what the recorder had not written yet.
 fn assert_balanced_and_not_complete(path: &Path, written: &TraceContents) {
     let counts = written.counts();

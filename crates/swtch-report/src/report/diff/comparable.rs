@@ -41,6 +41,9 @@ type Fact = (&'static str, fn(&Meta) -> String, &'static str);
 const OTHER_PRESSURE: f64 = 0.2;
 const OTHER_STEAL: f64 = 0.02;
 
+/// The format of traces from which on an inlined function is a frame.
+const INLINED_SINCE: u32 = 7;
+
 const FACTS: [Fact; 12] = [
     (
         "host",
@@ -85,12 +88,15 @@ const FACTS: [Fact; 12] = [
     (
         "stacks",
         |meta| match meta.stacks {
+            Some(stacks) if stacks.by_looks && meta.format_version < INLINED_SINCE => {
+                "read while threads wait, inlined functions left out".to_owned()
+            }
             Some(stacks) if stacks.by_looks => "read while threads wait".to_owned(),
             Some(stacks) => format!("waits of {} or more", Nanos::from_ns(stacks.min_blocked_ns)),
             None => "none".to_owned(),
         },
         "taking the stacks of all waits costs 1 to 2 µs each; places of waits are compared only if both sides have \
-         them",
+         them, and those with inlined functions have other names",
     ),
     (
         "rules",

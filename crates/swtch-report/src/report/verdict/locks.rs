@@ -323,7 +323,10 @@ impl VerdictInput<'_> {
                 counted(sum.switches, "context switch"),
                 share(sum.switches, total.switches),
                 share(sum.switches, of_futexes),
-                counted(sum.waiters, "thread"),
+                match locks {
+                    1 => counted(sum.waiters, "thread"),
+                    _ => format!("up to {} at each", counted(sum.waiters, "thread")),
+                },
             ),
             places,
             advice: Some(advice),
@@ -647,18 +650,16 @@ impl VerdictInput<'_> {
         (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
     }
 
-    /// Joins the locks of a process that are waited for in one function, unless one of them has most of these waits.
+    /// Joins the locks of a process that are waited for in one function with the same callers, unless one of them has most
+    /// of these waits. A function that takes a lock for whoever calls it says nothing by itself.
     fn joined_if_alike<'a>(&self, locks: Vec<FutexWords<'a>>) -> Vec<FutexWords<'a>> {
         let mut rest = Vec::new();
         let mut alike: BTreeMap<(usize, String), Vec<FutexWords<'a>>> = BTreeMap::new();
         for lock in locks {
-            let function = self.in_function(&lock.sum.ends);
-            match lock.words.first() {
-                Some(first) if lock.sum.is_lock() && !function.is_empty() => {
-                    alike
-                        .entry((first.process, function))
-                        .or_default()
-                        .push(lock);
+            let place = self.one_place(&lock.sum.ends);
+            match (lock.words.first(), place) {
+                (Some(first), Some(place)) if lock.sum.is_lock() => {
+                    alike.entry((first.process, place)).or_default().push(lock);
                 }
                 _ => rest.push(lock),
             }

@@ -254,15 +254,19 @@ impl VerdictInput<'_> {
     /// ` in take_ticket (server.c:88)`: the program's function in which most of this time passed; nothing where that is
     /// not known, or where it is several.
     pub fn in_function(&self, ends: &WaitEnds) -> String {
-        let Some((functions, count, all)) = self.main_place(&ends.waited_in) else {
+        let Some(functions) = self.one_place(ends) else {
             return String::new();
         };
         let innermost = functions.split(" < ").next().unwrap_or(&functions);
-        let is_one = percent(count, all).is_some_and(|share| share >= ONE_PLACE_PCT);
-        if !is_one || sign_in_words(&functions).is_some() {
-            return String::new();
-        }
         format!(" in {innermost}")
+    }
+
+    /// The program's functions in which nearly all of these waits were, the innermost first; `None` if that is not known,
+    /// or where it is several places.
+    pub fn one_place(&self, ends: &WaitEnds) -> Option<String> {
+        let (functions, count, all) = self.main_place(&ends.waited_in)?;
+        let is_one = percent(count, all).is_some_and(|share| share >= ONE_PLACE_PCT);
+        (is_one && sign_in_words(&functions).is_none()).then_some(functions)
     }
 
     /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.
