@@ -248,12 +248,12 @@ mod tests {
             ),
             (
                 "github.com/x/y.F",
-                Some("/root/go/pkg/mod/github.com/x/y@v1.2.0/f.go"),
+                Some("/home/me/go/pkg/mod/github.com/x/y@v1.2.0/f.go"),
                 Whose::Library,
             ),
             (
                 "lock_api::lock",
-                Some("/root/.cargo/registry/src/index/lock_api-0.4/src/lib.rs"),
+                Some("/home/me/.cargo/registry/src/index/lock_api-0.4/src/lib.rs"),
                 Whose::Library,
             ),
             ("handle", Some("/app/src/handle/main.c"), Whose::Program),

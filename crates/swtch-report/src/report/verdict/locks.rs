@@ -55,7 +55,7 @@ pub(super) fn is_collector(name: &str) -> bool {
 /// in one function, as each row of a table may have one: then the first is that of the longest waits.
 #[derive(Debug)]
 struct FutexWords<'a> {
-    words: Vec<&'a Object>,
+    words: Vec<&'a (Object, ObjectWaits)>,
     /// How many locks these are.
     locks: u64,
     sum: Sum,
@@ -167,18 +167,6 @@ impl Sum {
         self.ends.merge(&waited.ends);
     }
 
-    fn merge(&mut self, other: &Self) {
-        self.switches += other.switches;
-        self.blocked += other.blocked;
-        self.waiters = self.waiters.max(other.waiters);
-        self.woken_by_task += other.woken_by_task;
-        self.woken_by_waiter += other.woken_by_waiter;
-        self.woken_by_peer += other.woken_by_peer;
-        self.woken_together += other.woken_together;
-        self.meanwhile.add(&other.meanwhile);
-        self.ends.merge(&other.ends);
-    }
-
     /// Returns true if the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
         !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
@@ -228,9 +216,11 @@ impl Sum {
 
 impl FutexWords<'_> {
     fn with(mut self, other: Self) -> Self {
-        self.words.extend(other.words);
+        for word in other.words {
+            self.sum.add(&word.1);
+            self.words.push(word);
+        }
         self.locks += other.locks;
-        self.sum.merge(&other.sum);
         self
     }
 }
@@ -240,7 +230,7 @@ impl VerdictInput<'_> {
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
         let FutexWords { words, locks, sum } = lock;
-        let first = *words.first()?;
+        let (first, _) = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
         let is_python = words.len() > 1 && locks == 1 && self.is_python(first.process);
@@ -524,7 +514,7 @@ impl VerdictInput<'_> {
         let main = self.main_lock(total);
         let is_of_main = |object: &Object| {
             main.as_ref()
-                .is_some_and(|main| main.words.contains(&object))
+                .is_some_and(|main| main.words.iter().any(|(word, _)| word == object))
         };
         let objects = self.objects.ranked();
         let rest = objects
@@ -639,7 +629,13 @@ impl VerdictInput<'_> {
         let main = self
             .joined_if_alike(self.locks())
             .into_iter()
-            .max_by_key(|lock| (lock.sum.switches, lock.sum.blocked, Reverse(lock.words[0])))?;
+            .max_by_key(|lock| {
+                (
+                    lock.sum.switches,
+                    lock.sum.blocked,
+                    Reverse(lock.words[0].0),
+                )
+            })?;
         let of_futexes = self.of_programs(Reason::Futex).switches;
         let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
         let blocked = if main.sum.is_lock() {
@@ -659,7 +655,10 @@ impl VerdictInput<'_> {
             let place = self.one_place(&lock.sum.ends);
             match (lock.words.first(), place) {
                 (Some(first), Some(place)) if lock.sum.is_lock() => {
-                    alike.entry((first.process, place)).or_default().push(lock);
+                    alike
+                        .entry((first.0.process, place))
+                        .or_default()
+                        .push(lock);
                 }
                 _ => rest.push(lock),
             }
@@ -687,7 +686,8 @@ impl VerdictInput<'_> {
         words.sort_by_key(|(object, _)| *object);
         let mut locks: Vec<FutexWords<'_>> = Vec::new();
         let mut shared_until: Option<(usize, u64)> = None;
-        for (object, waited) in words {
+        for word in words {
+            let (object, waited) = word;
             let is_shared = waited.waiters > 1;
             let is_beside = shared_until.is_some_and(|(process, key)| {
                 is_shared && process == object.process && object.key - key <= MOST_APART
@@ -701,7 +701,7 @@ impl VerdictInput<'_> {
                 });
             }
             if let Some(lock) = locks.last_mut() {
-                lock.words.push(object);
+                lock.words.push(word);
                 lock.sum.add(waited);
             }
         }
