@@ -12,6 +12,7 @@ use swtch_store::Trace;
 
 use crate::callers::USER;
 use crate::machine::{TestProcess, beside_others, wait_until};
+use crate::names;
 use crate::recording::{Recording, TraceDir, report, start_recorder, stderr, stdout, swtch};
 
 /// Two threads that take a mutex five calls deep and sleep while they hold it, and one that waits for both. Compiled
@@ -63,14 +64,8 @@ fn secret() -> String {
 }
 
 fn compiled(place: &TraceDir, source: &str) -> PathBuf {
-    let program = place.dir().join("prog");
-    let file = place.dir().join("prog.c");
-    fs::write(&file, source).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-fomit-frame-pointer", "-pthread", "-o"]);
-    let compiled = compiler.args([&program, &file]).output().unwrap();
-    assert!(compiled.status.success(), "{}", stderr(&compiled));
-    program
+    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
+    names::compiled(place, source, &options)
 }
 
 /// The stacks of a recording, as they are reported.

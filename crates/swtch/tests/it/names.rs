@@ -86,7 +86,7 @@ int main(void) { naps(); }
 ";
 
 /// Compiles a program in C.
-fn compiled(place: &TraceDir, text: &str, options: &[&str]) -> PathBuf {
+pub(crate) fn compiled(place: &TraceDir, text: &str, options: &[&str]) -> PathBuf {
     let program = place.dir().join("prog");
     let source = place.dir().join("prog.c");
     fs::write(&source, text).unwrap();
