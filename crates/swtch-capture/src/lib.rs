@@ -71,7 +71,7 @@ pub use load::Capture;
 pub use looks::{
     LOOK_REGISTERS, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
 };
-pub use perf::{PerfBatch, PerfCapture};
+pub use perf::{PerfBatch, PerfCapture, threads_in};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };

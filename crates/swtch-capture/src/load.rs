@@ -28,10 +28,12 @@ use crate::kernel_cost::{KernelCost, KernelCostMeasurement};
 use crate::lasting::{LastingTasks, LastingWalks};
 use crate::limits::{ResourceLimit, require};
 use crate::looks::LookSources;
+use crate::mapped::Mapped;
 use crate::probe::NamingHierarchy;
 use crate::refusal;
 use crate::scope::TargetProcess;
 use crate::settings::Settings;
+use crate::skeleton::recorder::types::{deep_copy, waker_copy};
 use crate::skeleton::recorder::{SwtchSkel, SwtchSkelBuilder, types};
 use crate::summary::{SummaryFlush, SummaryGroups, TaskStates, places};
 use crate::tree::{RecordedTree, TreeCount};
@@ -237,6 +239,22 @@ impl Capture {
             deep: owned(deep.as_fd())?,
             deep_slots: deep.max_entries(),
         }))
+    }
+
+    /// Wipes what is left of stacks in the maps, when nobody looks any more.
+    ///
+    /// # Errors
+    /// When they cannot be mapped.
+    pub fn wipe_stack_copies(&self) -> Result<(), Error> {
+        if !self.skel.progs.look.autoload() {
+            return Ok(());
+        }
+        let maps = &self.skel.maps;
+        let slots = |map: &libbpf_rs::Map<'_>| usize::try_from(map.max_entries()).unwrap_or(0);
+        let (wakers, deep) = (&maps.waker_copies, &maps.deep_copies);
+        Mapped::<waker_copy>::of_descriptor(wakers.as_fd(), slots(wakers))?.wipe();
+        Mapped::<deep_copy>::of_descriptor(deep.as_fd(), slots(deep))?.wipe();
+        Ok(())
     }
 
     /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: the states are

@@ -59,6 +59,12 @@ impl<T> Mapped<T> {
         self.len
     }
 
+    /// Fills all values with zeros. The kernel side must not use them any more.
+    pub fn wipe(&self) {
+        // SAFETY: these bytes are mapped to be written, and plain numbers may be 0.
+        unsafe { self.base.as_ptr().cast::<u8>().write_bytes(0, self.bytes) };
+    }
+
     /// The 64-bit number at this offset of a value, which the kernel side may change at any time.
     pub fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size_of::<T>() && offset.is_multiple_of(8));

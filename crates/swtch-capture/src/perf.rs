@@ -293,6 +293,14 @@ fn online_cpus(file: &Path) -> Result<Vec<u16>, Error> {
     Ok(cpus.into_iter().map(CpuId::get).collect())
 }
 
+/// The living threads of a recording by perf events, each with its process.
+pub fn threads_in(scope: &RecordingScope) -> BTreeSet<(Pid, Pid)> {
+    match scope {
+        RecordingScope::Processes { pids, children } => threads_of(pids, *children),
+        _ => BTreeSet::new(),
+    }
+}
+
 /// The living threads of these processes, each with its process. The recorder may be below one of
 /// them, as where a shell is recorded that has started it: it is left out with what it starts.
 fn threads_of(pids: &[Pid], children: Children) -> BTreeSet<(Pid, Pid)> {

@@ -13,6 +13,7 @@ mod ebpf;
 pub mod facts;
 mod lasting;
 mod named_stacks;
+mod outside_looks;
 mod pause;
 mod perf;
 mod pipeline;
@@ -83,7 +84,7 @@ pub fn run(request: &RecordRequest, afterwards: AfterRecording) -> Result<Record
         run.record(|command| PerfRecording::start(request, command, refusal))
     };
     let refusal = match (&request.by, request.capture.target.is_of_tasks()) {
-        (TraceBy::Perf, _) => return by_perf(None),
+        (TraceBy::Perf { .. }, _) => return by_perf(None),
         (TraceBy::Auto { .. }, true) => match by_ebpf() {
             Err(error) if is_refused(&error) => error,
             result => return result,

@@ -5,12 +5,14 @@
 //!  registers, copies of stacks ─▶ reader: unwound with process_code ─news─▶ StackReader ─▶ records, names
 //! ```
 //!
-//! [`process_code`] knows the code that a process maps, `file_tables` what a file says of the frames of its
-//! functions; the walk itself is `swtch-unwind`'s. `--backend proc` uses both as well.
+//! `process_code` knows the code that a process maps, `file_tables` what a file says of the frames of its functions; the
+//! walk itself is `swtch-unwind`'s. [`outside`] uses both for who has no eBPF.
 
+pub mod budget;
 pub mod file_tables;
 mod messages;
-pub mod process_code;
+pub mod outside;
+mod process_code;
 mod reader;
 
 use std::io;
@@ -18,6 +20,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use swtch_capture::LookSources;
+use swtch_core::StackEnd;
+use swtch_unwind::{Chain, ChainEnd};
 
 pub use messages::{FoundLook, NotRead, StackNews};
 pub use reader::read_stacks;
@@ -25,6 +29,20 @@ pub use reader::read_stacks;
 use crate::helper::HelperProcess;
 use crate::packets::{self, Blocking};
 use messages::LookOrders;
+
+/// The most distinct stacks that are kept of a recording. Waits in those that come later have no place.
+const MOST_STACKS: u32 = 1 << 20;
+
+const fn end_of(chain: &Chain) -> StackEnd {
+    match chain.end {
+        ChainEnd::Root if chain.is_guessed => StackEnd::Guessed,
+        ChainEnd::Root => StackEnd::Start,
+        ChainEnd::Cut => StackEnd::Cut,
+        ChainEnd::NoTables => StackEnd::NoTables,
+        ChainEnd::Unknown => StackEnd::Unknown,
+        ChainEnd::TooDeep => StackEnd::Deep,
+    }
+}
 
 /// The hidden command that reads stacks.
 const VERB: &str = "read-stacks";

@@ -2,7 +2,7 @@
 //! length, so that they can be packed.
 
 use swtch_core::merge::HasMoment;
-use swtch_core::{Pid, Timestamp};
+use swtch_core::{Nanos, Pid, Timestamp};
 
 /// Bytes of the kernel's record of a switch: header, thread, time, CPU.
 pub const KERNEL_SWITCH_BYTES: usize = 32;
@@ -45,10 +45,12 @@ pub enum PerfRecordKind {
     Exit,
     /// So many records as the number says were lost before.
     Lost,
+    /// It was seen to be blocked; see [`PerfRecord::look`].
+    Look,
 }
 
 impl PerfRecordKind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::In,
         Self::Blocked,
         Self::Preempted,
@@ -57,6 +59,7 @@ impl PerfRecordKind {
         Self::Fork,
         Self::Exit,
         Self::Lost,
+        Self::Look,
     ];
 }
 
@@ -73,7 +76,7 @@ pub struct PerfRecord {
     pub pid: Pid,
     /// The thread.
     pub tid: Pid,
-    /// The process of the parent, or how many records were lost.
+    /// The process of the parent, how many records were lost, or what a look found.
     pub number: u64,
     /// The name, filled with zeros.
     pub comm: [u8; NAME_BYTES],
@@ -97,6 +100,24 @@ impl PerfRecord {
             number: 0,
             comm: name(comm),
         }
+    }
+
+    /// A thread that was seen to be blocked in the stack of this number, so long after the look before.
+    pub fn looked_at(ts: Timestamp, (pid, tid): (Pid, Pid), stack: u32, between: Nanos) -> Self {
+        // In µs, up to an hour.
+        let between = u32::try_from(between.as_ns() / 1000).unwrap_or(u32::MAX);
+        Self {
+            kind: PerfRecordKind::Look,
+            number: u64::from(stack) | u64::from(between) << 32,
+            ..Self::named(ts, pid, tid, b"")
+        }
+    }
+
+    /// The number of the stack that a look found, and the time since the look before.
+    pub const fn look(&self) -> (u32, Nanos) {
+        let [a, b, c, d, ..] = self.number.to_le_bytes();
+        let between = Nanos::from_ns((self.number >> 32) * 1000);
+        (u32::from_le_bytes([a, b, c, d]), between)
     }
 
     /// Reads a record of the kernel: header, body, and at its end the thread, the time and the CPU.

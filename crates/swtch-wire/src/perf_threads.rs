@@ -14,8 +14,9 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, Nanos, Pid, SwitchEvent,
-    TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, WaitEvidence,
+    Cause, CgroupId, Class, CpuId, Event, Evidence, EvidenceBits, LookEvent, LookedTask, Nanos,
+    Pid, StackNumbers, SwitchEvent, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp,
+    WaitEvidence,
 };
 
 use crate::perf_record::{PerfRecord, PerfRecordKind};
@@ -81,6 +82,7 @@ impl PerfThreads {
                 keep(exit);
                 self.leave(record, &mut keep);
             }
+            PerfRecordKind::Look => self.look(record, &mut keep),
             PerfRecordKind::Lost => {
                 for thread in self.threads.values_mut() {
                     thread.place = Place::NotSeen;
@@ -137,6 +139,27 @@ impl PerfThreads {
             since: record.ts,
             is_runnable,
         };
+    }
+
+    /// Only a wait of which the beginning is known has a place.
+    fn look(&self, record: &PerfRecord, keep: &mut impl FnMut(Event)) {
+        let Some(thread) = self.threads.get(&record.tid) else {
+            return;
+        };
+        let Place::Waiting { since, .. } = thread.place else {
+            return;
+        };
+        let (stack, between) = record.look();
+        keep(Event::Look(LookEvent {
+            ts: record.ts,
+            task: thread.key,
+            out: since,
+            whose: LookedTask::Waiter { between },
+            stacks: StackNumbers {
+                kernel: None,
+                user: Some(stack),
+            },
+        }));
     }
 
     fn name(&mut self, record: &PerfRecord, kind: TaskEventKind, keep: &mut impl FnMut(Event)) {
@@ -309,6 +332,35 @@ mod tests {
         assert_eq!(switches[0].ran, None);
         assert_eq!(switches[1].ran, Some(Nanos::from_ns(10)));
         assert_eq!(tasks[0].kind, TaskEventKind::Seen);
+    }
+
+    /// A look at a thread that has come back meanwhile, or of which nothing is known, is of no wait.
+    #[test]
+    fn a_wait_has_the_place_in_which_it_was_seen() {
+        let look = |ns, tid, stack| {
+            let thread = (Pid::new(7), Pid::new(tid));
+            let between = Nanos::from_ns(20_000_000);
+            PerfRecord::looked_at(Timestamp::from_ns(ns), thread, stack, between)
+        };
+        let (switches, _) = rows(&[
+            look(5, 7, 1),
+            record(10, Blocked, 7),
+            look(20, 7, 2),
+            record(30, In, 7),
+            look(40, 7, 3),
+            record(50, Blocked, 7),
+            record(60, In, 7),
+            record(70, Blocked, 7),
+        ]);
+        let seen = switches.iter().map(|switch| {
+            let seen_for = switch.wait.seen_for.map(Nanos::as_ns);
+            (switch.wait.stacks.user, seen_for)
+        });
+        let seen: Vec<_> = seen.collect();
+        assert_eq!(
+            seen,
+            [(None, None), (Some(2), Some(20_000_000)), (None, None)]
+        );
     }
 
     #[test]

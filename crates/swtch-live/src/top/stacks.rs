@@ -9,9 +9,9 @@ use std::rc::Rc;
 use anyhow::Result;
 use rustc_hash::FxHashMap;
 use swtch_capture::{BlockedTask, Capture, StackSums, Stacks, monotonic_ns};
-use swtch_core::{Frame, Nanos, Pid, Reason, StackKind, StackNumbers, TaskKey, Timestamp};
-use swtch_report::report::frame_words;
+use swtch_core::{Frame, Nanos, Pid, Reason, Stack, StackKind, StackNumbers, TaskKey, Timestamp};
 use swtch_report::report::live::{LiveCounts, LiveTasks};
+use swtch_report::report::{Symbols, frame_words};
 
 /// One place in which a thread left its CPU.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,12 @@ pub struct ThreadPlace {
     pub user: Rc<[String]>,
     /// Frames in the kernel, the innermost first.
     pub kernel: Rc<[String]>,
+    /// The program's own functions, the innermost first, in one line.
+    pub functions: Option<Rc<str>>,
 }
+
+/// Functions of a place that are named in its line.
+pub const FUNCTIONS_NAMED: usize = 12;
 
 /// The switches of a thread that left its CPU at one place for one reason.
 #[derive(Clone, Debug)]
@@ -64,11 +69,23 @@ struct KnownStack {
     frames: Rc<[String]>,
     /// True if it is known of any frame in which file it is.
     has_files: bool,
+    functions: Option<Rc<str>>,
 }
 
 impl KnownStack {
-    fn of(frames: &[Frame]) -> Self {
+    fn of(kind: StackKind, mut frames: Vec<Frame>) -> Self {
+        let numbers = 0..u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        for (frame, number) in frames.iter_mut().zip(numbers.clone()) {
+            frame.id = number;
+        }
+        let stack = Stack {
+            kind,
+            frames: numbers.collect(),
+            ..Stack::default()
+        };
+        let functions = Symbols::new(vec![stack], &frames).functions_in_line(0, FUNCTIONS_NAMED);
         Self {
+            functions: functions.map(Rc::from),
             frames: frames.iter().map(frame_words).collect(),
             has_files: frames.iter().any(|frame| frame.module.is_some()),
         }
@@ -147,12 +164,15 @@ impl WatchedStacks {
             // A stack that the kernel side has no more is met again with its next switch.
             let known = self.known.entry((kind, id)).or_insert_with(|| {
                 let found = self.stacks.frames_now(capture, kind, id, pid);
-                KnownStack::of(&found.unwrap_or_default())
+                KnownStack::of(kind, found.unwrap_or_default())
             });
             let frames = Rc::clone(&known.frames);
             match kind {
                 StackKind::Kernel => place.kernel = frames,
-                StackKind::User => place.user = frames,
+                StackKind::User => {
+                    place.user = frames;
+                    place.functions.clone_from(&known.functions);
+                }
             }
         }
         place

@@ -27,14 +27,15 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{
-    Arch, Evidence, EvidenceBits, Nanos, Pid, Reason, StackKind, SyscallTable, Tid, Waits, classify,
+    Arch, Evidence, EvidenceBits, Nanos, Pid, Reason, StackEnd, StackKind, SyscallTable, Tid,
+    Waits, classify,
 };
 use swtch_host::thread::{BlockedAt, Doing, read_doing, read_runs, read_state};
+use swtch_report::report::Symbols;
 
-mod callers;
 mod object;
 
-use callers::Callers;
+use crate::stacks::outside::OutsideStacks;
 use object::{OpenFile, ProgramKind};
 
 /// Mean time between two looks.
@@ -120,7 +121,7 @@ impl ThreadLooks {
 pub(super) struct WaitLooks {
     /// The machine's system calls; `None` for one whose calls are not known.
     calls: Option<(Arch, SyscallTable)>,
-    callers: Callers,
+    callers: OutsideStacks,
     seen: FxHashMap<(Pid, Tid), ThreadLooks>,
     now: FxHashMap<Tid, LastSeen>,
     restart_call: Option<u32>,
@@ -159,9 +160,22 @@ pub(super) struct WaitGroup {
     pub seen: Seen,
     /// The things that they waited on, the largest first.
     pub on: Vec<(String, Seen)>,
-    /// Frames in which they waited, the innermost first; the largest first.
-    pub waited_in: Vec<(Vec<String>, Seen)>,
+    /// The places in which they waited, the largest first.
+    pub waited_in: Vec<(PlaceOfWait, Seen)>,
 }
+
+/// A place in a program at which threads wait.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PlaceOfWait {
+    /// The innermost first.
+    pub frames: Vec<String>,
+    pub ended: Option<StackEnd>,
+    /// The program's own functions among them, in one line.
+    pub functions: Option<String>,
+}
+
+/// Functions that are named of a place.
+const FUNCTIONS_NAMED: usize = 3;
 
 impl Default for WaitLooks {
     fn default() -> Self {
@@ -172,7 +186,7 @@ impl Default for WaitLooks {
                 .as_ref()
                 .and_then(|(_, calls)| calls.number_named("restart_syscall")),
             calls,
-            callers: Callers::default(),
+            callers: OutsideStacks::default(),
             seen: FxHashMap::default(),
             now: FxHashMap::default(),
             last_calls: FxHashMap::default(),
@@ -333,7 +347,7 @@ impl WaitLooks {
             _ => None,
         };
         let callers = match program {
-            ProgramKind::Native => self.callers.of(pid, at),
+            ProgramKind::Native => self.callers.number_of(pid, at),
             ProgramKind::Other | ProgramKind::Kernel => None,
         };
         SampledWait {
@@ -351,7 +365,9 @@ impl WaitLooks {
     /// Adds up what was seen, and finds the names of functions. `blocked` is how long each thread was
     /// blocked between its first sample and its last one.
     pub(super) fn added_up(self, blocked: &FxHashMap<(Pid, Tid), Nanos>) -> WaitsSeen {
-        let symbols = self.callers.symbols();
+        let (stacks, frames) = self.callers.named();
+        let ends: FxHashMap<_, _> = stacks.iter().map(|stack| (stack.id, stack.end)).collect();
+        let symbols = Symbols::new(stacks, &frames).of_whole_stacks();
         let mut groups: FxHashMap<_, Vec<_>> = FxHashMap::default();
         for (thread, looks) in self.seen {
             let known = blocked.get(&thread);
@@ -372,9 +388,13 @@ impl WaitLooks {
                 if let Some(object) = wait.on {
                     add_to(&mut on, object, part);
                 }
-                if wait.callers.is_some() {
-                    let frames = symbols.frames(StackKind::User, wait.callers);
-                    add_to(&mut waited_in, frames, part);
+                if let Some(stack) = wait.callers {
+                    let place = PlaceOfWait {
+                        frames: symbols.frames(StackKind::User, Some(stack)),
+                        ended: ends.get(&stack).copied().flatten(),
+                        functions: symbols.functions_in_line(stack, FUNCTIONS_NAMED),
+                    };
+                    add_to(&mut waited_in, place, part);
                 }
             }
             WaitGroup {

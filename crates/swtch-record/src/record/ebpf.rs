@@ -152,7 +152,9 @@ impl Backend for EbpfRecording<'_> {
     }
 
     fn take_rest(&mut self) -> Result<()> {
-        Ok(self.pipeline.end(&mut self.capture)?)
+        self.pipeline.end(&mut self.capture)?;
+        // Who left a copy after the last look has nobody who takes it.
+        Ok(self.capture.wipe_stack_copies()?)
     }
 
     fn into_rows(mut self, meta: &mut Meta) -> (Writer, RowsToMake) {

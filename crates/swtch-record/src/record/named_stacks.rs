@@ -27,6 +27,8 @@ pub struct StacksToName {
     not_read: BTreeMap<NotRead, u64>,
     /// True if there were more stacks than are kept.
     is_full: bool,
+    /// Number of files that were handed over and did not arrive.
+    without_room: u64,
     /// True if the last look was not waited for to its end.
     gave_up: bool,
 }
@@ -58,6 +60,7 @@ impl StacksToName {
             reader: Some(reader),
             not_read: BTreeMap::new(),
             is_full: false,
+            without_room: 0,
             gave_up: false,
         })
     }
@@ -78,10 +81,11 @@ impl StacksToName {
             return Ok(());
         };
         let (stacks, not_read) = (&mut self.stacks, &mut self.not_read);
-        let is_full = &mut self.is_full;
+        let (is_full, without_room) = (&mut self.is_full, &mut self.without_room);
         let take = |news, beside: Vec<OwnedFd>| match news {
             StackNews::File(file) => {
                 let open = beside.into_iter().next().map(File::from);
+                *without_room += u64::from(file.is_beside && open.is_none());
                 stacks.add_file(file.number, file.path, open);
             }
             StackNews::Stack(found) => {
@@ -117,7 +121,14 @@ impl StacksToName {
             "the last look at stacks took too long and was given up: what it met has no place";
         let others = [(self.is_full, full), (self.gave_up, late)];
         let others = others.into_iter().filter(|(is_so, _)| *is_so);
-        refused.chain(others.map(|(_, words)| words.to_owned()))
+        let unnamed = (self.without_room > 0).then(|| {
+            let files = counted(self.without_room, "file");
+            format!(
+                "functions of {files} have no names: the limit of open files is too low (ulimit -n)"
+            )
+        });
+        let others = others.map(|(_, words)| words.to_owned());
+        refused.chain(others).chain(unnamed)
     }
 
     /// The process that reads stacks, if there is one.

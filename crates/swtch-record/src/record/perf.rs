@@ -7,18 +7,23 @@
 //! ```
 //!
 //! The kernel tells less than eBPF programs find out, so the trace says by what it was made. There
-//! are no stacks, no user-mode schedulers, and no guard: a priority takes rights.
+//! are no user-mode schedulers, and no guard: a priority takes rights. Stacks of blocked threads are looked at as far as
+//! this user may trace them.
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{HeldCommand, PerfBatch, PerfCapture, monotonic_ns, process_cpu_ns};
+use swtch_capture::{
+    HeldCommand, PerfBatch, PerfCapture, RecordingScope, monotonic_ns, process_cpu_ns,
+};
 use swtch_core::Arch;
 use swtch_output::caller::as_caller;
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_store::{Counts, Directory, Error, Meta, Overhead, RecordingBackend, StreamKind, Writer};
 
+use super::outside_looks::OutsideLooks;
 use super::pause::DrainRound;
 use super::pipeline::RowsToMake;
+use super::request::StackBudget;
 use super::{Backend, RecordRequest, RecordedSoFar, capture_advice, facts, make_trace};
 
 /// Says what is recorded in place of what was refused, and how to get that.
@@ -38,6 +43,11 @@ pub(super) struct PerfRecording {
     arch: Arch,
     capture: PerfCapture,
     writer: Writer,
+    scope: RecordingScope,
+    /// What looks may cost; `None` if no stacks are read.
+    budget: Option<StackBudget>,
+    /// `None` before the first round.
+    looks: Option<OutsideLooks>,
     /// Number of switch-outs so far.
     taken: u64,
 }
@@ -54,18 +64,24 @@ impl PerfRecording {
         refusal: Option<&anyhow::Error>,
     ) -> Result<(Self, Meta)> {
         let arch = facts::arch()?;
-        let capture = PerfCapture::start(&request.capture.scope(command))?;
+        let scope = request.capture.scope(command);
+        let capture = PerfCapture::start(&scope)?;
+        let budget = request.by.stacks();
         if let Some(refusal) = refusal {
             tell_why(refusal);
         }
         let meta = Meta {
             backend: RecordingBackend::Perf,
+            stacks: budget.map(|_| StackBudget::settings()),
             ..facts::at_start(&request.capture.target, capture.started())
         };
         let recording = Self {
             arch,
             writer: as_caller(|| Ok(make_trace(request, &meta)?))?,
             capture,
+            scope,
+            budget,
+            looks: None,
             taken: 0,
         };
         Ok((recording, meta))
@@ -85,7 +101,23 @@ impl PerfRecording {
             }
         });
         self.taken += switches;
-        written.map(|()| most)
+        written?;
+        self.looks
+            .iter()
+            .try_for_each(|looks| looks.keep(&mut self.writer))?;
+        Ok(most)
+    }
+}
+
+impl PerfRecording {
+    fn end_looks(&mut self) -> Result<()> {
+        let Some(mut looks) = self.looks.take() else {
+            return Ok(());
+        };
+        if let Some(words) = looks.end(&mut self.writer)? {
+            message!("swtch: {words}");
+        }
+        Ok(())
     }
 }
 
@@ -96,6 +128,16 @@ impl Backend for PerfRecording {
 
     fn directory(&self) -> &Directory {
         self.writer.directory()
+    }
+
+    fn begin(&mut self, _meta: &Meta) -> Result<()> {
+        let begin = |budget| OutsideLooks::begin(self.scope.clone(), budget);
+        self.looks = self
+            .budget
+            .map(begin)
+            .transpose()
+            .context("starting to look at stacks")?;
+        Ok(())
     }
 
     fn slots_per_cpu(&self) -> u64 {
@@ -140,8 +182,10 @@ impl Backend for PerfRecording {
         let taken = self.take().map(drop).map_err(Into::into);
         let counted = self.capture.count_losses_at_end();
         let counted = counted.context("reading how many records the kernel has lost");
+        let stacks = self.end_looks();
         taken
             .and(counted)
+            .and(stacks)
             .and_then(|()| Ok(self.flush()?))
             .context("writing the trace")
     }

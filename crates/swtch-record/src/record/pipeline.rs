@@ -279,8 +279,10 @@ impl Pipeline {
         self.user_level.open_rings();
         let user = self.drain_user_level();
         let looks = self.take_looks(LooksGo::ToTheirEnd);
-        for words in self.stacks.iter().flat_map(StacksToName::not_read) {
-            message!("swtch: {words}");
+        if let Some(stacks) = &self.stacks {
+            stacks
+                .not_read()
+                .for_each(|words| message!("swtch: {words}"));
         }
         written?;
         user?;

@@ -30,7 +30,7 @@ pub struct RecordRequest {
 /// By what a trace is made, and how much of it is kept. What cannot be had together has no form here.
 #[derive(Clone, Debug)]
 pub enum TraceBy {
-    /// eBPF programs, where they are allowed; else perf events, which tell of no stacks. All is kept.
+    /// eBPF programs, where they are allowed; else perf events. All is kept.
     Auto {
         /// What reading the stacks of waits may cost; `None` reads none.
         stacks: Option<StackBudget>,
@@ -42,8 +42,11 @@ pub enum TraceBy {
     },
     /// eBPF programs, and the last part is kept.
     Ring(RingRequest),
-    /// Perf events of own processes, which tell of no stacks.
-    Perf,
+    /// Perf events of own processes.
+    Perf {
+        /// What reading the stacks of waits may cost; `None` if none are read.
+        stacks: Option<StackBudget>,
+    },
 }
 
 /// What reading the stacks of waits may cost.
@@ -67,8 +70,8 @@ impl TraceBy {
     /// What reading the stacks of waits may cost; `None` if none are read.
     pub const fn stacks(&self) -> Option<StackBudget> {
         match self {
-            Self::Auto { stacks } | Self::Ebpf { stacks } => *stacks,
-            Self::Ring(_) | Self::Perf => None,
+            Self::Auto { stacks } | Self::Ebpf { stacks } | Self::Perf { stacks } => *stacks,
+            Self::Ring(_) => None,
         }
     }
 }

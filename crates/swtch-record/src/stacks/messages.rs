@@ -86,6 +86,8 @@ pub struct FoundFile {
     pub number: u32,
     /// Its path where the process lives that maps it.
     pub path: String,
+    /// True if it is beside this. A recorder that has no room for another open file does not get it all the same.
+    pub is_beside: bool,
 }
 
 /// The functions of a stack that have not returned.

@@ -19,19 +19,18 @@ use swtch_capture::{
 use swtch_core::{Pid, StackEnd};
 use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCopy, chain};
 
+use super::budget::CpuBudget;
 use super::messages::{
     FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
     NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
+use super::{MOST_STACKS, end_of};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
 
-/// The least time between two looks, on average: a thread that is looked at more often tells little more.
-const LEAST_BETWEEN: Duration = Duration::from_millis(20);
-
-/// The most distinct stacks that are told. More are not: their waits have no place.
-const MOST_STACKS: u32 = 1 << 20;
+/// The most frames of all these stacks together: the recorder keeps them to the end, in 4 bytes each.
+const MOST_FRAMES_TOLD: usize = 1 << 25;
 
 /// The most processes whose code is kept in memory.
 const MOST_PROCESSES: usize = 1024;
@@ -98,10 +97,8 @@ impl ReadingProcess {
                 std::mem::take(&mut self.unwound.reading_ns) + self.unwound.codes.take_reading_ns();
             let once = if self.unwound.reads_again { 0 } else { once };
             let used = process_cpu_ns().saturating_sub(before + once);
-            let affordable = budget.pause_after(used, monotonic_ns());
-            // At random distances: a program that does something every 20 ms is not always met at the same place.
-            let between = affordable.max(LEAST_BETWEEN);
-            if packets::await_message(&self.socket, between.mul_f64(0.5 + fastrand::f64()))? {
+            let pause = budget.pause_after(used, monotonic_ns());
+            if packets::await_message(&self.socket, pause)? {
                 return self.end();
             }
         }
@@ -151,43 +148,6 @@ impl ReadingProcess {
     }
 }
 
-/// The CPU time that looks may take. What is not used is saved up to a limit, which is there at the start: a first look
-/// takes longer than the others, and a short recording needs some.
-#[derive(Clone, Copy, Debug)]
-struct CpuBudget {
-    thousandths: u64,
-    saved_ns: i64,
-    counted_until: u64,
-}
-
-impl CpuBudget {
-    /// As much as 50 looks at ten threads take.
-    const MOST_SAVED_NS: i64 = 20_000_000;
-
-    const fn new(thousandths: u32, now: u64) -> Self {
-        Self {
-            thousandths: if thousandths == 0 {
-                1
-            } else {
-                thousandths as u64
-            },
-            saved_ns: Self::MOST_SAVED_NS,
-            counted_until: now,
-        }
-    }
-
-    /// How long to rest after a look that has used so much, so that it is earned.
-    fn pause_after(&mut self, used_ns: u64, now: u64) -> Duration {
-        let passed = now.saturating_sub(std::mem::replace(&mut self.counted_until, now));
-        let earned = passed.saturating_mul(self.thousandths) / 1000;
-        let as_signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
-        let saved = self.saved_ns.saturating_add(as_signed(earned));
-        self.saved_ns = saved.min(Self::MOST_SAVED_NS) - as_signed(used_ns);
-        let owed = u64::try_from(-self.saved_ns).unwrap_or(0);
-        Duration::from_nanos(owed.saturating_mul(1000) / self.thousandths)
-    }
-}
-
 /// The recorder is gone.
 fn is_end(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
@@ -219,6 +179,8 @@ struct UnwoundStacks {
     news: Vec<(StackNews, Option<File>)>,
     /// How many stacks were told; the next has this number.
     told: u32,
+    /// The frames of all of them.
+    frames_told: usize,
     /// True once there was one too many.
     is_full: bool,
     /// True once something was forgotten: what is read from then on may be read for the second time.
@@ -353,7 +315,9 @@ impl UnwoundStacks {
         let end = end_of(chain);
         let place = match self.numbers.entry((places.collect(), end)) {
             Entry::Occupied(known) => return Some(*known.get()),
-            Entry::Vacant(_) if self.told >= MOST_STACKS => {
+            Entry::Vacant(_)
+                if self.told >= MOST_STACKS || self.frames_told >= MOST_FRAMES_TOLD =>
+            {
                 if !std::mem::replace(&mut self.is_full, true) {
                     self.news.push((StackNews::Full, None));
                 }
@@ -363,6 +327,7 @@ impl UnwoundStacks {
         };
         let number = self.told;
         self.told += 1;
+        self.frames_told += frames.len();
         place.insert(number);
         let found = FoundStack {
             number,
@@ -388,6 +353,7 @@ impl UnwoundStacks {
                     let found = FoundFile {
                         number: *number,
                         path: told_path(file.path()),
+                        is_beside: *is_open,
                     };
                     self.news.push((StackNews::File(found), open));
                 }
@@ -422,17 +388,6 @@ fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
     chain(Registers::new(stack.pc, values), copy, code, MOST_FRAMES)
 }
 
-const fn end_of(chain: &Chain) -> StackEnd {
-    match chain.end {
-        ChainEnd::Root if chain.is_guessed => StackEnd::Guessed,
-        ChainEnd::Root => StackEnd::Start,
-        ChainEnd::Cut => StackEnd::Cut,
-        ChainEnd::NoTables => StackEnd::NoTables,
-        ChainEnd::Unknown => StackEnd::Unknown,
-        ChainEnd::TooDeep => StackEnd::Deep,
-    }
-}
-
 fn hash_of(stack: &LookedStack<'_>) -> u64 {
     let mut hasher = FxHasher::default();
     stack.pc.hash(&mut hasher);
@@ -458,22 +413,5 @@ mod tests {
             told.len()
         );
         assert_eq!(told_path("/bin/prog"), "/bin/prog");
-    }
-
-    /// Looks of 1 ms each, at 1 % of a CPU: what is saved is used first, then 100 ms pass between two.
-    #[test]
-    fn looks_take_their_share_of_a_cpu_and_not_more() {
-        let mut budget = CpuBudget::new(10, 0);
-        let (mut now, mut used): (u64, u64) = (0, 0);
-        let mut pauses = Vec::new();
-        while now < 60_000_000_000 {
-            used += 1_000_000;
-            let pause = budget.pause_after(1_000_000, now).max(LEAST_BETWEEN);
-            pauses.push(pause.as_millis());
-            now += u64::try_from(pause.as_nanos()).unwrap();
-        }
-        assert_eq!(pauses[0], 20);
-        assert_eq!(pauses.last(), Some(&100));
-        assert!(used < 60_000_000_000 / 100 + 21_000_000, "{used}");
     }
 }

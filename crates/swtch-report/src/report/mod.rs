@@ -91,12 +91,11 @@ pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
 pub use stack::{
-    CALLER_LACKING, Stacks, Symbols, frame_words, functions_in_line, is_of_tracing,
-    may_lack_a_caller, seen_at,
+    CALLER_LACKING, Stacks, Symbols, frame_words, is_of_tracing, may_lack_a_caller, seen_at,
 };
 pub use swtch_output::sheet::{Cell, RenderedTable, Sheet, SheetTable};
 pub use wait::{Object, ObjectWaits, Objects, object_of};
-pub use whose::own_functions;
+pub use whose::{function_name, short_name};
 pub use words::ALL as ALL_COLUMNS;
 
 use group::{Groups, KeyNames, reason_of_open};

@@ -12,9 +12,7 @@ use swtch_output::text;
 use swtch_store::StackSettings;
 
 use super::names::Names;
-use super::whose::{
-    Whose, function_name, is_of_c_library, own_functions, short_name, telling_frames,
-};
+use super::whose::{Whose, function_name, is_of_c_library, short_name, telling_frames};
 use super::{report_sheet, words};
 
 /// A row of the table.
@@ -368,8 +366,16 @@ impl Symbols {
 
     /// The same of stacks that were recorded so.
     pub fn recorded_by(self, settings: Option<StackSettings>) -> Self {
+        match settings {
+            Some(settings) if settings.by_looks => self.of_whole_stacks(),
+            _ => self,
+        }
+    }
+
+    /// The same of stacks that were unwound by tables.
+    pub fn of_whole_stacks(self) -> Self {
         Self {
-            are_whole: settings.is_some_and(|settings| settings.by_looks),
+            are_whole: true,
             ..self
         }
     }
@@ -421,17 +427,19 @@ impl Symbols {
 impl Symbols {
     /// The program's functions in a user stack, the innermost first, after a sign for one that may be missing.
     pub fn functions_in_line(&self, stack: u32, most: usize) -> Option<String> {
-        if !self.are_whole {
-            let frames = self.frames(StackKind::User, Some(stack));
-            return functions_in_line(&frames, most);
-        }
         let own = self.own_frames(stack);
         let names = own.iter().take(most).filter_map(|number| {
             let frame = self.frames.get(number)?;
             Some(short_name(function_name(&frame.words)))
         });
-        let names: Vec<_> = names.collect();
-        (!names.is_empty()).then(|| names.join(" < "))
+        let mut names: Vec<_> = names.collect();
+        if names.is_empty() {
+            return None;
+        }
+        if self.may_lack_a_caller(&self.frames(StackKind::User, Some(stack))) {
+            names.insert(0, UNKNOWN_CALLER.to_owned());
+        }
+        Some(names.join(" < "))
     }
 
     /// Numbers of the frames of a user stack that show why the program waits, the innermost first.
@@ -510,19 +518,6 @@ pub fn may_lack_a_caller(frames: &[String]) -> bool {
     let mut frames = frames.iter();
     frames.next().is_some_and(|frame| is_of_c_library(frame))
         && frames.next().is_some_and(|frame| !is_of_c_library(frame))
-}
-
-/// The program's functions of a stack as [`own_functions`] names them, after a sign for one that may
-/// be missing.
-pub fn functions_in_line(frames: &[String], most: usize) -> Option<String> {
-    let mut functions = own_functions(frames, most);
-    if functions.is_empty() {
-        return None;
-    }
-    if may_lack_a_caller(frames) {
-        functions.insert(0, UNKNOWN_CALLER.to_owned());
-    }
-    Some(functions.join(" < "))
 }
 
 /// Says what the sign in such a line means; `None` if it is not in it.
@@ -741,29 +736,32 @@ mod tests {
     /// `main > serve > handle > take_ticket > read`, recorded: `read` keeps no frame pointer.
     #[test]
     fn a_caller_of_the_c_library_that_may_be_missing_is_marked_and_not_invented() {
-        let frames = |words: &[&str]| -> Vec<String> {
-            words.iter().map(|word| (*word).to_owned()).collect()
+        let line = |functions: &[(&str, &str)]| {
+            let frames = functions
+                .iter()
+                .zip(0..)
+                .map(|((symbol, module), id)| Frame {
+                    id,
+                    symbol: Some((*symbol).to_owned()),
+                    module: Some((*module).to_owned()),
+                    ..Frame::default()
+                });
+            let frames: Vec<_> = frames.collect();
+            let stack = Stack {
+                kind: StackKind::User,
+                frames: frames.iter().map(|frame| frame.id).collect(),
+                ..Stack::default()
+            };
+            Symbols::new(vec![stack], &frames).functions_in_line(0, 3)
         };
-        let lacking = frames(&[
-            "read+0xd [libc.so.6]",
-            "handle+0x1 [deepfp]",
-            "main+0x2 [deepfp]",
-        ]);
-        let line = functions_in_line(&lacking, 3).unwrap();
-        assert_eq!(line, "? < handle < main");
-        assert!(sign_in_words(&line).is_some_and(|words| words.contains("frame pointer")));
-        for whole in [
-            frames(&["handle+0x1 [deepfp]", "main+0x2 [deepfp]"]),
-            frames(&["read+0xd [libc.so.6]"]),
-            frames(&[
-                "read+0xd [libc.so.6]",
-                "fread+0x1 [libc.so.6]",
-                "main+0x2 [deepfp]",
-            ]),
-        ] {
-            assert!(!may_lack_a_caller(&whole), "{whole:?}");
-            let line = functions_in_line(&whole, 3).unwrap_or_default();
-            assert_eq!(sign_in_words(&line), None);
+        let [read, fread] = ["read", "fread"].map(|name| (name, "libc.so.6"));
+        let [handle, main] = ["handle", "main"].map(|name| (name, "deepfp"));
+        let lacking = line(&[read, handle, main]).unwrap();
+        assert_eq!(lacking, "? < handle < main");
+        assert!(sign_in_words(&lacking).is_some_and(|words| words.contains("frame pointer")));
+        for whole in [&[handle, main][..], &[read], &[read, fread, main]] {
+            let line = line(whole).unwrap_or_default();
+            assert_eq!(sign_in_words(&line), None, "{line}");
         }
     }
 

@@ -57,7 +57,7 @@ use super::worth::Saving;
 use advice::Advice;
 use details::CpuLimit;
 use swtch_core::Tally;
-use who::main_of;
+use who::{WAITED_IN, main_of};
 
 /// From this share of the switches on, a reason stands out by number.
 const OFTEN_PCT: f64 = 10.0;
@@ -404,11 +404,13 @@ impl VerdictInput<'_> {
         if !is_often(tally.switches, total) && (is_preempted || !self.is_long(tally.blocked)) {
             return None;
         }
-        let places = if is_preempted {
+        let mut places = if is_preempted {
             self.preemption_places(reason)
         } else {
             self.places_and_wakers(reason)
         };
+        // The function is what a screen with little room has to show.
+        places.sort_by_key(|line| !line.starts_with(WAITED_IN));
         Some(Finding {
             name: "reason",
             kind: FindingKind::Frequent,

@@ -102,12 +102,6 @@ pub fn telling_frames<'f>(frames: impl Iterator<Item = (&'f str, Whose)> + Clone
     places(|whose| whose != Whose::Waiting)
 }
 
-/// The program's functions of a stack of which only the words are known, the innermost first: at most `most` names.
-pub fn own_functions(frames: &[String], most: usize) -> Vec<String> {
-    let own = frames.iter().filter(|frame| is_own(frame)).take(most);
-    own.map(|frame| short_name(function_name(frame))).collect()
-}
-
 /// The function's name in the words of a frame.
 pub fn function_name(frame: &str) -> &str {
     let end = frame.find("+0x").or_else(|| frame.find(" ["));

@@ -247,10 +247,6 @@ impl RecordArgs {
                 "--ring records by eBPF programs: leave out --backend, or leave out --ring",
             ),
             (
-                is_perf && has_stacks,
-                "perf events tell no stacks of waits: leave out --stack-budget, or record as root",
-            ),
-            (
                 is_proc && outcome != Explanation,
                 "the counters in /proc tell how many switches there were, and not when: they make no trace. Use \
                  swtch explain --backend proc",
@@ -281,12 +277,9 @@ impl RecordArgs {
             false => Some(self.budget_of_stacks()?),
         };
         match self.backend {
-            // Who asks for stacks wants no trace without them.
-            BackendChoice::Auto if self.stack_budget.is_none() => {
-                self.trace(TraceBy::Auto { stacks })
-            }
-            BackendChoice::Auto | BackendChoice::Ebpf => self.trace(TraceBy::Ebpf { stacks }),
-            BackendChoice::Perf => self.trace(TraceBy::Perf),
+            BackendChoice::Auto => self.trace(TraceBy::Auto { stacks }),
+            BackendChoice::Ebpf => self.trace(TraceBy::Ebpf { stacks }),
+            BackendChoice::Perf => self.trace(TraceBy::Perf { stacks }),
             BackendChoice::Proc => Ok(AskedRecording::Counters {
                 target: self.target()?,
                 duration: self.duration,

@@ -14,6 +14,7 @@ use crate::callers::USER;
 use crate::machine::{TestProcess, beside_others, wait_until};
 use crate::names;
 use crate::recording::{Recording, TraceDir, report, start_recorder, stderr, stdout, swtch};
+use crate::stranger::Stranger;
 
 /// Two threads that take a mutex five calls deep and sleep while they hold it, and one that waits for both. Compiled
 /// without frame pointers.
@@ -73,6 +74,63 @@ fn stacks_of(recording: &Recording) -> String {
     let output = recording.report(&["--by", "stack"]);
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
+}
+
+/// Without rights a command of one's own has stacks as well, and nothing else of them is kept.
+#[test]
+#[ignore = "needs root"]
+fn root_without_root_a_wait_is_shown_with_all_its_callers() {
+    let _machine = beside_others();
+    let (place, stranger) = (TraceDir::new(), Stranger::new());
+    for (source, callers) in [
+        (
+            DEEP_MUTEX,
+            &["take", "third", "second", "first", "handle_request", "run"][..],
+        ),
+        (&secret(), &["keep", "main"]),
+    ] {
+        let program = compiled(&place, source);
+        let own = stranger.dir().join("own");
+        fs::copy(&program, &own).unwrap();
+        let words = ["record", "-o", "own.swtch", "--", "timeout", "2", "./own"];
+        let output = stranger.run(&[], &words);
+        let said = stderr(&output);
+        assert!(said.contains("by perf events"), "{said}");
+        assert_eq!(files_with(stranger.dir(), CANARY), Vec::<PathBuf>::new());
+        let trace = stranger.dir().join("own.swtch");
+        let stacks = stdout(&report(&trace, &["--by", "stack"]));
+        let mut rest = stacks.as_str();
+        for caller in callers {
+            let found = rest.find(&format!("{caller}+"));
+            rest = &rest[found.unwrap_or_else(|| panic!("no {caller} in its place: {stacks}"))..];
+        }
+        fs::remove_dir_all(&trace).unwrap();
+    }
+}
+
+/// Who closes his memory is not looked into, and that is said.
+#[test]
+#[ignore = "needs root"]
+fn root_without_root_stacks_that_may_not_be_read_are_counted() {
+    let _machine = beside_others();
+    let (place, stranger) = (TraceDir::new(), Stranger::new());
+    let program = compiled(&place, &secret());
+    let own = stranger.dir().join("own");
+    fs::copy(&program, &own).unwrap();
+    let words = [
+        "record",
+        "-o",
+        "own.swtch",
+        "--",
+        "timeout",
+        "1",
+        "./own",
+        "closed",
+    ];
+    let said = stderr(&stranger.run(&[], &words));
+    assert!(said.contains("stacks of 1 process were not read"), "{said}");
+    let trace = Trace::open(&stranger.dir().join("own.swtch")).unwrap();
+    assert!(trace.meta().counts.stored > 10, "{said}");
 }
 
 #[test]

@@ -5,14 +5,14 @@ use swtch_core::{GroupCounts, Nanos, Reason, TaskKey};
 use swtch_output::text::{cut, escaped, rate, width};
 use swtch_report::report::live::{LiveColumn, LiveRow, LiveView, RowKey};
 use swtch_report::report::{
-    CALLER_LACKING, Cell, functions_in_line, is_of_tracing, may_lack_a_caller, own_functions,
+    CALLER_LACKING, Cell, function_name, is_of_tracing, may_lack_a_caller, short_name,
 };
 
 use super::Shown;
 use super::page::{curve, lock_in_words};
 use super::table::{self, ShownCell, ShownColumn};
 use super::terminal::Look;
-use crate::top::stacks::{PlaceRates, ThreadPlace, ThreadPlaces};
+use crate::top::stacks::{FUNCTIONS_NAMED, PlaceRates, ThreadPlace, ThreadPlaces};
 
 /// The whole page.
 pub fn lines(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line<'static>> {
@@ -191,9 +191,6 @@ fn takers(task: TaskKey, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<Line
 /// Places that have a line each.
 const MOST_PLACES: usize = 8;
 
-/// Functions of a place that are named in its line.
-const FUNCTIONS_NAMED: usize = 12;
-
 fn places_of<'a>(task: TaskKey, shown: &Shown<'a>) -> Option<&'a ThreadPlaces> {
     let places = shown.made.places.as_ref();
     places.filter(|places| places.task == task)
@@ -272,15 +269,15 @@ fn by_functions(rates: &[PlaceRates]) -> Vec<FunctionsRow<'_>> {
 
 /// The functions of the program, the innermost first; where none has a name, those of the kernel.
 fn functions(place: &ThreadPlace) -> String {
-    match functions_in_line(&place.user, FUNCTIONS_NAMED) {
-        Some(own) => own,
+    match &place.functions {
+        Some(own) => own.to_string(),
         None => {
             let kernel = place
                 .kernel
                 .iter()
                 .skip_while(|frame| is_of_scheduler(frame));
-            let kernel: Vec<String> = kernel.cloned().collect();
-            own_functions(&kernel, FUNCTIONS_NAMED).join(" < ")
+            let names = kernel.map(|frame| short_name(function_name(frame)));
+            names.take(FUNCTIONS_NAMED).collect::<Vec<_>>().join(" < ")
         }
     }
 }

@@ -421,6 +421,7 @@ fn place(user: &[&str], kernel: &[&str]) -> ThreadPlace {
     ThreadPlace {
         user: owned(user),
         kernel: owned(kernel),
+        functions: None,
     }
 }
 
@@ -446,7 +447,10 @@ fn places(now: Option<ThreadPlace>) -> ThreadPlaces {
             format!("take_lock+{offset} [db]"),
             "commit\u{1b}[2J+0x1 [db]".to_owned(),
         ];
-        place(&user.each_ref().map(String::as_str), &futex)
+        ThreadPlace {
+            functions: Some("? < take_lock < commit\u{1b}[2J".into()),
+            ..place(&user.each_ref().map(String::as_str), &futex)
+        }
     };
     let read = place(
         &[],

@@ -1,21 +1,17 @@
 //! Writes what blocked threads were seen waiting for.
 
 use serde::Serialize;
-use swtch_core::Nanos;
+use swtch_core::{Nanos, StackEnd};
 use swtch_output::text::{CellAlignment, counted, escaped, grouped};
-use swtch_report::report::own_functions;
 
 use super::{columns_text, share_pct};
-use crate::counters::waits::{Seen, WaitGroup, WaitsSeen};
+use crate::counters::waits::{PlaceOfWait, Seen, WaitGroup, WaitsSeen};
 
 /// Groups that the table shows; JSON holds all.
 const SHOWN: usize = 10;
 
 /// Objects and places that are named of a group.
 const NAMED: usize = 2;
-
-/// Functions that are named of a place.
-const FUNCTIONS_NAMED: usize = 3;
 
 /// One refusal in so many looks is not told.
 const FEW_IN: u64 = 20;
@@ -52,6 +48,7 @@ struct ObjectJson<'a> {
 #[derive(Debug, Serialize)]
 struct PlaceJson<'a> {
     frames: &'a [String],
+    ended: Option<&'static str>,
     looks: u64,
     about_ns: u64,
 }
@@ -76,8 +73,9 @@ impl<'a> WaitJson<'a> {
             looks: seen.looks,
             about_ns: seen.about.as_ns(),
         };
-        let place = |(frames, seen): &'a (Vec<String>, Seen)| PlaceJson {
-            frames,
+        let place = |(place, seen): &'a (PlaceOfWait, Seen)| PlaceJson {
+            frames: &place.frames,
+            ended: place.ended.map(StackEnd::as_str),
             looks: seen.looks,
             about_ns: seen.about.as_ns(),
         };
@@ -183,9 +181,13 @@ fn details(group: &WaitGroup) -> String {
         .on
         .iter()
         .map(|(object, seen)| (escaped(object).into_owned(), *seen));
-    let places = group.waited_in.iter().filter_map(|(frames, seen)| {
-        let functions = own_functions(frames, FUNCTIONS_NAMED);
-        (!functions.is_empty()).then(|| (escaped(&functions.join(" < ")).into_owned(), *seen))
+    let places = group.waited_in.iter().filter_map(|(place, seen)| {
+        let functions = escaped(place.functions.as_deref()?).into_owned();
+        let guessed = match place.ended {
+            Some(StackEnd::Guessed) => " (callers guessed)",
+            _ => "",
+        };
+        Some((functions + guessed, *seen))
     });
     let mut text = String::new();
     for (title, named) in [

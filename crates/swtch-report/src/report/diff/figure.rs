@@ -16,10 +16,9 @@ use std::rc::Rc;
 use swtch_core::{Category, Reason};
 
 use crate::report::stack::{folded, function_of, is_of_tracing};
-use crate::report::whose::own_functions;
 
 /// Functions that name a stack in a line.
-const FUNCTIONS_NAMED: usize = 3;
+pub(super) const FUNCTIONS_NAMED: usize = 3;
 
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,17 +85,20 @@ pub enum FigureUnit {
 }
 
 impl StackPlace {
-    /// The place of a user and a kernel stack. Addresses and offsets differ between builds and
-    /// runs, so only names of functions count.
-    pub fn new(reason: Reason, process: &str, user: &[String], kernel: &[String]) -> Self {
+    /// The place of a user and a kernel stack, and the program's own functions in it. Addresses and offsets differ
+    /// between builds and runs, so only names of functions count.
+    pub fn new(
+        reason: Reason,
+        process: &str,
+        (user, kernel): (&[String], &[String]),
+        functions: Option<String>,
+    ) -> Self {
         let user: Vec<_> = user.iter().map(|frame| function_of(frame)).collect();
         let kernel = kernel.iter().filter(|frame| !is_of_tracing(frame));
         let kernel: Vec<_> = kernel.map(|frame| function_of(frame)).collect();
-        let mut functions = own_functions(&user, FUNCTIONS_NAMED);
-        if functions.is_empty() {
-            functions = user.iter().chain(&kernel).take(1).cloned().collect();
-        }
-        functions.push(process.to_owned());
+        let functions = functions.or_else(|| user.iter().chain(&kernel).next().cloned());
+        let functions = functions.into_iter().chain([process.to_owned()]);
+        let functions: Vec<_> = functions.collect();
         Self {
             reason,
             folded: folded(&[process.to_owned()], &user, &kernel).into(),
@@ -221,15 +223,15 @@ mod tests {
             StackPlace::new(
                 Reason::Futex,
                 "server",
-                &user,
-                &["schedule+0x10".to_owned()],
+                (&user, &["schedule+0x10".to_owned()]),
+                Some("lock < main".to_owned()),
             )
         };
         assert_eq!(place("0x12"), place("0x450"));
         let traced = ["__traceiter_sched_exit_tp+0x4d [kernel]", "schedule+0x10"];
         let traced = traced.map(str::to_owned);
         let [seen, unseen] = [&traced[..], &traced[1..]]
-            .map(|kernel| StackPlace::new(Reason::Futex, "server", &[], kernel));
+            .map(|kernel| StackPlace::new(Reason::Futex, "server", (&[], kernel), None));
         assert_eq!(seen, unseen);
         assert_eq!(&*place("0x12").functions, "lock < main < server");
     }

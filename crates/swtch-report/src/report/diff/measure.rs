@@ -14,7 +14,7 @@ use swtch_core::cost::{Account, Billing};
 use swtch_core::{Category, Distribution, Nanos, Reason, StackKind, Switch, TaskKey, Timestamp};
 use swtch_store::{Columns, Meta, Trace};
 
-use super::figure::{AmountKey, StackPlace, WaitKey};
+use super::figure::{AmountKey, FUNCTIONS_NAMED, StackPlace, WaitKey};
 
 use crate::report::bill::is_complete;
 use crate::report::departure::{Departure, Departures};
@@ -316,7 +316,10 @@ impl FigureCounts {
             let user = symbols.frames(StackKind::User, stacks.0);
             let kernel = symbols.frames(StackKind::Kernel, stacks.1);
             let process = &names.process(*process).comm;
-            let place = StackPlace::new(*reason, process, &user, &kernel);
+            let functions = stacks
+                .0
+                .and_then(|stack| symbols.functions_in_line(stack, FUNCTIONS_NAMED));
+            let place = StackPlace::new(*reason, process, (&user, &kernel), functions);
             put(AmountKey::Stack(place), measured);
         }
         amounts
