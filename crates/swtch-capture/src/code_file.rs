@@ -4,11 +4,14 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{Cursor, Read};
+use std::os::unix::fs::FileExt as _;
 
+use lzma_rust2::XzReader;
 use object::elf::{self, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
-use object::{Endianness, Object, ObjectSegment};
+use object::{Endianness, Object as _, ObjectSection as _};
 
 use crate::code::CodeMapping;
 
@@ -36,6 +39,26 @@ pub fn names_others(file: &File) -> bool {
 /// Returns true if an ELF file, which must not be too large to be read, has debug information.
 pub fn has_debug_information(file: &File) -> bool {
     has_any(file, &OWN)
+}
+
+/// The most bytes of symbols that a file has packed, and of memory to unpack them. Those of a browser take 9 MB.
+const MOST_PACKED: u64 = 16 << 20;
+const UNPACKING_KIB: u32 = 64 << 10;
+
+/// The ELF file with the names of functions that a stripped file has packed, as distributions of the family of Fedora
+/// make it (`MiniDebugInfo`, the manual of gdb); `None` if it has none, or too large a one.
+pub fn packed_symbols(file: &File) -> Option<impl Read + '_> {
+    let cache = ReadCache::new(file);
+    let object = object::File::parse(&cache).ok()?;
+    let (offset, size) = object.section_by_name(".gnu_debugdata")?.file_range()?;
+    let size = usize::try_from(Some(size).filter(|size| *size <= MOST_PACKED)?).ok()?;
+    let mut packed = vec![0; size];
+    file.read_exact_at(&mut packed, offset).ok()?;
+    Some(XzReader::new_mem_limit(
+        Cursor::new(packed),
+        false,
+        UNPACKING_KIB,
+    ))
 }
 
 fn has_any(file: &File, sections: &[&str]) -> bool {
@@ -116,22 +139,6 @@ fn digits_of(id: &[u8]) -> String {
 }
 
 impl CodeSegments {
-    /// Those of a file that was parsed.
-    pub fn of<'data>(object: &impl Object<'data>) -> Self {
-        let code = object
-            .segments()
-            .filter(|segment| segment.permissions().executable());
-        let segments = code.map(|segment| {
-            let (offset, length) = segment.file_range();
-            CodeSegment {
-                offset,
-                length,
-                address: segment.address(),
-            }
-        });
-        Self(segments.collect())
-    }
-
     /// The address that the file's symbols state for what is at this offset.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
         let segment = self

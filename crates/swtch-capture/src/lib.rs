@@ -58,7 +58,7 @@ mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use code::{CodeFile, CodeMap, CodeMapping};
-pub use code_file::CodeSegments;
+pub use code_file::{CodeIdentity, CodeSegments};
 pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;
 pub use drain::{Drained, RawRecords};

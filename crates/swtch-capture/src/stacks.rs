@@ -18,7 +18,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
-use crate::code_file::{CodeIdentity, has_debug_information, names_others};
+use crate::code_file::{CodeIdentity, has_debug_information, names_others, packed_symbols};
 use crate::load::Capture;
 use crate::symbols::{FilesById, NamedPlace, PlaceInFile, SymbolReader, number_of, put_frames};
 
@@ -55,9 +55,12 @@ struct NamingSource {
     identity: OnceCell<Option<CodeIdentity>>,
     /// Of a file that others may change: a copy of it that is as it was, if it names no others.
     copy: OnceCell<Option<File>>,
+    /// Symbols that it has packed, if it has none that are not.
+    unpacked: OnceCell<Option<File>>,
 }
 
-/// The most bytes of files of others that are copied for their debug information, all together.
+/// The most bytes of files of others that are copied for their debug information, and of symbols that are unpacked, all
+/// together.
 const MOST_COPIED: u64 = 512 << 20;
 
 impl NamingFiles {
@@ -95,7 +98,27 @@ impl NamingSource {
             open: (!is_here).then_some(open),
             identity: OnceCell::new(),
             copy: OnceCell::new(),
+            unpacked: OnceCell::new(),
         }
+    }
+
+    /// The path of a file with the symbols that it has packed.
+    fn path_of_unpacked(&self, copied_before: &Cell<u64>) -> Option<PathBuf> {
+        let unpack = || {
+            let here;
+            let file = match &self.open {
+                Some(open) => open,
+                None => {
+                    here = File::open(&self.path).ok()?;
+                    &here
+                }
+            };
+            let left = MOST_COPIED.saturating_sub(copied_before.get());
+            let (copy, length) = copied(packed_symbols(file)?.take(left)).ok()?;
+            copied_before.set(copied_before.get() + length);
+            Some(copy)
+        };
+        self.unpacked.get_or_init(unpack).as_ref().map(path_of_open)
     }
 
     fn identity(&self) -> Option<&CodeIdentity> {
@@ -118,8 +141,11 @@ impl NamingSource {
             if length > left || !has_debug_information(open) {
                 return None;
             }
+            // Its place in the file is this process's own: it was opened here, or handed over for this.
+            let mut whole: &File = open;
+            whole.rewind().ok()?;
+            let (copy, length) = copied(whole.take(length)).ok()?;
             copied_before.set(copied_before.get() + length);
-            let copy = copied(open, length).ok()?;
             (!names_others(&copy)).then_some(copy)
         });
         copy.as_ref().map(path_of_open)
@@ -130,14 +156,11 @@ fn path_of_open(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// A copy in memory, which only this process has, of this much of a file.
-fn copied(file: &File, length: u64) -> io::Result<File> {
+/// A copy in memory, which only this process has, and its length.
+fn copied(mut from: impl io::Read) -> io::Result<(File, u64)> {
     let mut copy = File::from(memfd_create("code", MemfdFlags::CLOEXEC)?);
-    // Its place in the file is this process's own: it was opened here, or handed over for this.
-    let mut whole = file;
-    whole.rewind()?;
-    io::copy(&mut whole.take(length), &mut copy)?;
-    Ok(copy)
+    let length = io::copy(&mut from, &mut copy)?;
+    Ok((copy, length))
 }
 
 /// All stacks of one capture, with their frames.
@@ -360,11 +383,25 @@ impl Stacks {
             frame.file_address = identity.segments.address_of(offset);
         }
         let place = PlaceInFile::Offset(offset);
-        let plain = self.symbols.by_symbols(&source.path, place);
+        let plain = self.by_symbols(source, frame, place);
         if !is_detailed {
             return plain;
         }
         self.detailed(source, frame, place).with_symbol_of(plain)
+    }
+
+    /// What symbols say: those of the file, or those that it has packed.
+    fn by_symbols(&self, source: &NamingSource, frame: &Frame, place: PlaceInFile) -> NamedPlace {
+        let plain = self.symbols.by_symbols(&source.path, place);
+        if plain.symbol.is_some() {
+            return plain;
+        }
+        match (source.path_of_unpacked(&self.copied), frame.file_address) {
+            (Some(path), Some(address)) => self
+                .symbols
+                .by_symbols(&path, PlaceInFile::Address(address)),
+            _ => plain,
+        }
     }
 
     /// What debug information says: that of the file, or that which the system has for its build id.

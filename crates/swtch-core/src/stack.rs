@@ -22,7 +22,7 @@ words! {
     /// Where the frames of a user stack end, outwards.
     StackEnd {
         Start = "start": "where the thread began: the stack is whole",
-        Guessed = "guessed": "where the thread began, or near it; the caller of code without unwind tables was found on the stack",
+        Guessed = "guessed": "where the thread began, or near it; a caller was found on the stack, past code without unwind tables or a frame pointer that is not known",
         Cut = "cut": "the stack was larger than the copy of it",
         NoTables = "no_tables": "code that no unwind tables describe, and that keeps no frame pointer",
         Unknown = "unknown": "what the tables led to was no caller",

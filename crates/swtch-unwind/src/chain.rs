@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::registers::abi::FRAME_POINTER;
 use crate::registers::{Registers, without_signature};
 use crate::tables::{CallerFrame, UnwindScratch, UnwindTables};
 
@@ -59,8 +60,9 @@ pub struct Chain {
     pub addresses: Vec<u64>,
     /// Why there are no more.
     pub end: ChainEnd,
-    /// True if a part of the code has neither tables nor frame pointers, and the caller of that part was found on the
-    /// stack: what lies there is a return address, from which tables lead on as far as there are any.
+    /// True if a part of the code has neither tables nor frame pointers, or the frame pointer was not known, and the caller
+    /// of that part was found on the stack: what lies there is a return address, from which tables lead on as far as there
+    /// are any.
     pub is_guessed: bool,
 }
 
@@ -90,14 +92,14 @@ pub fn chain(
         code,
         stack,
         is_cut: Cell::new(false),
-        without_tables: None,
+        stuck: None,
         scratch: UnwindScratch::default(),
     };
     // The address to look up in a caller is one before the return address, which may belong to the next function.
     let (mut addresses, mut end) = walk.outwards(registers, registers.pc, most);
     let mut is_guessed = false;
     let is_open = matches!(end, ChainEnd::NoTables | ChainEnd::Unknown);
-    if let Some((depth, frame)) = walk.without_tables.filter(|_| is_open) {
+    if let Some((depth, frame)) = walk.stuck.filter(|_| is_open) {
         let from = addresses.get(depth).copied().unwrap_or(registers.pc);
         let left = most.saturating_sub(depth + 1);
         let found = walk.found_on_stack(from, &frame, left);
@@ -156,8 +158,9 @@ struct StackWalk<'a, C> {
     stack: StackCopy<'a>,
     /// True once a word beyond the end of the copy was asked for.
     is_cut: Cell<bool>,
-    /// The first frame of code without tables, by its place in the chain.
-    without_tables: Option<(usize, Registers)>,
+    /// The first frame of code without tables, or of which tables need a frame pointer that is not known, by its place in
+    /// the chain.
+    stuck: Option<(usize, Registers)>,
     scratch: UnwindScratch,
 }
 
@@ -210,10 +213,17 @@ impl<C: StackCode> StackWalk<'_, C> {
             let place = pointer.checked_add(above)?;
             let address = without_signature(self.stack.word(place)?);
             self.code.is_after_call(address).then_some(())?;
-            let caller = frame.of_caller(address, place.checked_add(8)?);
-            self.without_tables = None;
+            let mut caller = frame.of_caller(address, place.checked_add(8)?);
+            if frame.lacks_frame_pointer() {
+                // Where frames have one, it lies below the return address.
+                let below = place
+                    .checked_sub(8)
+                    .and_then(|below| self.stack.word(below));
+                caller.set(FRAME_POINTER, below);
+            }
+            self.stuck = None;
             let (mut callers, mut end) = self.outwards(caller, address - 1, most);
-            match self.without_tables {
+            match self.stuck {
                 None if end == ChainEnd::Root => {}
                 None | Some((0, _)) => return None,
                 Some((last, _)) => {
@@ -259,9 +269,14 @@ impl<C: StackCode> StackWalk<'_, C> {
             }),
             Some(CallerFrame::Root) => WalkStep::Ended(ChainEnd::Root),
             Some(CallerFrame::Unknown) if is_cut.get() => WalkStep::Ended(ChainEnd::Cut),
-            Some(CallerFrame::Unknown) => WalkStep::Ended(ChainEnd::Unknown),
+            Some(CallerFrame::Unknown) => {
+                if frame.lacks_frame_pointer() {
+                    self.stuck.get_or_insert((depth, *frame));
+                }
+                WalkStep::Ended(ChainEnd::Unknown)
+            }
             None => {
-                self.without_tables.get_or_insert((depth, *frame));
+                self.stuck.get_or_insert((depth, *frame));
                 match frame.caller_by_frame_pointer(&word) {
                     Some(caller) if caller.pc == 0 => WalkStep::Ended(ChainEnd::Root),
                     Some(registers) => WalkStep::To(CallingFrame {

@@ -103,6 +103,11 @@ impl Registers {
         caller
     }
 
+    /// True if the frame pointer is not known, as of a thread of which the kernel tells the stack pointer alone.
+    pub(crate) fn lacks_frame_pointer(&self) -> bool {
+        self.get(Register(abi::FRAME_POINTER)).is_none()
+    }
+
     /// The caller by the frame pointer, for code without tables: it points at the caller's frame pointer, and
     /// the return address follows, on both processors. `word` reads the stack.
     pub fn caller_by_frame_pointer(&self, word: &dyn Fn(u64) -> Option<u64>) -> Option<Self> {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use flate2::read::ZlibDecoder;
 use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
-use swtch_capture::{CodeMapping, CodeSegments};
+use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments};
 use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables};
 
 /// The most that is read of a section. The tables of a browser take 9 MB.
@@ -98,6 +98,7 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
 impl FileTables {
     /// Reads a file's tables; `None` if it is no ELF file of this machine's kind.
     pub fn read(file: File) -> Option<Self> {
+        let segments = CodeIdentity::of(&file)?.segments;
         let file = ReadCache::new(file);
         let object = ElfFile::parse(&file).ok()?;
         (object.is_64() && object.is_little_endian() == cfg!(target_endian = "little"))
@@ -119,7 +120,7 @@ impl FileTables {
             frames => (frames, listed()),
         };
         Some(Self {
-            segments: CodeSegments::of(&object),
+            segments,
             index: index.filter(|_| has_index),
             frames,
             listed,

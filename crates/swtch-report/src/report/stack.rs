@@ -197,7 +197,7 @@ impl StackCounts {
             known,
         );
         let guessed = guessed.filter(|share| *share >= 0.1).map_or_else(String::new, |share| {
-            format!(" ({share:.1} % past code without unwind tables, whose caller was found on the stack)")
+            format!(" ({share:.1} % past code whose caller was found on the stack, without tables or frame pointer)")
         });
         format!(
             "stacks were read of {} of {} while they lasted; each thread's off-CPU time, which is known, is divided \

@@ -174,6 +174,32 @@ fn root_inlined_functions_are_frames_and_a_stripped_program_is_named_by_its_buil
     );
 }
 
+/// As Fedora strips its programs: the names of functions are packed into the file.
+#[test]
+#[ignore = "needs root"]
+fn root_a_stripped_program_is_named_by_symbols_that_it_has_packed() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, INLINES, &["-O2", "-Wl,--build-id"]);
+    let symbols = place.dir().join("symbols");
+    done(
+        Command::new("objcopy")
+            .arg("--only-keep-debug")
+            .args([&program, &symbols]),
+    );
+    done(Command::new("strip").arg(&program));
+    let is_named = |program: &Path| {
+        let running = start_program(&mut Command::new(program), program);
+        stacks_of(&running).contains(" handle+")
+    };
+    assert!(!is_named(&program));
+    done(Command::new("xz").arg(&symbols));
+    let section = format!(".gnu_debugdata={}.xz", symbols.display());
+    let add = ["--add-section", &section];
+    done(Command::new("objcopy").args(add).arg(&program));
+    assert!(is_named(&program));
+}
+
 /// A program says in which file its debug information is. If others can write there, that is not opened, not even by
 /// root: who opens a FIFO waits for its writer.
 #[test]
