@@ -15,7 +15,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use libbpf_rs::libbpf_sys;
-use swtch_core::{Pid, TaskKey, Timestamp};
+use swtch_core::{Pid, TaskKey, Tid, Timestamp};
 
 use crate::error::Error;
 use crate::lasting::{PlainRow, row_at};
@@ -82,6 +82,13 @@ pub struct LookedThread<'a> {
     pub role: LookedRole,
     /// The process.
     pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// Where the thread's own variables are, by which a runtime knows it (`pthread_self`).
+    pub thread_pointer: u64,
+    /// How often it had got a CPU; `None` where the kernel does not count that. As long as this holds, the thread is where
+    /// it was.
+    pub runs: Option<u64>,
     /// Tells the address space of the process from another: it has a new one after it has executed a program.
     pub memory: u64,
     /// When it was looked at, or ended the wait, on the trace clock.
@@ -138,11 +145,11 @@ impl Looks {
     }
 
     /// Looks at each thread in scope that waits and was not looked at since it began to, and at those who ended waits
-    /// and have left a copy since.
+    /// and have left a copy since. `take` gets as many as there are at a time.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn look(&mut self, mut take: impl FnMut(LookedThread<'_>)) -> Result<(), Error> {
+    pub fn look(&mut self, mut take: impl FnMut(&[LookedThread<'_>])) -> Result<(), Error> {
         let mut walk = self.walk().map_err(Error::TaskWalk)?;
         let mut filled = 0;
         self.bytes.resize(2 * READ, 0);
@@ -168,7 +175,7 @@ impl Looks {
     }
 
     /// Takes the copies out of the slots that are full, wipes them, and gives the slots back.
-    fn take_wakers(&mut self, take: &mut impl FnMut(LookedThread<'_>)) {
+    fn take_wakers(&mut self, take: &mut impl FnMut(&[LookedThread<'_>])) {
         const STATE: usize = offset_of!(waker_copy, state);
         for slot in 0..self.wakers.len() {
             let state = self.wakers.word(slot, STATE);
@@ -181,11 +188,11 @@ impl Looks {
             // SAFETY: as above; the bytes are those of an array.
             let stack = unsafe { &mut (*copy).stack };
             let length = usize::try_from(row.bytes).unwrap_or(usize::MAX);
-            take(LookedThread::of(
+            take(&[LookedThread::of(
                 &row,
                 &stack[..length.min(stack.len())],
                 LookedRole::Waker,
-            ));
+            )]);
             stack.fill(0);
             state.store(SLOT_FREE, Release);
         }
@@ -220,8 +227,9 @@ impl Looks {
 fn take_rows(
     bytes: &[u8],
     deep: &Mapped<deep_copy>,
-    take: &mut impl FnMut(LookedThread<'_>),
+    take: &mut impl FnMut(&[LookedThread<'_>]),
 ) -> usize {
+    let mut rows = Vec::new();
     let mut at = 0;
     while let Some((row, length)) = row_at::<look_row>(&bytes[at..]) {
         let start = at + length;
@@ -234,9 +242,13 @@ fn take_rows(
                 None => break,
             },
         };
-        take(LookedThread::of(&row, stack, LookedRole::Waiter));
+        rows.push((row, stack));
         at = end;
     }
+    let threads = rows
+        .iter()
+        .map(|(row, stack)| LookedThread::of(row, stack, LookedRole::Waiter));
+    take(&threads.collect::<Vec<_>>());
     at
 }
 
@@ -281,6 +293,9 @@ impl<'a> LookedThread<'a> {
             role,
             kernel: &row.kernel[..frames.min(row.kernel.len())],
             pid: Pid::new(row.pid),
+            tid: Tid::new(row.tid),
+            thread_pointer: row.thread_pointer,
+            runs: (row.runs > 0).then_some(row.runs),
             memory: row.memory,
             ts: Timestamp::from_ns(row.ts),
             out: Timestamp::from_ns(row.out_ts),

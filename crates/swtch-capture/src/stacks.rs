@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use libbpf_rs::{MapCore, MapFlags};
 use rustc_hash::FxHashMap;
 use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
 use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
@@ -28,6 +29,8 @@ enum CodeAddress {
     /// An offset in the file of this number.
     File(usize, u64),
     Nowhere(u64),
+    /// The number of a place in a program that an interpreter runs.
+    Script(usize),
 }
 
 /// The files that stacks are in, by number.
@@ -171,15 +174,44 @@ pub struct Stacks {
     /// Bytes of files of others that were copied.
     copied: Cell<u64>,
     files: NamingFiles,
+    scripts: Vec<ScriptPlace>,
     /// Number of each place, and an address in a process that had it.
     places: FxHashMap<CodeAddress, (u32, u64)>,
     /// With the numbers of places as frames.
     stacks: Vec<Stack>,
 }
 
-/// A frame of a user stack: its address, and the number of the file that has its code with the offset there; `None` for
-/// code without a file.
-pub type UserFrame = (u64, Option<(u32, u64)>);
+/// A frame of a user stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UserFrame {
+    /// Code without a file, at this address.
+    At(u64),
+    /// Code of a file.
+    InFile {
+        /// Its address in the process.
+        address: u64,
+        /// The number of the file.
+        file: u32,
+        /// The offset there.
+        offset: u64,
+    },
+    /// A place in a program that an interpreter runs, by its number.
+    Script(u32),
+}
+
+/// A place in a program that an interpreter runs.
+#[derive(Clone, Debug)]
+pub struct ScriptPlace {
+    /// The function.
+    pub function: String,
+    /// The file of its source.
+    pub file: String,
+    /// The line there.
+    pub line: Option<u32>,
+}
+
+/// What stands for the module of a place in a program of Python.
+const PYTHON: &str = "[python]";
 
 impl Default for Stacks {
     fn default() -> Self {
@@ -195,6 +227,7 @@ impl Stacks {
             debug_files: FilesById::of_system(),
             copied: Cell::new(0),
             files: NamingFiles::default(),
+            scripts: Vec::new(),
             places: FxHashMap::default(),
             stacks: Vec::new(),
         }
@@ -222,12 +255,22 @@ impl Stacks {
 
     /// Adds a stack of a process.
     pub fn add_user(&mut self, id: u32, pid: Pid, frames: &[UserFrame], end: Option<StackEnd>) {
-        let frames = frames.iter().map(|(address, place)| {
-            let place = place.and_then(|(file, offset)| {
-                let file = usize::try_from(file).ok()?;
-                (file < self.files.files.len()).then_some(CodeAddress::File(file, offset))
-            });
-            self.frame(place.unwrap_or(CodeAddress::Nowhere(*address)), *address)
+        let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let frames = frames.iter().map(|frame| match *frame {
+            UserFrame::InFile {
+                address,
+                file,
+                offset,
+            } if index(file) < self.files.files.len() => {
+                self.frame(CodeAddress::File(index(file), offset), address)
+            }
+            UserFrame::Script(number) if index(number) < self.scripts.len() => {
+                self.frame(CodeAddress::Script(index(number)), 0)
+            }
+            UserFrame::At(address) | UserFrame::InFile { address, .. } => {
+                self.frame(CodeAddress::Nowhere(address), address)
+            }
+            UserFrame::Script(_) => self.frame(CodeAddress::Nowhere(0), 0),
         });
         let frames = frames.collect();
         self.stacks.push(Stack {
@@ -237,6 +280,11 @@ impl Stacks {
             frames,
             end,
         });
+    }
+
+    /// Adds a place in a program that an interpreter runs. Stacks name it by its number: it is that of the places before.
+    pub fn add_script(&mut self, place: ScriptPlace) {
+        self.scripts.push(place);
     }
 
     /// Adds a stack of the kernel.
@@ -371,6 +419,14 @@ impl Stacks {
                 return self.symbols.in_kernel(*address);
             }
             CodeAddress::File(number, offset) => (*number, *offset),
+            CodeAddress::Script(number) => {
+                let place = &self.scripts[*number];
+                frame.module = Some(PYTHON.to_owned());
+                frame.symbol = Some(place.function.clone());
+                frame.file = Some(place.file.clone());
+                frame.line = place.line;
+                return NamedPlace::default();
+            }
             CodeAddress::Nowhere(_) => return NamedPlace::default(),
         };
         let file = &self.files.files[number];

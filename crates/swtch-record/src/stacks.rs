@@ -13,6 +13,7 @@ pub mod file_tables;
 mod messages;
 pub mod outside;
 mod process_code;
+mod pythons;
 mod reader;
 
 use std::io;

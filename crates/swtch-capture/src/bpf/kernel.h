@@ -103,6 +103,7 @@ enum {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct sched_info {
+	unsigned long pcount; /* how often it was given a CPU */
 	__u64 last_arrival; /* on the scheduler's clock: when it was last given a CPU */
 };
 
@@ -273,7 +274,20 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#else
+struct thread_struct {
+	struct {
+		unsigned long tp_value;
+	} uw;
+};
+#endif
+
 struct task_struct {
+	struct thread_struct thread;
 	struct thread_info thread_info;
 	void *stack;
 	unsigned int __state; /* 5.14 and later */

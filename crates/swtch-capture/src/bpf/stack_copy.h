@@ -42,8 +42,12 @@ struct look_row {
 	__u64 registers[LOOK_REGISTERS]; /* by their numbers in DWARF */
 	__u64 kernel[LOOK_KERNEL_FRAMES]; /* return addresses */
 	__u64 memory; /* which address space: another one after the process has executed a program */
+	__u64 thread_pointer; /* where the thread's own variables are, by which its runtime knows it */
+	__u64 runs; /* how often it has got a CPU; 0 where the kernel does not count that */
 	__u32 task; /* key of the task that waits */
 	__u32 pid;
+	__u32 tid;
+	__u32 unused;
 	__u32 refusal; /* enum look_refusal; then nothing was copied of its user stack */
 	__u32 bytes; /* of its user stack */
 	__u32 kernel_frames;
@@ -108,6 +112,15 @@ static __always_inline bool copy_registers(struct look_row *row, struct pt_regs 
 #endif
 }
 
+static __always_inline __u64 thread_pointer_of(struct task_struct *p)
+{
+#if defined(__TARGET_ARCH_x86)
+	return BPF_CORE_READ(p, thread.fsbase);
+#else
+	return BPF_CORE_READ(p, thread.uw.tp_value);
+#endif
+}
+
 /* Fills in what is the same of every copy. */
 static __always_inline void describe(struct look_row *row, struct task_struct *p)
 {
@@ -115,6 +128,11 @@ static __always_inline void describe(struct look_row *row, struct task_struct *p
 
 	row->memory = (__u64)p->mm;
 	row->pid = p->tgid;
+	row->tid = p->pid;
+	row->thread_pointer = thread_pointer_of(p);
+	row->runs = 0;
+	if (bpf_core_field_exists(p->sched_info.pcount))
+		row->runs = BPF_CORE_READ(p, sched_info.pcount);
 	row->refusal = LOOK_OF_KERNEL_THREAD;
 	if (!p->mm || (p->flags & (PF_KTHREAD | PF_IO_WORKER)))
 		return;

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use swtch_capture::{LookSources, Stacks};
+use swtch_capture::{LookSources, ScriptPlace, Stacks};
 use swtch_core::{
     Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackEnd, StackNumbers, TaskKey, Timestamp,
 };
 use swtch_output::text::counted;
+use swtch_runtimes::python::SUPPORTED;
 
 use super::request::StackBudget;
 use crate::helper::HelperProcess;
@@ -27,6 +28,8 @@ pub struct StacksToName {
     not_read: BTreeMap<NotRead, u64>,
     /// True if there were more stacks than are kept.
     is_full: bool,
+    /// Interpreters whose programs are not read.
+    unknown: Vec<String>,
     /// Number of files that were handed over and did not arrive.
     without_room: u64,
     /// True if the last look was not waited for to its end.
@@ -60,6 +63,7 @@ impl StacksToName {
             reader: Some(reader),
             not_read: BTreeMap::new(),
             is_full: false,
+            unknown: Vec::new(),
             without_room: 0,
             gave_up: false,
         })
@@ -82,6 +86,7 @@ impl StacksToName {
         };
         let (stacks, not_read) = (&mut self.stacks, &mut self.not_read);
         let (is_full, without_room) = (&mut self.is_full, &mut self.without_room);
+        let unknown = &mut self.unknown;
         let take = |news, beside: Vec<OwnedFd>| match news {
             StackNews::File(file) => {
                 let open = beside.into_iter().next().map(File::from);
@@ -92,9 +97,15 @@ impl StacksToName {
                 let end = StackEnd::ALL.get(found.end).copied();
                 stacks.add_user(found.number, Pid::new(found.pid), &found.frames, end);
             }
+            StackNews::Script(found) => stacks.add_script(ScriptPlace {
+                function: found.function,
+                file: found.file,
+                line: found.line,
+            }),
             StackNews::KernelStack(found) => stacks.add_kernel(found.number, &found.addresses),
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.iter().map(event_of).for_each(&mut sink),
+            StackNews::UnknownInterpreter(words) => unknown.push(words),
             StackNews::Full => *is_full = true,
             StackNews::Done => {}
         };
@@ -128,7 +139,10 @@ impl StacksToName {
             )
         });
         let others = others.map(|(_, words)| words.to_owned());
-        refused.chain(others).chain(unnamed)
+        let unknown = self.unknown.iter().map(|python| {
+            format!("stacks of {python} show the interpreter's functions alone: what is read is {SUPPORTED}")
+        });
+        refused.chain(others).chain(unnamed).chain(unknown)
     }
 
     /// The process that reads stacks, if there is one.

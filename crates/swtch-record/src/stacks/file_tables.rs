@@ -27,7 +27,22 @@ pub struct FileTables {
     got: Option<u64>,
     /// Functions that begin stacks.
     starts: Vec<Range<u64>>,
+    python: Option<PythonFile>,
 }
+
+/// Where the interpreter of Python is in a file that has it. Addresses are as the file states them.
+#[derive(Clone, Debug)]
+pub struct PythonFile {
+    /// Its state, `_PyRuntime`.
+    pub runtime: u64,
+    /// Its version, `Py_Version`.
+    pub version: Option<u64>,
+    /// The function that runs programs.
+    pub run_loop: Range<u64>,
+}
+
+/// A function of Python has a frame of this one, or shares it with its caller (`Python/ceval.c`, 3.11 and later).
+const PYTHON_LOOP: &str = "_PyEval_EvalFrameDefault";
 
 /// Functions of Go that begin a stack: those of a goroutine and of a thread, and that which leaves a goroutine for the
 /// scheduler, whose caller is on the goroutine's stack (`TOPFRAME` and `SPWRITE` in `runtime/asm_amd64.s`, Go 1.26).
@@ -95,6 +110,21 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     ranges.take(2 * GO_STARTS.len()).collect()
 }
 
+fn python_of(object: &ElfFile<'_>) -> Option<PythonFile> {
+    let runtime = object.section_by_name(".PyRuntime")?.address();
+    let named = |name: &str| {
+        let mut symbols = object.dynamic_symbols().chain(object.symbols());
+        symbols.find(|symbol| symbol.name() == Ok(name))
+    };
+    let run_loop = named(PYTHON_LOOP)?;
+    let start = run_loop.address();
+    Some(PythonFile {
+        runtime,
+        version: named("Py_Version").map(|symbol| symbol.address()),
+        run_loop: start..start.saturating_add(run_loop.size()),
+    })
+}
+
 impl FileTables {
     /// Reads a file's tables; `None` if it is no ELF file of this machine's kind.
     pub fn read(file: File) -> Option<Self> {
@@ -127,6 +157,7 @@ impl FileTables {
             text: start(".text"),
             got: start(".got"),
             starts: starts_of_go(&object),
+            python: python_of(&object),
         })
     }
 
@@ -144,6 +175,13 @@ impl FileTables {
         self.starts
             .iter()
             .any(|function| function.contains(&address))
+    }
+
+    /// The interpreter of Python, if it is in this file and its function that runs programs has this address.
+    pub fn python_at(&self, address: u64) -> Option<&PythonFile> {
+        self.python
+            .as_ref()
+            .filter(|python| python.run_loop.contains(&address))
     }
 
     /// The tables, for the walk.

@@ -29,12 +29,16 @@ pub enum StackNews {
     File(FoundFile),
     /// A stack that was not met before.
     Stack(FoundStack),
+    /// A place in a program that an interpreter runs, which stacks name from now on.
+    Script(FoundScript),
     /// The same of the kernel.
     KernelStack(FoundKernelStack),
     /// Threads that waited, or ended waits, in stacks that were told before.
     Looks(Vec<FoundLook>),
     /// A process of which some stack is not read, told once for each reason.
     Refused(NotRead),
+    /// An interpreter whose programs are not read, in words; told once.
+    UnknownInterpreter(String),
     /// There are more distinct stacks than are kept, told once: waits in those that come later have no place.
     Full,
     /// The recorder sends nothing more, and all that was found is told.
@@ -88,6 +92,19 @@ pub struct FoundFile {
     pub path: String,
     /// True if it is beside this. A recorder that has no room for another open file does not get it all the same.
     pub is_beside: bool,
+}
+
+/// A place in a program that an interpreter runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundScript {
+    /// Its number, from 0 on.
+    pub number: u32,
+    /// The function.
+    pub function: String,
+    /// The file of its source.
+    pub file: String,
+    /// The line there.
+    pub line: Option<u32>,
 }
 
 /// The functions of a stack that have not returned.

@@ -9,7 +9,7 @@ use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
 use swtch_core::Pid;
 use swtch_unwind::{CALL_BYTES, CodeAt, StackCode, UnwindTables, is_call};
 
-use super::file_tables::FileTables;
+use super::file_tables::{FileTables, PythonFile};
 
 /// The bytes of unwind tables from which on no more are read. Those of a browser are 10 MB.
 pub const MOST_TABLE_BYTES: usize = 256 << 20;
@@ -203,6 +203,13 @@ impl ProcessCode {
         let mapping = &self.mapping_of(address)?.mapping;
         let offset = address - mapping.range.start + mapping.offset;
         Some((mapping.file.as_ref()?, offset))
+    }
+
+    /// The interpreter of Python whose function that runs programs has this address, and by how much the process has moved
+    /// it.
+    pub fn python_at(&self, address: u64) -> Option<(&PythonFile, u64)> {
+        let TablesInPlace { file, moved_by } = self.mapping_of(address)?.tables(&self.files)?;
+        Some((file.python_at(address.wrapping_sub(*moved_by))?, *moved_by))
     }
 
     fn mapping_of(&self, address: u64) -> Option<&MappedCode> {

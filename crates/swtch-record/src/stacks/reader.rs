@@ -7,6 +7,7 @@ use std::fs::File;
 use std::hash::{Hash as _, Hasher as _};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -17,20 +18,25 @@ use swtch_capture::{
     UserFrame, monotonic_ns, process_cpu_ns,
 };
 use swtch_core::{Pid, StackEnd};
+use swtch_runtimes::SourcePlace;
 use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCopy, chain};
 
 use super::budget::CpuBudget;
 use super::messages::{
-    FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
-    NotRead, StackNews,
+    FoundFile, FoundKernelStack, FoundLook, FoundScript, FoundStack, LookOrders, MOST_FRAMES,
+    MOST_LOOKS, NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
+use super::pythons::{LoopFrames, Pythons};
 use super::{MOST_STACKS, end_of};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
 
 /// The most frames of all these stacks together: the recorder keeps them to the end, in 4 bytes each.
 const MOST_FRAMES_TOLD: usize = 1 << 25;
+
+/// The most places in programs of interpreters that are told.
+const MOST_SCRIPTS: u32 = 1 << 17;
 
 /// The most processes whose code is kept in memory.
 const MOST_PROCESSES: usize = 1024;
@@ -121,8 +127,19 @@ impl ReadingProcess {
         let between = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let unwound = &mut self.unwound;
         unwound.forget_if_many();
-        self.looks.look(|thread| {
-            if let Some((user, kernel)) = unwound.numbers_of(&thread) {
+        self.looks.look(|threads| {
+            // What a thread's memory says holds as long as it does not run: it is read before stacks are unwound.
+            let python = threads
+                .iter()
+                .map(|thread| match (thread.role, thread.stack) {
+                    (LookedRole::Waiter, Ok(_)) => unwound.pythons.loops_of(thread),
+                    _ => None,
+                });
+            let python: Vec<_> = python.collect();
+            for (thread, python) in threads.iter().zip(python) {
+                let Some((user, kernel)) = unwound.numbers_of(thread, python) else {
+                    continue;
+                };
                 looks.push(FoundLook {
                     task: thread.task.get(),
                     ts: thread.ts.as_ns(),
@@ -165,9 +182,14 @@ struct UnwoundStacks {
     codes: ProcessCodes,
     /// When the code of a process was read last, and of which address space.
     read: FxHashMap<Pid, CodeRead>,
-    /// The number of a copy that was unwound, by process and by a hash of its registers and bytes: a thread that waits
+    /// A copy that was unwound, by process and by a hash of its registers and bytes: a thread that waits
     /// in the same place again mostly has the same stack.
-    copies: FxHashMap<(Pid, u64), u32>,
+    copies: FxHashMap<(Pid, u64), KnownCopy>,
+    pythons: Pythons,
+    /// Interpreters that were told as not read.
+    unknown: FxHashSet<String>,
+    /// The number of each place in a program that an interpreter runs.
+    scripts: FxHashMap<SourcePlace, u32>,
     /// The number of a stack by its frames and how they end: processes that run the same program share them.
     numbers: FxHashMap<(Vec<FramePlace>, StackEnd), u32>,
     kernel_numbers: FxHashMap<Vec<u64>, u32>,
@@ -195,6 +217,17 @@ enum FramePlace {
     InFile(u32, u64),
     /// Code without a file.
     At(u64),
+    /// A place in a program that an interpreter runs, by its number.
+    Script(u32),
+}
+
+/// A copy that was unwound.
+#[derive(Clone, Debug)]
+enum KnownCopy {
+    /// The number of its stack.
+    Numbered(u32),
+    /// Its chain, of which the interpreter knows more.
+    Interpreted(Rc<Chain>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,9 +242,13 @@ const MAP_HOLDS: Duration = Duration::from_secs(1);
 
 impl UnwoundStacks {
     /// Numbers of the user stack and of the kernel stack of a thread; `None` if its process is not to be read.
-    fn numbers_of(&mut self, thread: &LookedThread<'_>) -> Option<(Option<u32>, Option<u32>)> {
+    fn numbers_of(
+        &mut self,
+        thread: &LookedThread<'_>,
+        python: Option<Vec<LoopFrames>>,
+    ) -> Option<(Option<u32>, Option<u32>)> {
         let user = match thread.stack {
-            Ok(stack) => Some(self.number_of(thread, &stack)?),
+            Ok(stack) => Some(self.number_of(thread, &stack, python)?),
             Err(LookRefusal::KernelThread) => None,
             Err(refusal) => {
                 let refusal = NotRead::of(refusal)?;
@@ -246,7 +283,12 @@ impl UnwoundStacks {
     }
 
     /// The number of the user stack of a thread; `None` if its process has ended, or there are too many.
-    fn number_of(&mut self, thread: &LookedThread<'_>, stack: &LookedStack<'_>) -> Option<u32> {
+    fn number_of(
+        &mut self,
+        thread: &LookedThread<'_>,
+        stack: &LookedStack<'_>,
+        python: Option<Vec<LoopFrames>>,
+    ) -> Option<u32> {
         let pid = thread.pid;
         let read = self.read.get(&pid).copied();
         let is_same = read.is_some_and(|read| read.memory == thread.memory);
@@ -254,19 +296,99 @@ impl UnwoundStacks {
             self.read_code(thread)?;
         }
         let key = (pid, hash_of(stack));
-        if let Some(number) = self.copies.get(&key) {
-            return Some(*number);
+        match self.copies.get(&key) {
+            Some(KnownCopy::Numbered(number)) => return Some(*number),
+            Some(KnownCopy::Interpreted(chain)) => {
+                let chain = Rc::clone(chain);
+                return self.number_of_interpreted(thread, &chain, python);
+            }
+            None => {}
         }
         let mut chain = chain_of(stack, self.codes.known(pid)?);
-        let is_old = read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
+        let is_old = is_same && read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
         let is_whole = chain.end == ChainEnd::Root && !chain.is_guessed;
-        if !is_whole && is_same && is_old {
+        if !is_whole && is_old {
             self.read_code(thread)?;
             chain = chain_of(stack, self.codes.known(pid)?);
         }
-        let number = self.number_of_chain(pid, &chain)?;
-        self.copies.insert(key, number);
+        // What a library lacks that was loaded since is found when the map is read again.
+        let holds = is_whole || is_old;
+        let code = self.codes.known(pid)?;
+        let mut addresses = chain.addresses.iter();
+        if thread.role == LookedRole::Waiter
+            && addresses.any(|address| code.python_at(*address).is_some())
+        {
+            let chain = Rc::new(chain);
+            let known = holds.then(|| (key, KnownCopy::Interpreted(Rc::clone(&chain))));
+            self.copies.extend(known);
+            return self.number_of_interpreted(thread, &chain, python);
+        }
+        let frames = self.frames_of(pid, &chain.addresses)?;
+        let number = self.number_of_frames(pid, frames, end_of(&chain))?;
+        self.copies
+            .extend(holds.then_some((key, KnownCopy::Numbered(number))));
         Some(number)
+    }
+
+    /// The number of a stack in which functions of Python stand in the place of the interpreter's own.
+    fn number_of_interpreted(
+        &mut self,
+        thread: &LookedThread<'_>,
+        chain: &Chain,
+        mut python: Option<Vec<LoopFrames>>,
+    ) -> Option<u32> {
+        let code = self.codes.known(thread.pid)?;
+        let loops = chain
+            .addresses
+            .iter()
+            .map(|address| code.python_at(*address));
+        let loops: Vec<_> = loops.collect();
+        let (file, moved_by) = loops.iter().flatten().next().copied()?;
+        if self.pythons.meet(thread, file, moved_by) {
+            python = self.pythons.loops_of(thread);
+        }
+        for unknown in self.pythons.take_unknown() {
+            let words = unknown.to_string();
+            if self.unknown.insert(words.clone()) {
+                self.news.push((StackNews::UnknownInterpreter(words), None));
+            }
+        }
+        let calls = loops.iter().flatten().count();
+        let is_cut = end_of(chain) != StackEnd::Start;
+        let found = python.filter(|found| found.len() == calls || (is_cut && found.len() > calls));
+        let in_loop: Vec<_> = loops.iter().map(Option::is_some).collect();
+        let mut frames = Vec::with_capacity(chain.addresses.len());
+        let native = self.frames_of(thread.pid, &chain.addresses)?;
+        let mut found = found.map(Vec::into_iter);
+        for (frame, in_loop) in native.into_iter().zip(in_loop) {
+            let functions = found.as_mut().filter(|_| in_loop).and_then(Iterator::next);
+            match functions {
+                Some(functions) => frames.extend(functions.into_iter().map(|one| self.script(one))),
+                None => frames.push(frame),
+            }
+        }
+        frames.truncate(MOST_FRAMES);
+        self.number_of_frames(thread.pid, frames, end_of(chain))
+    }
+
+    /// The frame of a place in a program that an interpreter runs, which is told if it is new.
+    fn script(&mut self, place: SourcePlace) -> UserFrame {
+        let next = u32::try_from(self.scripts.len()).unwrap_or(u32::MAX);
+        if let Some(number) = self.scripts.get(&place) {
+            return UserFrame::Script(*number);
+        }
+        if next >= MOST_SCRIPTS {
+            return UserFrame::At(0);
+        }
+        let found = FoundScript {
+            number: next,
+            function: told_path(&place.function),
+            file: told_path(&place.file),
+            line: place.line,
+        };
+        self.news.push((StackNews::Script(found), None));
+        self.scripts.insert(place, next);
+        UserFrame::Script(next)
     }
 
     /// Forgets all that was read, if it is of too many processes, of which most have ended, or too large.
@@ -282,6 +404,7 @@ impl UnwoundStacks {
             self.codes.forget_others(&FxHashSet::default());
         }
         self.read.clear();
+        self.pythons.forget();
         self.copies.clear();
         self.reads_again = true;
     }
@@ -306,13 +429,12 @@ impl UnwoundStacks {
         Some(())
     }
 
-    fn number_of_chain(&mut self, pid: Pid, chain: &Chain) -> Option<u32> {
-        let frames = self.frames_of(pid, &chain.addresses)?;
-        let places = frames.iter().map(|(address, place)| match place {
-            Some((file, offset)) => FramePlace::InFile(*file, *offset),
-            None => FramePlace::At(*address),
+    fn number_of_frames(&mut self, pid: Pid, frames: Vec<UserFrame>, end: StackEnd) -> Option<u32> {
+        let places = frames.iter().map(|frame| match frame {
+            UserFrame::InFile { file, offset, .. } => FramePlace::InFile(*file, *offset),
+            UserFrame::At(address) => FramePlace::At(*address),
+            UserFrame::Script(number) => FramePlace::Script(*number),
         });
-        let end = end_of(chain);
         let place = match self.numbers.entry((places.collect(), end)) {
             Entry::Occupied(known) => return Some(*known.get()),
             Entry::Vacant(_)
@@ -344,7 +466,7 @@ impl UnwoundStacks {
         let code = self.codes.known(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let place = code.place_of(*address).map(|(file, offset)| {
+            let frame = code.place_of(*address).map(|(file, offset)| {
                 let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
                 let (number, is_open) = self.files.entry(file.clone()).or_insert((next, false));
                 if !*is_open {
@@ -357,9 +479,13 @@ impl UnwoundStacks {
                     };
                     self.news.push((StackNews::File(found), open));
                 }
-                (*number, offset)
+                UserFrame::InFile {
+                    address: *address,
+                    file: *number,
+                    offset,
+                }
             });
-            frames.push((*address, place));
+            frames.push(frame.unwrap_or(UserFrame::At(*address)));
         }
         Some(frames)
     }

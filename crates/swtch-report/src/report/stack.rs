@@ -12,7 +12,9 @@ use swtch_output::text;
 use swtch_store::StackSettings;
 
 use super::names::Names;
-use super::whose::{Whose, function_name, is_of_c_library, short_name, telling_frames};
+use super::whose::{
+    Whose, function_name, is_of_c_library, seen_by_its_language, short_name, telling_frames,
+};
 use super::{report_sheet, words};
 
 /// A row of the table.
@@ -451,7 +453,9 @@ impl Symbols {
             Some(frame) => (frame.words.as_str(), frame.whose),
             None => ("", Whose::Waiting),
         });
-        let places = telling_frames(named);
+        let mut named: Vec<_> = named.collect();
+        seen_by_its_language(&mut named);
+        let places = telling_frames(named.iter().copied());
         places.into_iter().map(|place| numbers[place]).collect()
     }
 

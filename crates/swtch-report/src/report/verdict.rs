@@ -404,13 +404,14 @@ impl VerdictInput<'_> {
         if !is_often(tally.switches, total) && (is_preempted || !self.is_long(tally.blocked)) {
             return None;
         }
-        let mut places = if is_preempted {
+        let places = if is_preempted {
             self.preemption_places(reason)
         } else {
-            self.places_and_wakers(reason)
+            // The function is what a screen with little room has to show.
+            let mut places = self.places_and_wakers(reason);
+            places.sort_by_key(|line| !line.starts_with(WAITED_IN));
+            places
         };
-        // The function is what a screen with little room has to show.
-        places.sort_by_key(|line| !line.starts_with(WAITED_IN));
         Some(Finding {
             name: "reason",
             kind: FindingKind::Frequent,

@@ -16,8 +16,17 @@ const WAITING_PREFIXES: [&str; 5] = ["std::", "<std::", "core::", "<core::", "ru
 /// Where the sources of such libraries are.
 const LIBRARY_SOURCES: [&str; 3] = ["/usr/include/", "/usr/lib/", "/rustc/"];
 
-/// Parts of the paths of what cargo and go fetch for a program.
-const FETCHED_SOURCES: [&str; 3] = ["/registry/src/", "/git/checkouts/", "/pkg/mod/"];
+/// Parts of the paths of what cargo, go and pip fetch for a program.
+const FETCHED_SOURCES: [&str; 5] = [
+    "/registry/src/",
+    "/git/checkouts/",
+    "/pkg/mod/",
+    "/site-packages/",
+    "/dist-packages/",
+];
+
+/// What stands for the module of a function of Python.
+const PYTHON: &str = "[python]";
 
 /// The most characters of a function's name in a sentence.
 const MOST_OF_A_NAME: usize = 48;
@@ -37,6 +46,9 @@ impl Whose {
     /// Whose a frame is, which is shown by these words.
     pub fn of(frame: &Frame, words: &str) -> Self {
         let source = frame.file.as_deref().unwrap_or_default();
+        if frame.module.as_deref() == Some(PYTHON) {
+            return Self::of_python(source);
+        }
         let is_of_library = LIBRARY_SOURCES
             .iter()
             .any(|directory| source.starts_with(directory));
@@ -49,6 +61,21 @@ impl Whose {
             () => Self::Program,
         }
     }
+
+    /// The libraries of Python itself are in a directory of its version, or frozen into the interpreter.
+    fn of_python(source: &str) -> Self {
+        let is_fetched = FETCHED_SOURCES.iter().any(|part| source.contains(part));
+        let is_own = source.contains("/lib/python3") || source.starts_with("<frozen ");
+        match is_fetched || is_own {
+            true => Self::Library,
+            false => Self::Program,
+        }
+    }
+}
+
+/// Returns true for words of a function that an interpreter runs.
+pub fn is_of_interpreted(frame: &str) -> bool {
+    frame.ends_with(PYTHON)
 }
 
 /// Returns true for a function of Go's own library: no address of a host begins its package, and its source is in the
@@ -84,6 +111,17 @@ fn is_of_system(module: &Path) -> bool {
     match below.strip_prefix("/lib/") {
         Some(name) => is_triplet(name),
         None => ["/lib", "/lib64"].contains(&below),
+    }
+}
+
+/// Of a program that an interpreter runs, the interpreter's own functions say nothing: they are those of the waiting
+/// library.
+pub fn seen_by_its_language(frames: &mut [(&str, Whose)]) {
+    if frames.iter().any(|(words, _)| is_of_interpreted(words)) {
+        let natives = frames
+            .iter_mut()
+            .filter(|(words, _)| !is_of_interpreted(words));
+        natives.for_each(|(_, whose)| *whose = Whose::Waiting);
     }
 }
 
@@ -254,6 +292,42 @@ mod tests {
         ] {
             assert_eq!(frame(symbol, "/app/shop", source).1, whose, "{symbol}");
         }
+    }
+
+    #[test]
+    fn a_program_of_python_is_told_by_its_own_functions() {
+        let python = |symbol, file| frame(symbol, "[python]", Some(file));
+        let mut frames = vec![
+            frame("read", "/lib/libc.so.6", None),
+            frame("queue_get", "/usr/bin/python3.11", None),
+            python("Queue.get", "/usr/lib/python3.11/queue.py"),
+            python(
+                "Session.send",
+                "/app/venv/lib/python3.11/site-packages/requests/sessions.py",
+            ),
+            python("Worker.consume", "/app/worker.py"),
+            python("Thread._bootstrap", "/usr/lib/python3.11/threading.py"),
+            frame("thread_run", "/usr/bin/python3.11", None),
+        ];
+        let told_of = |frames: &[(String, Whose)]| {
+            let mut known: Vec<_> = frames
+                .iter()
+                .map(|(words, whose)| (words.as_str(), *whose))
+                .collect();
+            seen_by_its_language(&mut known);
+            let places = telling_frames(known.iter().copied());
+            let names = places
+                .into_iter()
+                .map(|place| function_name(known[place].0).to_owned());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(told_of(&frames), ["Worker.consume"]);
+        // One that waits for work is in the library alone.
+        frames.remove(4);
+        assert_eq!(
+            told_of(&frames),
+            ["Queue.get", "Session.send", "Thread._bootstrap"]
+        );
     }
 
     #[test]

@@ -84,6 +84,7 @@ mod realtime;
 mod recording;
 mod refusals;
 mod rings;
+mod runtimes;
 mod servers;
 mod stranger;
 mod summaries;

@@ -1,0 +1,446 @@
+//! `CPython`: which functions the threads of an interpreter are in, and who holds its lock.
+//!
+//! ```text
+//! _PyRuntime ─▶ interpreters ─▶ threads ─▶ frames ─▶ code ─▶ names, table of lines
+//!                     └▶ lock: the thread that holds it
+//! ```
+//!
+//! A thread is known by its thread pointer, which is `pthread_self` in the C libraries of Linux. Layouts are in
+//! [`offsets`]; a thread whose objects do not look like what they should be has no frames.
+
+mod lines;
+mod offsets;
+
+use crate::{ProcessMemory, SourcePlace};
+use offsets::{EntryMark, Offsets};
+
+pub use offsets::{SUPPORTED, UnknownPython};
+
+/// The most interpreters and threads that are walked through, and frames of one thread.
+const MOST_INTERPRETERS: usize = 64;
+const MOST_THREADS: usize = 20_000;
+const MOST_FRAMES: usize = 256;
+
+/// The longest name of a function or file that is read, in characters, and the largest table of lines, in bytes.
+const LONGEST_NAME: u64 = 1024;
+const LARGEST_TABLE: usize = 256 << 10;
+
+/// The bits of a reference that are no part of the address (`Include/internal/pycore_stackref.h`, 3.14).
+const TAG: u64 = 3;
+
+/// An interpreter that runs.
+#[derive(Clone, Debug)]
+pub struct Python {
+    runtime: u64,
+    offsets: Offsets,
+}
+
+/// A function that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PythonFrame {
+    /// Address of its code object.
+    pub code: u64,
+    /// The instruction that it has come to, in bytes from the start of the code.
+    pub offset: u64,
+    /// True if the interpreter's own code called it: the frame outside of it belongs to an outer call of the interpreter.
+    pub is_entry: bool,
+}
+
+impl Python {
+    /// The interpreter whose state is at this address. `version` is `Py_Version`, where the file has it.
+    ///
+    /// # Errors
+    /// When its layout is not known.
+    pub fn at(
+        runtime: u64,
+        version: Option<u32>,
+        memory: &impl ProcessMemory,
+    ) -> Result<Self, UnknownPython> {
+        let offsets = Offsets::of(runtime, version, memory)?;
+        Ok(Self { runtime, offsets })
+    }
+
+    /// The state of the thread with this thread pointer.
+    pub fn thread_at(&self, thread_pointer: u64, memory: &impl ProcessMemory) -> Option<u64> {
+        let found = self
+            .threads(memory)
+            .find(|(_, pointer)| *pointer == thread_pointer);
+        found.map(|(state, _)| state)
+    }
+
+    /// True if this is still the state of the thread with that thread pointer.
+    pub fn is_thread(&self, state: u64, thread_pointer: u64, memory: &impl ProcessMemory) -> bool {
+        self.pointer_of(state, memory) == Some(thread_pointer)
+    }
+
+    /// The states of all threads, each with its thread pointer.
+    fn threads<'m>(&'m self, memory: &'m impl ProcessMemory) -> impl Iterator<Item = (u64, u64)> {
+        let offsets = &self.offsets;
+        let head = self.runtime.wrapping_add(offsets.interpreters_head);
+        let interpreters = list(memory, head, offsets.interpreter_next, MOST_INTERPRETERS);
+        let states = interpreters.flat_map(move |interpreter| {
+            let head = interpreter.wrapping_add(offsets.threads_head);
+            list(memory, head, offsets.thread_next, MOST_THREADS)
+        });
+        let states = states.take(MOST_THREADS);
+        states.filter_map(|state| Some((state, self.pointer_of(state, memory)?)))
+    }
+
+    fn pointer_of(&self, state: u64, memory: &impl ProcessMemory) -> Option<u64> {
+        memory.word(state.wrapping_add(self.offsets.thread_id))
+    }
+
+    /// The functions of a thread that have not returned, the innermost first.
+    pub fn frames(&self, thread: u64, memory: &impl ProcessMemory) -> Vec<PythonFrame> {
+        let offsets = &self.offsets;
+        let (first, second) = offsets.current_frame;
+        let mut next = memory.word(thread.wrapping_add(first));
+        if let Some(second) = second {
+            next = next.and_then(|at| memory.word(at.wrapping_add(second)));
+        }
+        let mut frames: Vec<PythonFrame> = Vec::new();
+        for _ in 0..2 * MOST_FRAMES {
+            let address = next.filter(|address| *address != 0);
+            let read = address.and_then(|address| FrameBytes::read(address, memory));
+            let Some(frame) = read.filter(|_| frames.len() < MOST_FRAMES) else {
+                break;
+            };
+            next = frame.word(offsets.frame_previous);
+            match self.function_of(&frame) {
+                Some(function) => frames.push(function),
+                // One that stands for a call of the interpreter.
+                None => {
+                    if let Some(last) = frames.last_mut() {
+                        last.is_entry = true;
+                    }
+                }
+            }
+        }
+        if let Some(last) = frames.last_mut() {
+            last.is_entry = true;
+        }
+        frames
+    }
+
+    /// The function of a frame; `None` for a frame that is none of the program's.
+    fn function_of(&self, frame: &FrameBytes) -> Option<PythonFrame> {
+        let offsets = &self.offsets;
+        let is_entry = match offsets.entry {
+            EntryMark::Flag(at) => frame.byte(at)? != 0,
+            EntryMark::OwnedByC { owner, number } => {
+                if frame.byte(owner)? >= number {
+                    return None;
+                }
+                false
+            }
+        };
+        let code = frame.word(offsets.frame_code)? & !TAG;
+        let instruction = frame.word(offsets.frame_instruction)?;
+        Some(PythonFrame {
+            code,
+            offset: instruction.saturating_sub(code.wrapping_add(offsets.code_bytes)),
+            is_entry,
+        })
+    }
+
+    /// Words by which a code object is known from another that has come to its address: its file, its names, and its table
+    /// of lines.
+    pub fn identity_of(&self, code: u64, memory: &impl ProcessMemory) -> Option<[u64; 4]> {
+        let start = code.wrapping_add(self.offsets.code_file);
+        let mut bytes = [0; 32];
+        memory.read(start, &mut bytes).then(|| {
+            let mut words = [0; 4];
+            for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+                *word = u64::from_ne_bytes(*bytes);
+            }
+            words
+        })
+    }
+
+    /// Where a frame is in the source; `None` if there is no code object of this kind.
+    pub fn place_of(
+        &self,
+        frame: &PythonFrame,
+        memory: &impl ProcessMemory,
+    ) -> Option<SourcePlace> {
+        let (offsets, code) = (&self.offsets, frame.code);
+        // What is taken for code has to say that it is.
+        let kind = memory.word(code.wrapping_add(offsets.object_type))?;
+        let name = memory.word(kind.wrapping_add(offsets.type_name))?;
+        (memory.bytes(name, 5, 5)? == b"code\0").then_some(())?;
+        let text = |offset: u64| self.text(memory.word(code.wrapping_add(offset))?, memory);
+        let line = memory.number(code.wrapping_add(offsets.code_first_line));
+        let line = line.and_then(|first| {
+            let table = memory.word(code.wrapping_add(offsets.code_lines))?;
+            let length = memory.word(table.wrapping_add(offsets.bytes_length))?;
+            let start = table.wrapping_add(offsets.bytes_start);
+            let table = memory.bytes(start, length, LARGEST_TABLE)?;
+            lines::line_at(&table, first, frame.offset)
+        });
+        Some(SourcePlace {
+            function: text(offsets.code_name)?,
+            file: text(offsets.code_file)?,
+            line,
+        })
+    }
+
+    /// A text in its compact form, which names have.
+    fn text(&self, address: u64, memory: &impl ProcessMemory) -> Option<String> {
+        let offsets = &self.offsets;
+        let length = memory.word(address.wrapping_add(offsets.text_length))?;
+        let state = memory.number(address.wrapping_add(offsets.text_state))?;
+        let bits = |shift: u32, mask: u32| state >> (offsets.text_kind_bit + shift) & mask;
+        let (bytes_each, is_compact, is_ascii) = (bits(0, 7), bits(3, 1) == 1, bits(4, 1) == 1);
+        if !is_compact || length > LONGEST_NAME {
+            return None;
+        }
+        let start = if is_ascii {
+            offsets.ascii_bytes
+        } else {
+            offsets.text_bytes
+        };
+        let most = usize::try_from(LONGEST_NAME).ok()? * 4;
+        let bytes = memory.bytes(
+            address.wrapping_add(start),
+            length * u64::from(bytes_each),
+            most,
+        )?;
+        match bytes_each {
+            1 => Some(bytes.iter().map(|byte| char::from(*byte)).collect()),
+            2 => {
+                let units = bytes
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|unit| u16::from_ne_bytes(*unit));
+                char::decode_utf16(units).collect::<Result<_, _>>().ok()
+            }
+            4 => {
+                let units = bytes
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|unit| u32::from_ne_bytes(*unit));
+                units.map(char::from_u32).collect()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a frame begins with, read at once: that takes a system call.
+struct FrameBytes([u8; 96]);
+
+impl FrameBytes {
+    fn read(address: u64, memory: &impl ProcessMemory) -> Option<Self> {
+        let mut bytes = [0; 96];
+        memory.read(address, &mut bytes).then_some(Self(bytes))
+    }
+
+    /// The word at this offset; `None` beyond what was read.
+    fn word(&self, offset: u64) -> Option<u64> {
+        let offset = usize::try_from(offset).ok()?;
+        Some(u64::from_ne_bytes(*self.0.get(offset..)?.first_chunk()?))
+    }
+
+    fn byte(&self, offset: u64) -> Option<u8> {
+        self.0.get(usize::try_from(offset).ok()?).copied()
+    }
+}
+
+/// The elements of a linked list, at most so many.
+fn list(
+    memory: &impl ProcessMemory,
+    head: u64,
+    next: u64,
+    most: usize,
+) -> impl Iterator<Item = u64> {
+    let element = |at: u64| memory.word(at).filter(|element| *element != 0);
+    let follow = move |element: &u64| {
+        memory
+            .word(element.wrapping_add(next))
+            .filter(|one| *one != 0)
+    };
+    std::iter::successors(element(head), follow).take(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Words at addresses; what is not there is zero, up to `end`.
+    #[derive(Default)]
+    struct MadeUp {
+        bytes: BTreeMap<u64, u8>,
+        end: u64,
+    }
+
+    impl MadeUp {
+        fn put(&mut self, address: u64, bytes: &[u8]) {
+            self.bytes.extend((address..).zip(bytes.iter().copied()));
+        }
+
+        fn put_word(&mut self, address: u64, word: u64) {
+            self.put(address, &word.to_ne_bytes());
+        }
+
+        /// A text of bytes, as 3.12 keeps it.
+        fn put_text(&mut self, address: u64, text: &str, kind_and_flags: u32) {
+            self.put_word(address + 16, text.len() as u64);
+            self.put(address + 32, &(kind_and_flags << 2).to_ne_bytes());
+            self.put(address + 40, text.as_bytes());
+        }
+    }
+
+    impl ProcessMemory for MadeUp {
+        fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+            let Some(end) = address.checked_add(bytes.len() as u64) else {
+                return false;
+            };
+            for (byte, at) in bytes.iter_mut().zip(address..) {
+                *byte = self.bytes.get(&at).copied().unwrap_or(0);
+            }
+            end <= self.end
+        }
+    }
+
+    const RUNTIME: u64 = 0x1000;
+    const THREAD: u64 = 0x3000;
+    const POINTER: u64 = 0x7f00;
+    const ASCII: u32 = 1 | 1 << 3 | 1 << 4;
+
+    /// A process with 3.12, in which `take` was called by `run`, both in one call of the interpreter.
+    fn process() -> MadeUp {
+        let mut memory = MadeUp {
+            end: 0x10_0000,
+            ..MadeUp::default()
+        };
+        let (interpreter, call, frames, entry) = (0x2000, 0x4000, [0x5000, 0x5100], 0x5200);
+        memory.put_word(RUNTIME + 40, interpreter);
+        memory.put_word(interpreter + 72, THREAD);
+        memory.put_word(THREAD + 136, POINTER);
+        memory.put_word(THREAD + 56, call);
+        memory.put_word(call, frames[0]);
+        memory.put_word(frames[0] + 8, frames[1]);
+        memory.put_word(frames[1] + 8, entry);
+        memory.put(entry + 70, &[3]);
+        for (place, name) in [(0, "take"), (1, "run")] {
+            let code = 0x6000 + place * 0x1000;
+            let frame = frames[usize::try_from(place).unwrap()];
+            memory.put_word(frame, code);
+            memory.put_word(frame + 56, code + 192 + 4);
+            memory.put_word(code + 8, 0xa000);
+            memory.put_word(code + 112, 0xb000);
+            memory.put_word(code + 128, 0xc000 + place * 0x100);
+            memory.put_word(code + 136, 0xd000);
+            memory.put(code + 68, &7_u32.to_ne_bytes());
+            memory.put_text(0xc000 + place * 0x100, name, ASCII);
+        }
+        memory.put_word(0xa000 + 24, 0xe000);
+        memory.put(0xe000, b"code\0");
+        memory.put_text(0xb000, "/app/worker.py", ASCII);
+        // Two instructions of the first line, then some of the next but one.
+        let table = [0x80 | 13 << 3 | 1, 0, 0x80 | 13 << 3 | 7, 4];
+        memory.put_word(0xd000 + 16, table.len() as u64);
+        memory.put(0xd000 + 32, &table);
+        memory
+    }
+
+    fn python(memory: &MadeUp) -> Python {
+        Python::at(RUNTIME, Some(0x030c_01f0), memory).unwrap()
+    }
+
+    fn names(memory: &MadeUp) -> Vec<(String, Option<u32>, bool)> {
+        let python = python(memory);
+        let thread = python.thread_at(POINTER, memory).unwrap();
+        let frames = python.frames(thread, memory).into_iter();
+        let named = frames.filter_map(|frame| {
+            let place = python.place_of(&frame, memory)?;
+            assert_eq!(place.file, "/app/worker.py");
+            Some((place.function, place.line, frame.is_entry))
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn the_functions_of_a_thread_are_found_with_their_lines() {
+        let memory = process();
+        let (take, run) = ("take".to_owned(), "run".to_owned());
+        assert_eq!(
+            names(&memory),
+            [(take, Some(9), false), (run, Some(9), true)]
+        );
+        assert_eq!(python(&memory).thread_at(POINTER + 8, &memory), None);
+    }
+
+    #[test]
+    fn what_is_no_code_has_no_name() {
+        let mut memory = process();
+        memory.put(0xe000, b"dict\0");
+        assert_eq!(names(&memory), []);
+        let mut memory = process();
+        memory.put_word(0xc000 + 16, u64::MAX);
+        assert_eq!(names(&memory).len(), 1);
+    }
+
+    #[test]
+    fn circles_have_an_end() {
+        let mut memory = process();
+        memory.put_word(0x5100 + 8, 0x5000);
+        memory.put_word(THREAD + 8, THREAD);
+        memory.put_word(0x2000, 0x2000);
+        assert_eq!(names(&memory).len(), MOST_FRAMES);
+        assert_eq!(python(&memory).thread_at(1, &memory), None);
+    }
+
+    #[test]
+    fn a_version_that_is_not_known_is_told() {
+        let memory = process();
+        let unknown = |version| {
+            Python::at(RUNTIME, version, &memory)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(unknown(Some(0x030a_0bf0)), "Python 3.10");
+        assert_eq!(unknown(None), "a Python that does not tell its version");
+        let mut memory = process();
+        memory.put(RUNTIME, b"xdebugpy");
+        memory.put_word(RUNTIME + 8, 0x030e_00f0);
+        let published = Python::at(RUNTIME, None, &memory).unwrap_err();
+        assert_eq!(published.to_string(), "Python 3.14");
+    }
+
+    /// Memory that is made up from the address: pointers into itself, now and then zero.
+    struct Wild(u64);
+
+    impl ProcessMemory for Wild {
+        fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+            for (byte, at) in bytes.iter_mut().zip(0..) {
+                let mixed = (address.wrapping_add(at) ^ self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                *byte = if mixed >> 60 == 0 {
+                    0
+                } else {
+                    mixed.to_le_bytes()[5]
+                };
+            }
+            address.wrapping_mul(self.0 | 1) >> 61 != 0
+        }
+    }
+
+    #[test]
+    fn any_memory_is_read_to_an_end() {
+        for seed in 0..2_000 {
+            let memory = Wild(seed);
+            for version in [0x030b_07f0, 0x030c_01f0] {
+                let python = Python::at(seed << 12, Some(version), &memory).unwrap();
+                let frames = python.frames(seed << 20, &memory);
+                assert!(frames.len() <= MOST_FRAMES);
+                for frame in &frames {
+                    let _ = python.place_of(frame, &memory);
+                }
+            }
+        }
+    }
+}
