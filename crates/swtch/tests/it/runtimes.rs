@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::process::Command;
 
-use swtch_core::{Frame, Reason};
+use swtch_core::{Frame, Reason, StackKind};
 use swtch_store::Trace;
 
 use crate::machine::beside_others;
@@ -48,7 +48,8 @@ fn time_by_function(recording: &Recording) -> BTreeMap<(Reason, Option<String>),
     let frames = trace.frames().unwrap().into_iter();
     let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
     let stacks = trace.stacks().unwrap().into_iter();
-    let own = stacks.map(|stack| {
+    let of_users = stacks.filter(|stack| stack.kind == StackKind::User);
+    let own = of_users.map(|stack| {
         let mut own = stack.frames.iter().filter_map(|id| {
             let frame = frames.get(id)?;
             let is_own = frame.file.as_deref()?.ends_with("/workers.py");
