@@ -158,6 +158,25 @@ impl CodeFile {
     }
 }
 
+/// Opens the file in which the runtime of a process lists the functions that it has compiled, where the process sees it.
+///
+/// # Errors
+/// When there is none, or when it is of another user than the process.
+pub fn open_compiled(pid: Pid) -> io::Result<File> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    // Its number where it lives comes last.
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let number = numbers.and_then(|numbers| numbers.split_ascii_whitespace().next_back());
+    let number = number.ok_or(ErrorKind::NotFound)?;
+    let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
+    let place = below(&root, &format!("tmp/perf-{number}.map"))?;
+    let (found, process) = (place.metadata()?, fs::metadata(format!("/proc/{pid}"))?);
+    if !found.is_file() || found.uid() != process.uid() {
+        return Err(ErrorKind::NotFound.into());
+    }
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
+}
+
 /// What is at a path, not opened.
 fn at_place(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();

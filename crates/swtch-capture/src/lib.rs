@@ -27,6 +27,7 @@
 mod clock;
 mod code;
 mod code_file;
+mod compiled;
 mod confine;
 mod counters;
 mod demangle;
@@ -57,7 +58,7 @@ mod tree;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
-pub use code::{CodeFile, CodeMap, CodeMapping};
+pub use code::{CodeFile, CodeMap, CodeMapping, open_compiled};
 pub use code_file::{CodeIdentity, CodeSegments};
 pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
 pub use counters::Counters;

@@ -20,6 +20,7 @@ use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
 use crate::code_file::{CodeIdentity, has_debug_information, names_others, packed_symbols};
+use crate::compiled::CompiledFunctions;
 use crate::load::Capture;
 use crate::symbols::{FilesById, NamedPlace, PlaceInFile, SymbolReader, number_of, put_frames};
 
@@ -31,6 +32,8 @@ enum CodeAddress {
     Nowhere(u64),
     /// The number of a place in a program that an interpreter runs.
     Script(usize),
+    /// Code without a file of a process, which may list its functions.
+    Compiled(Pid, u64),
 }
 
 /// The files that stacks are in, by number.
@@ -166,6 +169,20 @@ fn copied(mut from: impl io::Read) -> io::Result<(File, u64)> {
     Ok((copy, length))
 }
 
+/// The functions that a process has compiled.
+#[derive(Debug)]
+struct ListedFunctions {
+    list: File,
+    functions: OnceCell<CompiledFunctions>,
+}
+
+impl ListedFunctions {
+    fn functions(&self) -> &CompiledFunctions {
+        self.functions
+            .get_or_init(|| CompiledFunctions::of(&self.list))
+    }
+}
+
 /// All stacks of one capture, with their frames.
 #[derive(Debug)]
 pub struct Stacks {
@@ -175,6 +192,8 @@ pub struct Stacks {
     copied: Cell<u64>,
     files: NamingFiles,
     scripts: Vec<ScriptPlace>,
+    /// The lists of functions that processes have compiled.
+    compiled: FxHashMap<Pid, ListedFunctions>,
     /// Number of each place, and an address in a process that had it.
     places: FxHashMap<CodeAddress, (u32, u64)>,
     /// With the numbers of places as frames.
@@ -213,6 +232,9 @@ pub struct ScriptPlace {
 /// What stands for the module of a place in a program of Python.
 const PYTHON: &str = "[python]";
 
+/// What stands for the module of a function that was compiled while the program ran.
+const COMPILED: &str = "[jit]";
+
 impl Default for Stacks {
     fn default() -> Self {
         Self::new()
@@ -228,6 +250,7 @@ impl Stacks {
             copied: Cell::new(0),
             files: NamingFiles::default(),
             scripts: Vec::new(),
+            compiled: FxHashMap::default(),
             places: FxHashMap::default(),
             stacks: Vec::new(),
         }
@@ -267,9 +290,8 @@ impl Stacks {
             UserFrame::Script(number) if index(number) < self.scripts.len() => {
                 self.frame(CodeAddress::Script(index(number)), 0)
             }
-            UserFrame::At(address) | UserFrame::InFile { address, .. } => {
-                self.frame(CodeAddress::Nowhere(address), address)
-            }
+            UserFrame::At(address) => self.frame(CodeAddress::Compiled(pid, address), address),
+            UserFrame::InFile { address, .. } => self.frame(CodeAddress::Nowhere(address), address),
             UserFrame::Script(_) => self.frame(CodeAddress::Nowhere(0), 0),
         });
         let frames = frames.collect();
@@ -285,6 +307,16 @@ impl Stacks {
     /// Adds a place in a program that an interpreter runs. Stacks name it by its number: it is that of the places before.
     pub fn add_script(&mut self, place: ScriptPlace) {
         self.scripts.push(place);
+    }
+
+    /// Adds the file in which a process lists the functions that it has compiled. It is read when names are looked up:
+    /// by then there are more.
+    pub fn add_compiled(&mut self, pid: Pid, list: File) {
+        let listed = ListedFunctions {
+            list,
+            functions: OnceCell::new(),
+        };
+        self.compiled.insert(pid, listed);
     }
 
     /// Adds a stack of the kernel.
@@ -425,6 +457,17 @@ impl Stacks {
                 frame.symbol = Some(place.function.clone());
                 frame.file = Some(place.file.clone());
                 frame.line = place.line;
+                return NamedPlace::default();
+            }
+            CodeAddress::Compiled(pid, address) => {
+                let listed = self.compiled.get(pid);
+                let found = listed.and_then(|listed| listed.functions().at(*address));
+                if let Some(function) = found {
+                    frame.module = Some(COMPILED.to_owned());
+                    frame.symbol = Some(function.name);
+                    frame.file = function.file;
+                    frame.line = function.line;
+                }
                 return NamedPlace::default();
             }
             CodeAddress::Nowhere(_) => return NamedPlace::default(),

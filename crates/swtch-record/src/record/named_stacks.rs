@@ -97,6 +97,11 @@ impl StacksToName {
                 let end = StackEnd::ALL.get(found.end).copied();
                 stacks.add_user(found.number, Pid::new(found.pid), &found.frames, end);
             }
+            StackNews::Compiled(pid) => {
+                if let Some(list) = beside.into_iter().next() {
+                    stacks.add_compiled(Pid::new(pid), File::from(list));
+                }
+            }
             StackNews::Script(found) => stacks.add_script(ScriptPlace {
                 function: found.function,
                 file: found.file,

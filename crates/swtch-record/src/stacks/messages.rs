@@ -31,6 +31,8 @@ pub enum StackNews {
     Stack(FoundStack),
     /// A place in a program that an interpreter runs, which stacks name from now on.
     Script(FoundScript),
+    /// A process lists the functions that it has compiled, in the file beside this.
+    Compiled(u32),
     /// The same of the kernel.
     KernelStack(FoundKernelStack),
     /// Threads that waited, or ended waits, in stacks that were told before.

@@ -15,7 +15,7 @@ use nix::sys::prctl::set_dumpable;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use swtch_capture::{
     CodeFile, ConfinedWork, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
-    UserFrame, monotonic_ns, process_cpu_ns,
+    UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
 };
 use swtch_core::{Pid, StackEnd};
 use swtch_runtimes::SourcePlace;
@@ -111,8 +111,13 @@ impl ReadingProcess {
     }
 
     /// Waits for the recorder's end: until then it can ask what this process has cost.
-    fn end(&self) -> Result<()> {
-        match self.tell(&StackNews::Done, None) {
+    fn end(&mut self) -> Result<()> {
+        let unwound = &mut self.unwound;
+        unwound.compiled.take(Duration::ZERO, &mut unwound.news);
+        match self
+            .tell_news()
+            .and_then(|()| self.tell(&StackNews::Done, None))
+        {
             Err(error) if is_end(&error) => Ok(()),
             told => {
                 told?;
@@ -150,11 +155,18 @@ impl ReadingProcess {
                 });
             }
         })?;
-        for (news, file) in std::mem::take(&mut self.unwound.news) {
-            self.tell(&news, file.as_ref())?;
-        }
+        let unwound = &mut self.unwound;
+        unwound.compiled.take(LISTED_EVERY, &mut unwound.news);
+        self.tell_news()?;
         for some in looks.chunks(MOST_LOOKS) {
             self.tell(&StackNews::Looks(some.to_vec()), None)?;
+        }
+        Ok(())
+    }
+
+    fn tell_news(&mut self) -> Result<()> {
+        for (news, file) in std::mem::take(&mut self.unwound.news) {
+            self.tell(&news, file.as_ref())?;
         }
         Ok(())
     }
@@ -186,6 +198,7 @@ struct UnwoundStacks {
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), KnownCopy>,
     pythons: Pythons,
+    compiled: CompiledLists,
     /// Interpreters that were told as not read.
     unknown: FxHashSet<String>,
     /// The number of each place in a program that an interpreter runs.
@@ -215,8 +228,8 @@ struct UnwoundStacks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum FramePlace {
     InFile(u32, u64),
-    /// Code without a file.
-    At(u64),
+    /// Code without a file, of a process.
+    At(Pid, u64),
     /// A place in a program that an interpreter runs, by its number.
     Script(u32),
 }
@@ -405,6 +418,7 @@ impl UnwoundStacks {
         }
         self.read.clear();
         self.pythons.forget();
+        self.compiled.0.clear();
         self.copies.clear();
         self.reads_again = true;
     }
@@ -432,7 +446,7 @@ impl UnwoundStacks {
     fn number_of_frames(&mut self, pid: Pid, frames: Vec<UserFrame>, end: StackEnd) -> Option<u32> {
         let places = frames.iter().map(|frame| match frame {
             UserFrame::InFile { file, offset, .. } => FramePlace::InFile(*file, *offset),
-            UserFrame::At(address) => FramePlace::At(*address),
+            UserFrame::At(address) => FramePlace::At(pid, *address),
             UserFrame::Script(number) => FramePlace::Script(*number),
         });
         let place = match self.numbers.entry((places.collect(), end)) {
@@ -486,8 +500,41 @@ impl UnwoundStacks {
                 }
             });
             frames.push(frame.unwrap_or(UserFrame::At(*address)));
+            if frame.is_none() {
+                self.compiled.meet(pid);
+            }
         }
         Some(frames)
+    }
+}
+
+/// When the lists of functions that processes have compiled were looked for last; `None` for one that was handed over.
+#[derive(Debug, Default)]
+struct CompiledLists(FxHashMap<Pid, Option<Instant>>);
+
+/// The least time between two looks for the list of a process: a runtime writes it when it is asked to, or has compiled
+/// something.
+const LISTED_EVERY: Duration = Duration::from_secs(1);
+
+impl CompiledLists {
+    /// Notes that a thread of a process is in code without a file.
+    fn meet(&mut self, pid: Pid) {
+        let long_ago = Instant::now().checked_sub(LISTED_EVERY);
+        self.0.entry(pid).or_insert(long_ago);
+    }
+
+    /// Hands over the lists that are there now.
+    fn take(&mut self, at_least_after: Duration, news: &mut Vec<(StackNews, Option<File>)>) {
+        for (pid, looked) in &mut self.0 {
+            if looked.is_none_or(|looked| looked.elapsed() < at_least_after) {
+                continue;
+            }
+            *looked = Some(Instant::now());
+            if let Ok(list) = open_compiled(*pid) {
+                news.push((StackNews::Compiled(pid.get()), Some(list)));
+                *looked = None;
+            }
+        }
     }
 }
 

@@ -25,8 +25,12 @@ const FETCHED_SOURCES: [&str; 5] = [
     "/dist-packages/",
 ];
 
-/// What stands for the module of a function of Python.
+/// What stands for the modules of functions of Python, and of those that were compiled while the program ran.
 const PYTHON: &str = "[python]";
+const COMPILED: &str = "[jit]";
+
+/// Sources of the libraries of Node, and names of those of Java.
+const RUNTIME_LIBRARIES: [&str; 6] = ["node:", "java.", "javax.", "jdk.", "sun.", "com.sun."];
 
 /// The most characters of a function's name in a sentence.
 const MOST_OF_A_NAME: usize = 48;
@@ -49,6 +53,9 @@ impl Whose {
         if frame.module.as_deref() == Some(PYTHON) {
             return Self::of_python(source);
         }
+        if frame.module.as_deref() == Some(COMPILED) {
+            return Self::of_compiled(frame.symbol.as_deref().unwrap_or_default(), source);
+        }
         let is_of_library = LIBRARY_SOURCES
             .iter()
             .any(|directory| source.starts_with(directory));
@@ -58,6 +65,20 @@ impl Whose {
         match () {
             () if is_of_library || !is_own(words) || is_of_go(symbol, source) => Self::Waiting,
             () if is_fetched || is_of_system(Path::new(module)) => Self::Library,
+            () => Self::Program,
+        }
+    }
+
+    /// What has no name of a language is a part of the runtime: `Builtin:ArrayPush`, `Interpreter`.
+    fn of_compiled(name: &str, source: &str) -> Self {
+        let is_of = |library: &str| name.starts_with(library) || source.starts_with(library);
+        let is_fetched = source.contains("/node_modules/");
+        let is_of_runtime = source.is_empty() && !name.contains('.');
+        match () {
+            () if is_of_runtime => Self::Waiting,
+            () if is_fetched || RUNTIME_LIBRARIES.iter().any(|library| is_of(library)) => {
+                Self::Library
+            }
             () => Self::Program,
         }
     }
@@ -75,7 +96,7 @@ impl Whose {
 
 /// Returns true for words of a function that an interpreter runs.
 pub fn is_of_interpreted(frame: &str) -> bool {
-    frame.ends_with(PYTHON)
+    frame.ends_with(PYTHON) || frame.ends_with(COMPILED)
 }
 
 /// Returns true for a function of Go's own library: no address of a host begins its package, and its source is in the
@@ -150,11 +171,12 @@ pub fn function_name(frame: &str) -> &str {
 /// several of one has added: `take<alloc::vec::Vec<u8>>` is `take`. What is still long is cut.
 pub fn short_name(name: &str) -> String {
     let name = name.split_once(" [clone ").map_or(name, |(name, _)| name);
+    let name = &name.replace("(anonymous namespace)::", "");
     let mut short = String::new();
     let mut depth = 0_u32;
     for (place, c) in name.char_indices() {
         match c {
-            // `<Pool as Queue>::take` and `(anonymous namespace)::take` begin with it.
+            // `<Pool as Queue>::take` begins with it.
             '<' | '(' if place > 0 => depth += 1,
             '>' | ')' if depth > 0 => depth -= 1,
             c if depth == 0 => short.push(c),
@@ -355,10 +377,8 @@ mod tests {
             ("<Pool as Queue<u8>>::take", "<Pool as Queue>::take"),
             ("handle(Request const&)", "handle"),
             ("Log::flush [clone .isra.0]", "Log::flush"),
-            (
-                "(anonymous namespace)::handle(int)",
-                "(anonymous namespace)::handle",
-            ),
+            ("(anonymous namespace)::handle(int)", "handle"),
+            ("node::(anonymous namespace)::run(void*)", "node::run"),
         ] {
             assert_eq!(short_name(name), short);
         }

@@ -8,7 +8,8 @@ use swtch_core::{Frame, Reason, StackKind};
 use swtch_store::Trace;
 
 use crate::machine::beside_others;
-use crate::recording::{Recording, TraceDir, stderr};
+use crate::names;
+use crate::recording::{Recording, TraceDir, stderr, stdout};
 
 /// Three workers take jobs from a queue, and write one after the other; each reason to wait is in functions of its own.
 const WORKERS: &str = "
@@ -128,4 +129,56 @@ fn root_waits_of_python_are_in_the_functions_that_wait() {
             "{python}: {right} of {named} ns: {said}"
         );
     }
+}
+
+/// Code that is made while the program runs, and sleeps; the program lists it as Node does, in a file or behind a link.
+const COMPILES: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+	/* push rbp; mov rbp, rsp; mov eax, SYS_nanosleep; syscall; pop rbp; ret */
+	unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0xb8, 35, 0, 0, 0, 0x0f, 0x05, 0x5d, 0xc3};
+	int access = PROT_READ | PROT_WRITE | PROT_EXEC;
+	char *at = mmap(0, 4096, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memcpy(at, code, sizeof code);
+	char name[64];
+	snprintf(name, sizeof name, "/tmp/perf-%d.map", getpid());
+	FILE *list = fopen(argc > 1 ? argv[1] : name, "w");
+	fprintf(list, "%lx %zx JS:*nap /app/server.js:7:3\n", (long)at, sizeof code);
+	fclose(list);
+	if (argc > 1) symlink(argv[1], name);
+	struct timespec time = {0, 5000000};
+	for (int i = 0; i < 200; i++) ((void (*)(struct timespec *, void *))at)(&time, 0);
+	unlink(name);
+}
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn root_code_that_was_compiled_meanwhile_has_the_name_that_its_runtime_lists() {
+    if cfg!(not(target_arch = "x86_64")) {
+        swtch_test::skip!("its code is x86-64");
+    }
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = names::compiled(&place, COMPILES, &["-O1"]);
+    let program = program.to_str().unwrap();
+    let stacks = |words: &[&str]| {
+        let recording = Recording::that_succeeds(&[&["--", program], words].concat());
+        stdout(&recording.report(&["--by", "stack"]))
+    };
+    let named = stacks(&[]);
+    let nap = named.find(" nap [jit]");
+    let nap = nap.unwrap_or_else(|| panic!("no name: {named}"));
+    assert!(named[nap..].contains(" main+"), "{named}");
+    // A link may lead to any file.
+    let elsewhere = place.dir().join("list");
+    let linked = stacks(&[elsewhere.to_str().unwrap()]);
+    assert!(
+        linked.contains(" main+") && !linked.contains("nap"),
+        "{linked}"
+    );
 }
