@@ -320,6 +320,14 @@ ROWS = (
         quick=False,
     ),
     Row(
+        "python-lock",
+        "one lock of a program in Python, whose holder sleeps",
+        ("futex_contention",),
+        command="python3 " + str(HERE / "gil.py") + " lock",
+        needs=("python3",),
+        names="puts_in_store",
+    ),
+    Row(
         "openmp",
         "8 threads of OpenMP on 2 CPUs",
         ("oversubscribed", "futex_barrier"),

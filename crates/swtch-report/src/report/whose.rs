@@ -94,6 +94,9 @@ impl Whose {
     }
 }
 
+/// The function of Python that runs programs, where it was not known which.
+const PYTHON_LOOP: &str = "_PyEval_EvalFrameDefault";
+
 /// Returns true for words of a function that an interpreter runs.
 pub fn is_of_interpreted(frame: &str) -> bool {
     frame.ends_with(PYTHON) || frame.ends_with(COMPILED)
@@ -138,7 +141,9 @@ fn is_of_system(module: &Path) -> bool {
 /// Of a program that an interpreter runs, the interpreter's own functions say nothing: they are those of the waiting
 /// library.
 pub fn seen_by_its_language(frames: &mut [(&str, Whose)]) {
-    if frames.iter().any(|(words, _)| is_of_interpreted(words)) {
+    let is_interpreted =
+        |(words, _): &(&str, Whose)| is_of_interpreted(words) || words.starts_with(PYTHON_LOOP);
+    if frames.iter().any(is_interpreted) {
         let natives = frames
             .iter_mut()
             .filter(|(words, _)| !is_of_interpreted(words));
@@ -344,6 +349,12 @@ mod tests {
             names.collect::<Vec<_>>()
         };
         assert_eq!(told_of(&frames), ["Worker.consume"]);
+        // One of which only the interpreter's functions are known.
+        let native = [
+            frame("PyThread_release_lock", "/usr/bin/python3.11", None),
+            frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", None),
+        ];
+        assert_eq!(told_of(&native), Vec::<String>::new());
         // One that waits for work is in the library alone.
         frames.remove(4);
         assert_eq!(

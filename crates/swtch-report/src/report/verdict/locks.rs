@@ -624,26 +624,35 @@ impl VerdictInput<'_> {
         finding
     }
 
-    /// The adjacent futex words with the most waits, if these are a large part of all futex waits.
+    /// The adjacent futex words at which most of the time was lost that is lost at locks, if these are a large part of it;
+    /// else those with the most waits, if these are a large part of all futex waits.
     fn main_lock(&self, total: &Tally) -> Option<FutexWords<'_>> {
-        let main = self
-            .joined_if_alike(self.locks())
-            .into_iter()
-            .max_by_key(|lock| {
-                (
-                    lock.sum.switches,
-                    lock.sum.blocked,
-                    Reverse(lock.words[0].0),
-                )
-            })?;
-        let of_futexes = self.of_programs(Reason::Futex).switches;
-        let is_main = percent(main.sum.switches, of_futexes)? >= WORD_PCT;
-        let blocked = if main.sum.is_lock() {
-            main.sum.blocked
-        } else {
-            Nanos::ZERO
+        let locks = self.joined_if_alike(self.locks());
+        let lost = |lock: &FutexWords<'_>| match lock.sum.is_lock() {
+            true => lock.sum.blocked,
+            false => Nanos::ZERO,
         };
-        (is_main && self.is_much(main.sum.switches, blocked, total)).then_some(main)
+        let is_much = |lock: &FutexWords<'_>| self.is_much(lock.sum.switches, lost(lock), total);
+        let longest = locks
+            .iter()
+            .enumerate()
+            .max_by_key(|(_, lock)| (lost(lock), lock.sum.switches, Reverse(lock.words[0].0)));
+        let most = locks.iter().enumerate().max_by_key(|(_, lock)| {
+            (
+                lock.sum.switches,
+                lock.sum.blocked,
+                Reverse(lock.words[0].0),
+            )
+        });
+        let at_locks = self.at_locks.lost().as_ns();
+        let of_futexes = self.of_programs(Reason::Futex).switches;
+        let is_large = |part, whole| percent(part, whole).is_some_and(|share| share >= WORD_PCT);
+        let longest =
+            longest.filter(|(_, lock)| is_large(lost(lock).as_ns(), at_locks) && is_much(lock));
+        let most =
+            most.filter(|(_, lock)| is_large(lock.sum.switches, of_futexes) && is_much(lock));
+        let main = longest.or(most).map(|(place, _)| place)?;
+        locks.into_iter().nth(main)
     }
 
     /// Joins the locks of a process that are waited for in one function with the same callers, unless one of them has most
