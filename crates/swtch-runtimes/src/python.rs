@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A thread is known by its thread pointer, which is `pthread_self` in the C libraries of Linux. Layouts are in
-//! [`offsets`]; a thread whose objects do not look like what they should be has no frames.
+//! `offsets`; a thread whose objects do not look like what they should be has no frames.
 
 mod lines;
 mod offsets;
