@@ -161,7 +161,7 @@ impl CodeFile {
 /// Opens the file in which the runtime of a process lists the functions that it has compiled, where the process sees it.
 ///
 /// # Errors
-/// When there is none, or when it is of another user than the process.
+/// When there is none, or when it is of another user than the process, or older than it.
 pub fn open_compiled(pid: Pid) -> io::Result<File> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     // Its number where it lives comes last.
@@ -171,11 +171,27 @@ pub fn open_compiled(pid: Pid) -> io::Result<File> {
     let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
     let place = below(&root, &format!("tmp/perf-{number}.map"))?;
     let (found, process) = (place.metadata()?, fs::metadata(format!("/proc/{pid}"))?);
-    if !found.is_file() || found.uid() != process.uid() {
+    if !found.is_file() || found.uid() != process.uid() || found.mtime() < started_at(pid)? {
         return Err(ErrorKind::NotFound.into());
     }
     File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
+
+/// When a process was started, in seconds since 1970, rounded down.
+fn started_at(pid: Pid) -> io::Result<i64> {
+    let number = |text: &str| text.parse::<i64>().map_err(io::Error::other);
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name before may hold anything; the start is the 22nd field, the state the third.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_ascii_whitespace().nth(19);
+    let ticks = number(ticks.ok_or(ErrorKind::InvalidData)?)?;
+    let machine = fs::read_to_string("/proc/stat")?;
+    let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));
+    Ok(number(boot.ok_or(ErrorKind::InvalidData)?)? + ticks / TICKS_A_SECOND)
+}
+
+/// `USER_HZ` of x86-64 and arm64.
+const TICKS_A_SECOND: i64 = 100;
 
 /// What is at a path, not opened.
 fn at_place(path: &Path) -> io::Result<File> {

@@ -45,9 +45,15 @@ pub fn has_debug_information(file: &File) -> bool {
 const MOST_PACKED: u64 = 16 << 20;
 const UNPACKING_KIB: u32 = 64 << 10;
 
+/// The most bytes of a file that has them, and of what is unpacked.
+const MOST_BYTES: u64 = 1 << 30;
+pub const MOST_UNPACKED: u64 = 64 << 20;
+
 /// The ELF file with the names of functions that a stripped file has packed, as distributions of the family of Fedora
 /// make it (`MiniDebugInfo`, the manual of gdb); `None` if it has none, or too large a one.
 pub fn packed_symbols(file: &File) -> Option<impl Read + '_> {
+    // Its other symbols are read as well.
+    (file.metadata().ok()?.len() <= MOST_BYTES).then_some(())?;
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).ok()?;
     let (offset, size) = object.section_by_name(".gnu_debugdata")?.file_range()?;

@@ -24,20 +24,36 @@ pub struct CompiledFunction {
 }
 
 impl CompiledFunctions {
-    /// Those that a file lists. One that was compiled again, or that has taken the place of another, is there twice: the
-    /// last line holds.
-    pub fn of(mut file: &File) -> Self {
-        let mut functions = BTreeMap::new();
+    /// Those that a file lists, of which so many bytes are read at most, and how many were. Where one has taken the place of
+    /// others, the last line holds.
+    pub fn of(mut file: &File, most: u64) -> (Self, u64) {
+        let mut functions = Self::default();
+        let mut read = 0;
         if file.rewind().is_err() {
-            return Self::default();
+            return (functions, read);
         }
-        for line in BufReader::new(file.take(MOST_BYTES)).split(b'\n') {
+        for line in BufReader::new(file.take(most.min(MOST_BYTES))).split(b'\n') {
             // What cannot be read has no names.
             let Ok(line) = line else { break };
+            read += line.len() as u64 + 1;
             let function = std::str::from_utf8(&line).ok().and_then(parsed);
-            functions.extend(function.filter(|_| line.len() <= LONGEST_LINE));
+            if let Some((start, function)) = function.filter(|_| line.len() <= LONGEST_LINE) {
+                functions.put(start, function);
+            }
         }
-        Self(functions)
+        (functions, read)
+    }
+
+    fn put(&mut self, start: u64, function: (u64, String)) {
+        let end = start.saturating_add(function.0);
+        if let Some((before, (bytes, _))) = self.0.range_mut(..start).next_back() {
+            *bytes = (*bytes).min(start - before);
+        }
+        let gone: Vec<u64> = self.0.range(start..end).map(|(start, _)| *start).collect();
+        for start in gone {
+            self.0.remove(&start);
+        }
+        self.0.insert(start, function);
     }
 
     /// The function that has this address.
@@ -76,7 +92,7 @@ impl CompiledFunction {
 
     /// `take /app/server.js:12:7`; a function without a name has none before its place.
     fn of_v8(words: &str) -> Self {
-        let (name, place) = words.split_once(' ').unwrap_or((words, ""));
+        let (name, place) = words.rsplit_once(' ').unwrap_or((words, ""));
         let mut parts = place.rsplitn(3, ':');
         let (_, line, file) = (parts.next(), parts.next(), parts.next());
         let name = if name.is_empty() { "(anonymous)" } else { name };
@@ -121,19 +137,27 @@ mod tests {
                      1020 10 JS:~ node:internal/timers:5:1\n\
                      0x1030 0x10 java.lang.Object shop.Orders.take(int)\n\
                      1040 10 Builtin:ArrayPush\n\
-                     1000 8 JS:^other file:///app/a.js:3:1\n";
+                     1000 8 JS:^get other file:///app/a.js:3:1\n\
+                     1038 10 later\n";
         file.write_all(lines.as_bytes()).unwrap();
-        let functions = CompiledFunctions::of(&file);
-        let other = function("other", Some(("file:///app/a.js", 3)));
+        let (functions, read) = CompiledFunctions::of(&file, u64::MAX);
+        assert_eq!(read, lines.len() as u64);
+        let other = function("get other", Some(("file:///app/a.js", 3)));
         assert_eq!(functions.at(0x1007), Some(other));
         assert_eq!(functions.at(0x1008), None, "the one that was there before");
         let anonymous = function("(anonymous)", Some(("node:internal/timers", 5)));
         assert_eq!(functions.at(0x1020), Some(anonymous));
         let take = function("shop.Orders.take(int)", None);
-        assert_eq!(functions.at(0x103f), Some(take));
+        assert_eq!(functions.at(0x1037), Some(take));
+        let later = Some(function("later", None));
         assert_eq!(
-            functions.at(0x1041),
-            Some(function("Builtin:ArrayPush", None))
+            [0x1038, 0x1047].map(|at| functions.at(at)),
+            [later.clone(), later]
+        );
+        assert_eq!(
+            functions.at(0x1048),
+            None,
+            "Builtin:ArrayPush was there before"
         );
         assert_eq!(functions.at(0xfff), None);
     }

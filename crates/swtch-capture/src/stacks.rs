@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use swtch_core::{Frame, Pid, Stack, StackEnd, StackKind};
 
 use crate::code::{CodeFile, CodeMap, is_at};
-use crate::code_file::{CodeIdentity, has_debug_information, names_others, packed_symbols};
+use crate::code_file::{
+    CodeIdentity, MOST_UNPACKED, has_debug_information, names_others, packed_symbols,
+};
 use crate::compiled::CompiledFunctions;
 use crate::load::Capture;
 use crate::symbols::{FilesById, NamedPlace, PlaceInFile, SymbolReader, number_of, put_frames};
@@ -120,9 +122,14 @@ impl NamingSource {
                 }
             };
             let left = MOST_COPIED.saturating_sub(copied_before.get());
-            let (copy, length) = copied(packed_symbols(file)?.take(left)).ok()?;
+            let packed = packed_symbols(file)?.take(left.min(MOST_UNPACKED));
+            let unpacked = copied(packed);
+            // What is damaged has cost as much.
+            let length = unpacked
+                .as_ref()
+                .map_or(MOST_UNPACKED, |(_, length)| *length);
             copied_before.set(copied_before.get() + length);
-            Some(copy)
+            Some(unpacked.ok()?.0)
         };
         self.unpacked.get_or_init(unpack).as_ref().map(path_of_open)
     }
@@ -176,10 +183,17 @@ struct ListedFunctions {
     functions: OnceCell<CompiledFunctions>,
 }
 
+/// The most bytes of lists of functions that are read, all together.
+const MOST_LISTED: u64 = 128 << 20;
+
 impl ListedFunctions {
-    fn functions(&self) -> &CompiledFunctions {
-        self.functions
-            .get_or_init(|| CompiledFunctions::of(&self.list))
+    fn functions(&self, read_before: &Cell<u64>) -> &CompiledFunctions {
+        self.functions.get_or_init(|| {
+            let left = MOST_LISTED.saturating_sub(read_before.get());
+            let (functions, read) = CompiledFunctions::of(&self.list, left);
+            read_before.set(read_before.get() + read);
+            functions
+        })
     }
 }
 
@@ -194,27 +208,25 @@ pub struct Stacks {
     scripts: Vec<ScriptPlace>,
     /// The lists of functions that processes have compiled.
     compiled: FxHashMap<Pid, ListedFunctions>,
+    /// Bytes of these lists that were read.
+    listed: Cell<u64>,
     /// Number of each place, and an address in a process that had it.
     places: FxHashMap<CodeAddress, (u32, u64)>,
     /// With the numbers of places as frames.
     stacks: Vec<Stack>,
 }
 
-/// A frame of a user stack.
+/// A frame of a user stack. Its names are short where it is sent: a packet holds hundreds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UserFrame {
     /// Code without a file, at this address.
+    #[serde(rename = "a")]
     At(u64),
-    /// Code of a file.
-    InFile {
-        /// Its address in the process.
-        address: u64,
-        /// The number of the file.
-        file: u32,
-        /// The offset there.
-        offset: u64,
-    },
+    /// Code of a file: its address in the process, the number of the file, and the offset there.
+    #[serde(rename = "f")]
+    InFile(u64, u32, u64),
     /// A place in a program that an interpreter runs, by its number.
+    #[serde(rename = "s")]
     Script(u32),
 }
 
@@ -251,6 +263,7 @@ impl Stacks {
             files: NamingFiles::default(),
             scripts: Vec::new(),
             compiled: FxHashMap::default(),
+            listed: Cell::new(0),
             places: FxHashMap::default(),
             stacks: Vec::new(),
         }
@@ -280,18 +293,14 @@ impl Stacks {
     pub fn add_user(&mut self, id: u32, pid: Pid, frames: &[UserFrame], end: Option<StackEnd>) {
         let index = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         let frames = frames.iter().map(|frame| match *frame {
-            UserFrame::InFile {
-                address,
-                file,
-                offset,
-            } if index(file) < self.files.files.len() => {
+            UserFrame::InFile(address, file, offset) if index(file) < self.files.files.len() => {
                 self.frame(CodeAddress::File(index(file), offset), address)
             }
             UserFrame::Script(number) if index(number) < self.scripts.len() => {
                 self.frame(CodeAddress::Script(index(number)), 0)
             }
             UserFrame::At(address) => self.frame(CodeAddress::Compiled(pid, address), address),
-            UserFrame::InFile { address, .. } => self.frame(CodeAddress::Nowhere(address), address),
+            UserFrame::InFile(address, ..) => self.frame(CodeAddress::Nowhere(address), address),
             UserFrame::Script(_) => self.frame(CodeAddress::Nowhere(0), 0),
         });
         let frames = frames.collect();
@@ -461,7 +470,7 @@ impl Stacks {
             }
             CodeAddress::Compiled(pid, address) => {
                 let listed = self.compiled.get(pid);
-                let found = listed.and_then(|listed| listed.functions().at(*address));
+                let found = listed.and_then(|listed| listed.functions(&self.listed).at(*address));
                 if let Some(function) = found {
                     frame.module = Some(COMPILED.to_owned());
                     frame.symbol = Some(function.name);

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Longest packet in bytes.
-const MOST_BYTES: usize = 16 << 10;
+pub const MOST_BYTES: usize = 16 << 10;
 
 /// The most descriptors beside a message.
 const DESCRIPTORS: usize = 3;

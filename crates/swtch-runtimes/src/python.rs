@@ -5,11 +5,14 @@
 //!                     └▶ lock: the thread that holds it
 //! ```
 //!
-//! A thread is known by its thread pointer, which is `pthread_self` in the C libraries of Linux. Layouts are in
+//! A thread is known by its thread pointer, from which `pthread_self` follows in the C libraries of Linux. Layouts are in
 //! `offsets`; a thread whose objects do not look like what they should be has no frames.
 
 mod lines;
 mod offsets;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::{ProcessMemory, SourcePlace};
 use offsets::{EntryMark, Offsets};
@@ -18,8 +21,16 @@ pub use offsets::{SUPPORTED, UnknownPython};
 
 /// The most interpreters and threads that are walked through, and frames of one thread.
 const MOST_INTERPRETERS: usize = 64;
-const MOST_THREADS: usize = 20_000;
+const MOST_THREADS: usize = 4096;
 const MOST_FRAMES: usize = 256;
+
+/// How far behind `pthread_self` a thread pointer is: on x86-64 they are the same, on arm64 a `struct pthread` lies before it
+/// (glibc and musl).
+const POINTER_AFTER_NAME: Range<u64> = 0..if cfg!(target_arch = "aarch64") {
+    4096
+} else {
+    1
+};
 
 /// The longest name of a function or file that is read, in characters, and the largest table of lines, in bytes.
 const LONGEST_NAME: u64 = 1024;
@@ -60,21 +71,8 @@ impl Python {
         Ok(Self { runtime, offsets })
     }
 
-    /// The state of the thread with this thread pointer.
-    pub fn thread_at(&self, thread_pointer: u64, memory: &impl ProcessMemory) -> Option<u64> {
-        let found = self
-            .threads(memory)
-            .find(|(_, pointer)| *pointer == thread_pointer);
-        found.map(|(state, _)| state)
-    }
-
-    /// True if this is still the state of the thread with that thread pointer.
-    pub fn is_thread(&self, state: u64, thread_pointer: u64, memory: &impl ProcessMemory) -> bool {
-        self.pointer_of(state, memory) == Some(thread_pointer)
-    }
-
-    /// The states of all threads, each with its thread pointer.
-    fn threads<'m>(&'m self, memory: &'m impl ProcessMemory) -> impl Iterator<Item = (u64, u64)> {
+    /// The states of all threads, by what the runtime calls them: `pthread_self`.
+    pub fn threads(&self, memory: &impl ProcessMemory) -> BTreeMap<u64, u64> {
         let offsets = &self.offsets;
         let head = self.runtime.wrapping_add(offsets.interpreters_head);
         let interpreters = list(memory, head, offsets.interpreter_next, MOST_INTERPRETERS);
@@ -83,10 +81,23 @@ impl Python {
             list(memory, head, offsets.thread_next, MOST_THREADS)
         });
         let states = states.take(MOST_THREADS);
-        states.filter_map(|state| Some((state, self.pointer_of(state, memory)?)))
+        let named = states.filter_map(|state| Some((self.name_of(state, memory)?, state)));
+        named.collect()
     }
 
-    fn pointer_of(&self, state: u64, memory: &impl ProcessMemory) -> Option<u64> {
+    /// The thread with this thread pointer among these: what the runtime calls it, and its state.
+    pub fn state_at(thread_pointer: u64, threads: &BTreeMap<u64, u64>) -> Option<(u64, u64)> {
+        let (name, state) = threads.range(..=thread_pointer).next_back()?;
+        let is_its = POINTER_AFTER_NAME.contains(&(thread_pointer - name));
+        is_its.then_some((*name, *state))
+    }
+
+    /// True if this is still the state of the thread that the runtime calls so.
+    pub fn is_thread(&self, state: u64, name: u64, memory: &impl ProcessMemory) -> bool {
+        self.name_of(state, memory) == Some(name)
+    }
+
+    fn name_of(&self, state: u64, memory: &impl ProcessMemory) -> Option<u64> {
         memory.word(state.wrapping_add(self.offsets.thread_id))
     }
 
@@ -177,9 +188,11 @@ impl Python {
             let table = memory.bytes(start, length, LARGEST_TABLE)?;
             lines::line_at(&table, first, frame.offset)
         });
-        Some(SourcePlace {
-            function: text(offsets.code_name)?,
-            file: text(offsets.code_file)?,
+        let (function, file) = (text(offsets.code_name)?, text(offsets.code_file)?);
+        // The interpreter's own, below one that begins an object (`_Py_InitCleanup`, 3.13).
+        (file != "__init__").then_some(SourcePlace {
+            function,
+            file,
             line,
         })
     }
@@ -266,8 +279,6 @@ fn list(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     /// Words at addresses; what is not there is zero, up to `end`.
@@ -354,7 +365,7 @@ mod tests {
 
     fn names(memory: &MadeUp) -> Vec<(String, Option<u32>, bool)> {
         let python = python(memory);
-        let thread = python.thread_at(POINTER, memory).unwrap();
+        let (_, thread) = Python::state_at(POINTER, &python.threads(memory)).unwrap();
         let frames = python.frames(thread, memory).into_iter();
         let named = frames.filter_map(|frame| {
             let place = python.place_of(&frame, memory)?;
@@ -372,7 +383,8 @@ mod tests {
             names(&memory),
             [(take, Some(9), false), (run, Some(9), true)]
         );
-        assert_eq!(python(&memory).thread_at(POINTER + 8, &memory), None);
+        let threads = python(&memory).threads(&memory);
+        assert_eq!(Python::state_at(POINTER + 8192, &threads), None);
     }
 
     #[test]
@@ -392,7 +404,7 @@ mod tests {
         memory.put_word(THREAD + 8, THREAD);
         memory.put_word(0x2000, 0x2000);
         assert_eq!(names(&memory).len(), MOST_FRAMES);
-        assert_eq!(python(&memory).thread_at(1, &memory), None);
+        assert_eq!(python(&memory).threads(&memory).len(), 1);
     }
 
     #[test]
@@ -435,6 +447,7 @@ mod tests {
             let memory = Wild(seed);
             for version in [0x030b_07f0, 0x030c_01f0] {
                 let python = Python::at(seed << 12, Some(version), &memory).unwrap();
+                assert!(python.threads(&memory).len() <= MOST_THREADS);
                 let frames = python.frames(seed << 20, &memory);
                 assert!(frames.len() <= MOST_FRAMES);
                 for frame in &frames {

@@ -105,8 +105,7 @@ pub enum RecordingBackend {
     /// eBPF programs at the scheduler's tracepoints, which takes root.
     #[default]
     Ebpf,
-    /// `perf_event_open(2)` for own processes: no wakers, no system calls, no stacks, and not who
-    /// asked for the CPU.
+    /// `perf_event_open(2)` for own processes: no wakers, no system calls, and not who asked for the CPU.
     Perf,
 }
 

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use nix::time::ClockId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{RecordingScope, monotonic_ns, threads_in};
@@ -31,7 +31,7 @@ use crate::stacks::outside::OutsideStacks;
 const STREAM: usize = u16::MAX as usize - 1;
 
 /// How long a look that is under way is waited for at the end.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 
 /// The looks of a recording, which a thread takes.
 pub(super) struct OutsideLooks {
@@ -91,8 +91,8 @@ impl OutsideLooks {
             match self.news.recv_timeout(LONGEST_LOOK) {
                 Ok(LookNews::Looks(looks)) => keep(writer, &looks)?,
                 Ok(LookNews::Ended { refused }) => {
-                    let named = self.news.recv().context("finding the names of functions")?;
-                    if let LookNews::Named(stacks, frames) = named {
+                    let named = self.news.recv();
+                    if let Ok(LookNews::Named(stacks, frames)) = named {
                         stacks
                             .iter()
                             .try_for_each(|stack| writer.push_stack(stack))?;
@@ -104,7 +104,7 @@ impl OutsideLooks {
                 }
                 _ => {
                     let words =
-                        "a stack could not be read to its end, and all of them are given up";
+                        "the last look at stacks took too long, and all stacks are given up";
                     return Ok(Some(words.to_owned()));
                 }
             }
@@ -116,8 +116,8 @@ fn refusal_in_words(refused: usize) -> Option<String> {
     let processes = counted(u64::try_from(refused).unwrap_or(u64::MAX), "process");
     (refused > 0).then(|| {
         format!(
-            "stacks of {processes} were not read: the kernel does not let this user trace them (ptrace(2); where \
-             kernel.yama.ptrace_scope is 1, only a command that swtch starts)"
+            "stacks of {processes} were not read: the kernel does not let swtch trace them with the rights that it has \
+             while it records (ptrace(2)); where kernel.yama.ptrace_scope is 1, only what it starts itself"
         )
     })
 }
@@ -155,7 +155,7 @@ fn look_until_end(
             break;
         }
     }
-    let refused = threads.refused.len();
+    let refused = threads.not_read();
     let is_heard = tell.send(LookNews::Ended { refused }).is_ok();
     if is_heard {
         let (stacks, frames) = threads.stacks.named();
@@ -175,29 +175,39 @@ struct LookedThreads {
     stacks: OutsideStacks,
     /// How often a thread had got a CPU when it was met in a wait.
     met: FxHashMap<Pid, u64>,
-    /// Processes that may not be looked at.
-    refused: FxHashSet<Pid>,
+    /// How often a process was refused since it was read: any may be once, a moment before its end.
+    refused: FxHashMap<Pid, u32>,
 }
 
 impl LookedThreads {
+    /// How many processes were refused, and not read since.
+    fn not_read(&self) -> usize {
+        self.refused.values().filter(|times| **times > 1).count()
+    }
+
     /// Where threads are blocked that were not met before in this wait.
     fn look(&mut self, scope: &RecordingScope, between: Nanos) -> Vec<PerfRecord> {
         let mut looks = Vec::new();
         let (mut processes, mut threads) = (FxHashSet::default(), FxHashSet::default());
+        let mut refused = FxHashSet::default();
         for (pid, tid) in threads_in(scope) {
             processes.insert(pid);
             threads.insert(tid);
             match self.look_at(pid, tid) {
                 Ok(None) => {}
                 Ok(Some((ts, stack))) => {
+                    self.refused.remove(&pid);
                     looks.push(PerfRecord::looked_at(ts, (pid, tid), stack, between));
                 }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    self.refused.insert(pid);
+                    refused.insert(pid);
                 }
                 // It has ended.
                 Err(_) => {}
             }
+        }
+        for pid in refused {
+            *self.refused.entry(pid).or_default() += 1;
         }
         self.met.retain(|tid, _| threads.contains(tid));
         self.stacks.forget_others(&processes);

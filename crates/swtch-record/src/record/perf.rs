@@ -183,10 +183,11 @@ impl Backend for PerfRecording {
         let counted = self.capture.count_losses_at_end();
         let counted = counted.context("reading how many records the kernel has lost");
         let stacks = self.end_looks();
+        let flushed = self.flush();
         taken
             .and(counted)
             .and(stacks)
-            .and_then(|()| Ok(self.flush()?))
+            .and(flushed.map_err(Into::into))
             .context("writing the trace")
     }
 

@@ -99,8 +99,15 @@ impl OutsideStacks {
         let Some(code) = self.codes.known(pid) else {
             return unknown;
         };
-        let start = at.stack_pointer.saturating_sub(RED_ZONE);
+        let mut start = at.stack_pointer.saturating_sub(RED_ZONE);
         let mut bytes = stack_of(pid, start);
+        if bytes.is_empty() {
+            // The pointer may be at the end of what is mapped.
+            (start, bytes) = (at.stack_pointer, stack_of(pid, at.stack_pointer));
+        }
+        if bytes.is_empty() {
+            return unknown;
+        }
         let stack = StackCopy {
             start,
             bytes: &bytes,

@@ -205,6 +205,12 @@ impl ProcessCode {
         Some((mapping.file.as_ref()?, offset))
     }
 
+    /// True for code that the process has made while it ran.
+    pub fn is_made_at(&self, address: u64) -> bool {
+        let mapping = self.mapping_of(address).map(|one| &one.mapping);
+        mapping.is_some_and(|mapping| mapping.file.is_none() && !mapping.is_vdso)
+    }
+
     /// The interpreter of Python whose function that runs programs has this address, and by how much the process has moved
     /// it.
     pub fn python_at(&self, address: u64) -> Option<(&PythonFile, u64)> {

@@ -5,8 +5,10 @@
 //! read ─ queue_get ─ get ─ consume ─ call_method ─ run ─ main
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::time::{Duration, Instant};
 
 use nix::unistd::alarm;
 use rustc_hash::FxHashMap;
@@ -18,12 +20,23 @@ use swtch_runtimes::{ProcessMemory, SourcePlace};
 
 use super::file_tables::PythonFile;
 
-/// The most threads of a process whose state is known again, and places of its code.
-const MOST_KNOWN: usize = 1 << 14;
+/// The most places of a process's code that are known again.
+const MOST_KNOWN: usize = 1 << 11;
 
-/// Seconds after which this process is ended, because memory that it reads does not come: another process may have to hand
-/// it out (`userfaultfd(2)`). The recorder says that there are no more stacks, and goes on.
-const LONGEST_READ_S: u32 = 2;
+/// The longest that the memory of one thread is read.
+const LONGEST_READ: Duration = Duration::from_millis(200);
+
+/// Seconds after which this process is ended, because something that it reads does not come: another process may have to
+/// hand it out (`userfaultfd(2)`). The recorder says that there are no more stacks, and goes on.
+const LONGEST_CALL_S: u32 = 2;
+
+/// Reads what another process may keep from coming.
+pub fn watched<T>(read: impl FnOnce() -> T) -> T {
+    alarm::set(LONGEST_CALL_S);
+    let read = read();
+    alarm::cancel();
+    read
+}
 
 /// The interpreters of all processes that were met.
 #[derive(Debug, Default)]
@@ -40,8 +53,10 @@ struct PythonProcess {
     memory: u64,
     /// `None` if its layout is not known.
     python: Option<Python>,
-    /// The states of threads by their thread pointers.
-    threads: FxHashMap<u64, u64>,
+    /// The states of threads by what the runtime calls them.
+    threads: BTreeMap<u64, u64>,
+    /// True if all threads were listed in this look: who is not among them is none of Python's.
+    is_listed: bool,
     /// The places of frames, which hold as long as the code object there is the same.
     places: FxHashMap<PythonFrame, KnownPlace>,
 }
@@ -52,30 +67,40 @@ type KnownPlace = (Option<[u64; 4]>, Option<SourcePlace>);
 /// The functions of one call of the interpreter's loop, the innermost first.
 pub type LoopFrames = Vec<SourcePlace>;
 
-struct MemoryFile(File);
+struct MemoryFile {
+    file: File,
+    begun: Instant,
+}
 
 impl MemoryFile {
     fn of(pid: Pid) -> Option<Self> {
-        File::open(format!("/proc/{pid}/mem")).ok().map(Self)
+        let file = File::open(format!("/proc/{pid}/mem")).ok()?;
+        let begun = Instant::now();
+        Some(Self { file, begun })
     }
 }
 
 impl ProcessMemory for MemoryFile {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.0.read_exact_at(bytes, address).is_ok()
+        self.begun.elapsed() < LONGEST_READ && self.file.read_exact_at(bytes, address).is_ok()
     }
 }
 
 impl Pythons {
+    /// Begins a look at all threads.
+    pub fn begin_look(&mut self) {
+        for process in self.processes.values_mut() {
+            process.is_listed = false;
+        }
+    }
+
     /// The functions of the thread in each call of the interpreter's loop, the innermost call first; `None` if its process
     /// was not met, if they are not known, or if the thread has run on meanwhile.
     pub fn loops_of(&mut self, thread: &LookedThread<'_>) -> Option<Vec<LoopFrames>> {
         let process = self.processes.get_mut(&thread.pid)?;
         let is_read = process.memory == thread.memory && process.python.is_some();
         let memory = is_read.then(|| MemoryFile::of(thread.pid)).flatten()?;
-        alarm::set(LONGEST_READ_S);
-        let loops = process.loops(thread, &memory);
-        alarm::cancel();
+        let loops = watched(|| process.loops(thread, &memory));
         let runs = read_runs(thread.pid, thread.tid).ok()?;
         loops.filter(|_| thread.runs.is_some() && runs == thread.runs)
     }
@@ -85,16 +110,23 @@ impl Pythons {
         let known = self.processes.get(&thread.pid);
         let is_new = known.is_none_or(|known| known.memory != thread.memory);
         if is_new && let Some(memory) = MemoryFile::of(thread.pid) {
-            alarm::set(LONGEST_READ_S);
             let version = file.version.map(|at| at.wrapping_add(moved_by));
-            let version = version.and_then(|at| memory.number(at));
-            let python = Python::at(file.runtime.wrapping_add(moved_by), version, &memory);
-            alarm::cancel();
+            let runtime = file.runtime.wrapping_add(moved_by);
+            let python = watched(|| {
+                let version = version.and_then(|at| memory.number(at));
+                Python::at(runtime, version, &memory)
+            });
+            // What was read may be of another program that has the number now.
+            let runs = read_runs(thread.pid, thread.tid).ok().flatten();
+            if runs.is_none() || runs != thread.runs {
+                return false;
+            }
             self.unknown.extend(python.as_ref().err());
             let process = PythonProcess {
                 memory: thread.memory,
                 python: python.ok(),
-                threads: FxHashMap::default(),
+                threads: BTreeMap::new(),
+                is_listed: false,
                 places: FxHashMap::default(),
             };
             self.processes.insert(thread.pid, process);
@@ -117,6 +149,10 @@ impl PythonProcess {
     fn loops(&mut self, thread: &LookedThread<'_>, memory: &MemoryFile) -> Option<Vec<LoopFrames>> {
         let state = self.state_of(thread.thread_pointer, memory)?;
         let frames = self.python.as_ref()?.frames(state, memory);
+        if frames.is_empty() {
+            // A state that was freed is still there.
+            self.threads.retain(|_, known| *known != state);
+        }
         let mut loops = Vec::new();
         let mut current = LoopFrames::new();
         for frame in &frames {
@@ -130,17 +166,17 @@ impl PythonProcess {
 
     fn state_of(&mut self, thread_pointer: u64, memory: &MemoryFile) -> Option<u64> {
         let python = self.python.as_ref()?;
-        if let Some(state) = self.threads.get(&thread_pointer)
-            && python.is_thread(*state, thread_pointer, memory)
+        let known = Python::state_at(thread_pointer, &self.threads);
+        if let Some((name, state)) = known
+            && python.is_thread(state, name, memory)
         {
-            return Some(*state);
+            return Some(state);
         }
-        if self.threads.len() >= MOST_KNOWN {
-            self.threads.clear();
+        if std::mem::replace(&mut self.is_listed, true) {
+            return None;
         }
-        let state = python.thread_at(thread_pointer, memory)?;
-        self.threads.insert(thread_pointer, state);
-        Some(state)
+        self.threads = python.threads(memory);
+        Python::state_at(thread_pointer, &self.threads).map(|(_, state)| state)
     }
 
     fn place_of(&mut self, frame: &PythonFrame, memory: &MemoryFile) -> Option<SourcePlace> {

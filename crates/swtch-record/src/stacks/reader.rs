@@ -27,13 +27,20 @@ use super::messages::{
     MOST_LOOKS, NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
-use super::pythons::{LoopFrames, Pythons};
+use super::pythons::{LoopFrames, Pythons, watched};
 use super::{MOST_STACKS, end_of};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
 
-/// The most frames of all these stacks together: the recorder keeps them to the end, in 4 bytes each.
-const MOST_FRAMES_TOLD: usize = 1 << 25;
+/// The most frames of all these stacks together, which both processes keep to the end: 16 bytes each here, 4 there.
+const MOST_FRAMES_TOLD: usize = 1 << 24;
+
+/// The most bytes of a path and of a name of a function that are told.
+const MOST_OF_A_PATH: usize = 1536;
+const MOST_OF_A_NAME: usize = 768;
+
+/// The most interpreters that are told as not read.
+const MOST_UNKNOWN: usize = 16;
 
 /// The most places in programs of interpreters that are told.
 const MOST_SCRIPTS: u32 = 1 << 17;
@@ -112,8 +119,6 @@ impl ReadingProcess {
 
     /// Waits for the recorder's end: until then it can ask what this process has cost.
     fn end(&mut self) -> Result<()> {
-        let unwound = &mut self.unwound;
-        unwound.compiled.take(Duration::ZERO, &mut unwound.news);
         match self
             .tell_news()
             .and_then(|()| self.tell(&StackNews::Done, None))
@@ -132,6 +137,7 @@ impl ReadingProcess {
         let between = now.saturating_sub(std::mem::replace(&mut self.looked, now));
         let unwound = &mut self.unwound;
         unwound.forget_if_many();
+        unwound.pythons.begin_look();
         self.looks.look(|threads| {
             // What a thread's memory says holds as long as it does not run: it is read before stacks are unwound.
             let python = threads
@@ -155,8 +161,6 @@ impl ReadingProcess {
                 });
             }
         })?;
-        let unwound = &mut self.unwound;
-        unwound.compiled.take(LISTED_EVERY, &mut unwound.news);
         self.tell_news()?;
         for some in looks.chunks(MOST_LOOKS) {
             self.tell(&StackNews::Looks(some.to_vec()), None)?;
@@ -271,6 +275,8 @@ impl UnwoundStacks {
                 return None;
             }
         };
+        let list = self.compiled.of(thread);
+        self.news.extend(list);
         Some((user, self.number_in_kernel(thread.kernel)))
     }
 
@@ -336,7 +342,7 @@ impl UnwoundStacks {
             self.copies.extend(known);
             return self.number_of_interpreted(thread, &chain, python);
         }
-        let frames = self.frames_of(pid, &chain.addresses)?;
+        let frames = self.frames_of(thread, &chain.addresses)?;
         let number = self.number_of_frames(pid, frames, end_of(&chain))?;
         self.copies
             .extend(holds.then_some((key, KnownCopy::Numbered(number))));
@@ -362,7 +368,7 @@ impl UnwoundStacks {
         }
         for unknown in self.pythons.take_unknown() {
             let words = unknown.to_string();
-            if self.unknown.insert(words.clone()) {
+            if self.unknown.len() < MOST_UNKNOWN && self.unknown.insert(words.clone()) {
                 self.news.push((StackNews::UnknownInterpreter(words), None));
             }
         }
@@ -371,7 +377,7 @@ impl UnwoundStacks {
         let found = python.filter(|found| found.len() == calls || (is_cut && found.len() > calls));
         let in_loop: Vec<_> = loops.iter().map(Option::is_some).collect();
         let mut frames = Vec::with_capacity(chain.addresses.len());
-        let native = self.frames_of(thread.pid, &chain.addresses)?;
+        let native = self.frames_of(thread, &chain.addresses)?;
         let mut found = found.map(Vec::into_iter);
         for (frame, in_loop) in native.into_iter().zip(in_loop) {
             let functions = found.as_mut().filter(|_| in_loop).and_then(Iterator::next);
@@ -380,13 +386,22 @@ impl UnwoundStacks {
                 None => frames.push(frame),
             }
         }
+        let end = match frames.len() > MOST_FRAMES {
+            true => StackEnd::Deep,
+            false => end_of(chain),
+        };
         frames.truncate(MOST_FRAMES);
-        self.number_of_frames(thread.pid, frames, end_of(chain))
+        self.number_of_frames(thread.pid, frames, end)
     }
 
     /// The frame of a place in a program that an interpreter runs, which is told if it is new.
     fn script(&mut self, place: SourcePlace) -> UserFrame {
         let next = u32::try_from(self.scripts.len()).unwrap_or(u32::MAX);
+        let place = SourcePlace {
+            function: told(&place.function, MOST_OF_A_NAME),
+            file: told(&place.file, MOST_OF_A_PATH),
+            line: place.line,
+        };
         if let Some(number) = self.scripts.get(&place) {
             return UserFrame::Script(*number);
         }
@@ -395,8 +410,8 @@ impl UnwoundStacks {
         }
         let found = FoundScript {
             number: next,
-            function: told_path(&place.function),
-            file: told_path(&place.file),
+            function: place.function.clone(),
+            file: place.file.clone(),
             line: place.line,
         };
         self.news.push((StackNews::Script(found), None));
@@ -445,7 +460,7 @@ impl UnwoundStacks {
 
     fn number_of_frames(&mut self, pid: Pid, frames: Vec<UserFrame>, end: StackEnd) -> Option<u32> {
         let places = frames.iter().map(|frame| match frame {
-            UserFrame::InFile { file, offset, .. } => FramePlace::InFile(*file, *offset),
+            UserFrame::InFile(_, file, offset) => FramePlace::InFile(*file, *offset),
             UserFrame::At(address) => FramePlace::At(pid, *address),
             UserFrame::Script(number) => FramePlace::Script(*number),
         });
@@ -476,7 +491,12 @@ impl UnwoundStacks {
     }
 
     /// The frames at these addresses. A file that is new among them is told first.
-    fn frames_of(&mut self, pid: Pid, addresses: &[u64]) -> Option<Vec<UserFrame>> {
+    fn frames_of(
+        &mut self,
+        thread: &LookedThread<'_>,
+        addresses: &[u64],
+    ) -> Option<Vec<UserFrame>> {
+        let pid = thread.pid;
         let code = self.codes.known(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for address in addresses {
@@ -488,65 +508,63 @@ impl UnwoundStacks {
                     *is_open = open.is_some();
                     let found = FoundFile {
                         number: *number,
-                        path: told_path(file.path()),
+                        path: told(file.path(), MOST_OF_A_PATH),
                         is_beside: *is_open,
                     };
                     self.news.push((StackNews::File(found), open));
                 }
-                UserFrame::InFile {
-                    address: *address,
-                    file: *number,
-                    offset,
-                }
+                UserFrame::InFile(*address, *number, offset)
             });
             frames.push(frame.unwrap_or(UserFrame::At(*address)));
-            if frame.is_none() {
-                self.compiled.meet(pid);
+            if frame.is_none() && code.is_made_at(*address) {
+                self.compiled.meet(thread);
             }
         }
         Some(frames)
     }
 }
 
-/// When the lists of functions that processes have compiled were looked for last; `None` for one that was handed over.
+/// Processes that run code without a file, by their address spaces, and when the lists of what they have compiled were
+/// looked for last; `None` for one that was handed over.
 #[derive(Debug, Default)]
-struct CompiledLists(FxHashMap<Pid, Option<Instant>>);
+struct CompiledLists(FxHashMap<Pid, (u64, Option<Instant>)>);
 
 /// The least time between two looks for the list of a process: a runtime writes it when it is asked to, or has compiled
 /// something.
 const LISTED_EVERY: Duration = Duration::from_secs(1);
 
 impl CompiledLists {
-    /// Notes that a thread of a process is in code without a file.
-    fn meet(&mut self, pid: Pid) {
-        let long_ago = Instant::now().checked_sub(LISTED_EVERY);
-        self.0.entry(pid).or_insert(long_ago);
+    /// Notes that a thread is in code without a file.
+    fn meet(&mut self, thread: &LookedThread<'_>) {
+        let known = self.0.get(&thread.pid);
+        if known.is_none_or(|known| known.0 != thread.memory) {
+            let long_ago = Instant::now().checked_sub(LISTED_EVERY);
+            self.0.insert(thread.pid, (thread.memory, long_ago));
+        }
     }
 
-    /// Hands over the lists that are there now.
-    fn take(&mut self, at_least_after: Duration, news: &mut Vec<(StackNews, Option<File>)>) {
-        for (pid, looked) in &mut self.0 {
-            if looked.is_none_or(|looked| looked.elapsed() < at_least_after) {
-                continue;
-            }
-            *looked = Some(Instant::now());
-            if let Ok(list) = open_compiled(*pid) {
-                news.push((StackNews::Compiled(pid.get()), Some(list)));
-                *looked = None;
-            }
+    /// The list of a process of which a thread was just looked at, once it is there.
+    fn of(&mut self, thread: &LookedThread<'_>) -> Option<(StackNews, Option<File>)> {
+        let (memory, looked) = self.0.get_mut(&thread.pid)?;
+        let is_due = looked.is_some_and(|looked| looked.elapsed() >= LISTED_EVERY);
+        if *memory != thread.memory || !is_due {
+            return None;
         }
+        *looked = Some(Instant::now());
+        let list = watched(|| open_compiled(thread.pid)).ok()?;
+        *looked = None;
+        Some((StackNews::Compiled(thread.pid.get()), Some(list)))
     }
 }
 
-/// A path as it is told, which may be cut: a message has room for so much, in which a byte may take six.
-fn told_path(path: &str) -> String {
-    const MOST: usize = 2048;
-    let cut = path.len().saturating_sub(MOST);
+/// A text as it is told, of which the end counts: a message has room for so much, in which a byte may take six.
+fn told(text: &str, most: usize) -> String {
+    let cut = text.len().saturating_sub(most);
     if cut == 0 {
-        return path.to_owned();
+        return text.to_owned();
     }
-    let start = (cut..path.len()).find(|at| path.is_char_boundary(*at));
-    format!("…{}", &path[start.unwrap_or(path.len())..])
+    let start = (cut..text.len()).find(|at| text.is_char_boundary(*at));
+    format!("…{}", &text[start.unwrap_or(text.len())..])
 }
 
 fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
@@ -579,12 +597,38 @@ mod tests {
     #[test]
     fn the_end_of_a_long_path_is_told() {
         let long = format!("/{}/prog", "ü".repeat(4000));
-        let told = told_path(&long);
-        assert!(
-            told.len() < 2060 && told.ends_with("/prog"),
-            "{}",
-            told.len()
-        );
-        assert_eq!(told_path("/bin/prog"), "/bin/prog");
+        let cut = told(&long, MOST_OF_A_PATH);
+        let most = MOST_OF_A_PATH + "…".len();
+        assert!(cut.len() <= most && cut.ends_with("/prog"), "{}", cut.len());
+        assert_eq!(told("/bin/prog", MOST_OF_A_PATH), "/bin/prog");
+    }
+
+    #[test]
+    fn the_largest_messages_fit_into_a_packet() {
+        let stack = StackNews::Stack(FoundStack {
+            number: u32::MAX,
+            pid: u32::MAX,
+            frames: vec![UserFrame::InFile(u64::MAX, u32::MAX, u64::MAX); MOST_FRAMES],
+            end: usize::MAX,
+        });
+        let text = "\u{1}".repeat(5000);
+        let script = StackNews::Script(FoundScript {
+            number: u32::MAX,
+            function: told(&text, MOST_OF_A_NAME),
+            file: told(&text, MOST_OF_A_PATH),
+            line: Some(u32::MAX),
+        });
+        let look = FoundLook {
+            task: u32::MAX,
+            ts: u64::MAX,
+            out: u64::MAX,
+            user: Some(u32::MAX),
+            kernel: Some(u32::MAX),
+            between: Some(u64::MAX),
+        };
+        for news in [stack, script, StackNews::Looks(vec![look; MOST_LOOKS])] {
+            let bytes = serde_json::to_vec(&news).unwrap();
+            assert!(bytes.len() <= packets::MOST_BYTES, "{}", bytes.len());
+        }
     }
 }

@@ -13,7 +13,8 @@ use swtch_store::StackSettings;
 
 use super::names::Names;
 use super::whose::{
-    Whose, function_name, is_of_c_library, seen_by_its_language, short_name, telling_frames,
+    Whose, function_name, is_of_c_library, is_of_interpreted, seen_by_its_language, short_name,
+    telling_frames,
 };
 use super::{report_sheet, words};
 
@@ -56,7 +57,7 @@ const UNKNOWN_CALLER: &str = "?";
 
 /// The note for a trace without stacks.
 pub const NO_STACKS: &str =
-    "this trace has no stacks: record again as root, without --no-stacks and --ring";
+    "this trace has no stacks: record again, without --no-stacks and --ring";
 
 /// Processes named beside a stack.
 const PROCESSES_NAMED: usize = 3;
@@ -355,7 +356,7 @@ impl Symbols {
         let ends = stacks.iter().filter_map(|row| Some((row.id, row.end?)));
         Self {
             ends: ends.collect(),
-            first_alike: first_alike(&stacks, &frames),
+            first_alike: first_alike(&stacks, &frames, &lines),
             stacks: stacks
                 .into_iter()
                 .map(|row| ((row.kind, row.id), row.frames))
@@ -481,17 +482,21 @@ impl Symbols {
     }
 }
 
-/// For each of these stacks, in the order of their numbers, the first with the same words.
+/// For each of these stacks, in the order of their numbers, the first with the same words. Functions that an interpreter
+/// runs have no addresses in these, by which two places in one would differ: their lines count.
 fn first_alike(
     stacks: &[Stack],
     frames: &FxHashMap<u32, NamedFrame>,
+    lines: &FxHashMap<u32, String>,
 ) -> FxHashMap<(StackKind, u32), u32> {
-    let mut firsts: FxHashMap<(StackKind, Vec<&str>), u32> = FxHashMap::default();
+    let words_of = |number: &u32| {
+        let words = frames.get(number).map_or("", |frame| frame.words.as_str());
+        let line = lines.get(number).filter(|_| is_of_interpreted(words));
+        (words, line)
+    };
+    let mut firsts: FxHashMap<(StackKind, Vec<_>), u32> = FxHashMap::default();
     let first = |row: &Stack| {
-        let words = row.frames.iter().map(|frame| frames.get(frame));
-        let words = words
-            .map(|frame| frame.map_or("", |frame| frame.words.as_str()))
-            .collect();
+        let words = row.frames.iter().map(words_of).collect();
         let first = *firsts.entry((row.kind, words)).or_insert(row.id);
         ((row.kind, row.id), first)
     };

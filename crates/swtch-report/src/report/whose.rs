@@ -138,16 +138,23 @@ fn is_of_system(module: &Path) -> bool {
     }
 }
 
-/// Of a program that an interpreter runs, the interpreter's own functions say nothing: they are those of the waiting
-/// library.
+/// Of a program that an interpreter runs, native functions say nothing. Where it is not known which functions it runs,
+/// those of the interpreter say nothing.
 pub fn seen_by_its_language(frames: &mut [(&str, Whose)]) {
-    let is_interpreted =
-        |(words, _): &(&str, Whose)| is_of_interpreted(words) || words.starts_with(PYTHON_LOOP);
-    if frames.iter().any(is_interpreted) {
-        let natives = frames
-            .iter_mut()
-            .filter(|(words, _)| !is_of_interpreted(words));
-        natives.for_each(|(_, whose)| *whose = Whose::Waiting);
+    let is_function =
+        |(words, whose): &(&str, Whose)| is_of_interpreted(words) && *whose != Whose::Waiting;
+    let is_known = frames.iter().any(is_function);
+    let in_loop = frames
+        .iter()
+        .find(|(words, _)| words.starts_with(PYTHON_LOOP));
+    let interpreter = in_loop.and_then(|(words, _)| words.rsplit_once(" ["));
+    let interpreter = interpreter.map(|(_, module)| module.to_owned());
+    for (words, whose) in frames {
+        let module = words.rsplit_once(" [").map(|(_, module)| module);
+        let is_interpreter = interpreter.is_some() && module == interpreter.as_deref();
+        if (is_known && !is_of_interpreted(words)) || is_interpreter {
+            *whose = Whose::Waiting;
+        }
     }
 }
 
@@ -181,7 +188,8 @@ pub fn short_name(name: &str) -> String {
     let mut depth = 0_u32;
     for (place, c) in name.char_indices() {
         match c {
-            // `<Pool as Queue>::take` begins with it.
+            // `<Pool as Queue>::take` begins with it, and in Python it is part of a name: `retry.<locals>.wrapper`.
+            '<' if name[..place].ends_with('.') => short.push(c),
             '<' | '(' if place > 0 => depth += 1,
             '>' | ')' if depth > 0 => depth -= 1,
             c if depth == 0 => short.push(c),
@@ -353,8 +361,9 @@ mod tests {
         let native = [
             frame("PyThread_release_lock", "/usr/bin/python3.11", None),
             frame("_PyEval_EvalFrameDefault", "/usr/bin/python3.11", None),
+            frame("run_script", "/app/server", None),
         ];
-        assert_eq!(told_of(&native), Vec::<String>::new());
+        assert_eq!(told_of(&native), ["run_script"]);
         // One that waits for work is in the library alone.
         frames.remove(4);
         assert_eq!(
@@ -387,6 +396,8 @@ mod tests {
             ("take<alloc::vec::Vec<u8>, core::fmt::Error>", "take"),
             ("<Pool as Queue<u8>>::take", "<Pool as Queue>::take"),
             ("handle(Request const&)", "handle"),
+            ("retry.<locals>.wrapper", "retry.<locals>.wrapper"),
+            ("run.<locals>.<lambda>", "run.<locals>.<lambda>"),
             ("Log::flush [clone .isra.0]", "Log::flush"),
             ("(anonymous namespace)::handle(int)", "handle"),
             ("node::(anonymous namespace)::run(void*)", "node::run"),

@@ -33,7 +33,7 @@ pub fn line_at(table: &[u8], first: u32, offset: u64) -> Option<u32> {
             }
             NO_COLUMNS => line = line.checked_add(signed(&mut bytes)?)?,
             ONE_LINE.. => {
-                line += i64::from(kind - ONE_LINE);
+                line = line.checked_add(i64::from(kind - ONE_LINE))?;
                 bytes.nth(1)?;
             }
             _ => {
@@ -102,5 +102,13 @@ mod tests {
         assert_eq!(line_at(&[0x00; 8], 1, 0), None);
         assert_eq!(line_at(&[0xf0, 0xff, 0xff, 0xff], 1, 0), None);
         assert_eq!(line_at(&[0xff; 64], u32::MAX, 0), None);
+        // The largest number that there is, and then two lines further.
+        let largest = [
+            &[0x80 | 13 << 3, 0x7e][..],
+            &[0x7f; 9],
+            &[0x1f, 0x80 | 12 << 3, 0, 0],
+        ]
+        .concat();
+        assert_eq!(line_at(&largest, 1, 2), None);
     }
 }

@@ -69,6 +69,18 @@ pub enum UnknownPython {
     Version(u32),
     /// It has no lock that all threads share, and another layout.
     FreeThreaded,
+    /// What it says of its layout cannot be read.
+    Unreadable,
+}
+
+impl UnknownPython {
+    /// One that says that it is of another major version says nothing.
+    fn of(version: Option<u32>) -> Self {
+        match version {
+            Some(version) if version >> 24 == 3 => Self::Version(version),
+            _ => Self::NoVersion,
+        }
+    }
 }
 
 impl fmt::Display for UnknownPython {
@@ -77,6 +89,7 @@ impl fmt::Display for UnknownPython {
             Self::NoVersion => write!(f, "a Python that does not tell its version"),
             Self::Version(hex) => write!(f, "Python {}.{}", hex >> 24, hex >> 16 & 0xff),
             Self::FreeThreaded => write!(f, "free-threaded Python"),
+            Self::Unreadable => write!(f, "a Python that does not tell its layout"),
         }
     }
 }
@@ -168,20 +181,18 @@ impl Offsets {
         if memory.read(runtime, &mut cookie) && cookie == *COOKIE {
             return Self::published(runtime, memory);
         }
-        let version = version.ok_or(UnknownPython::NoVersion)?;
-        match version >> 16 {
-            0x030b => Ok(PYTHON_3_11),
-            0x030c => Ok(PYTHON_3_12),
-            _ => Err(UnknownPython::Version(version)),
+        match version.map(|version| version >> 16) {
+            Some(0x030b) => Ok(PYTHON_3_11),
+            Some(0x030c) => Ok(PYTHON_3_12),
+            _ => Err(UnknownPython::of(version)),
         }
     }
 
     fn published(runtime: u64, memory: &impl ProcessMemory) -> Result<Self, UnknownPython> {
         let at = |place: u64| memory.word(runtime.wrapping_add(8 * place));
         let version = at(published::VERSION).and_then(|version| u32::try_from(version).ok());
-        let version = version.ok_or(UnknownPython::NoVersion)?;
-        if version >> 16 != 0x030d {
-            return Err(UnknownPython::Version(version));
+        if version.is_none_or(|version| version >> 16 != 0x030d) {
+            return Err(UnknownPython::of(version));
         }
         if at(published::FREE_THREADED) != Some(0) {
             return Err(UnknownPython::FreeThreaded);
@@ -209,6 +220,6 @@ impl Offsets {
                 ..COMMON
             })
         };
-        read().ok_or(UnknownPython::Version(version))
+        read().ok_or(UnknownPython::Unreadable)
     }
 }

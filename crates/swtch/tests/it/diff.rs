@@ -282,7 +282,7 @@ fn without_stacks_a_page_names_the_option_that_takes_them() {
     let (page, output) = page_of(&place, &[], &sides);
     assert_eq!(code(&output), Some(0), "{}", stderr(&output));
     let why =
-        "There is no flame graph, because the traces of A have no stacks: record again as root";
+        "There is no flame graph, because the traces of A have no stacks: record again, without";
     assert!(page.contains(why), "{page}");
     assert!(!page.contains("Width: time blocked"), "{page}");
     assert_eq!(page.matches("<svg ").count(), 2, "the timelines");

@@ -110,13 +110,13 @@ fn root_waits_of_python_are_in_the_functions_that_wait() {
         println!("{python}: {times:?}");
         let (mut all, mut named, mut right) = (0, 0, 0);
         for ((reason, function), time) in times {
-            all += time;
-            named += if function.is_some() { time } else { 0 };
             let places: &[&str] = match reason {
                 Reason::Sleep => &["Worker.save", "pause"],
                 Reason::Futex => &["Worker.save", "Worker.consume", "produce", "pause", "end"],
                 _ => continue,
             };
+            all += time;
+            named += if function.is_some() { time } else { 0 };
             if function.is_some_and(|function| places.contains(&function.as_str())) {
                 right += time;
             }

@@ -243,7 +243,10 @@ fn a_trace_without_stacks_says_how_to_get_them() {
         Format::Table,
         Filter::default(),
     );
-    assert!(table.contains("record again as root"), "{table}");
+    assert!(
+        table.contains("record again, without --no-stacks"),
+        "{table}"
+    );
 }
 
 #[test]

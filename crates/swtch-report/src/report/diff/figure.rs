@@ -11,6 +11,8 @@
 //! | waits after `slice`, `wakeup`, …, `yield`, and for `futex`, `ipc`, `io`, `fault` | longer | the task had work to do |
 //! | waits for `sleep`, `poll`, `net`, `pipe`, `child`, `stop`, `blocked`, `unknown` | neither | it waited for a time, or for work to come: longer may mean idle |
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use swtch_core::{Category, Reason};
@@ -53,8 +55,9 @@ pub enum AmountKey {
     Price,
 }
 
-/// A place where tasks wait: the same functions, whatever their addresses.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A place where tasks wait: the same functions, whatever their addresses. Which of them are the program's own is not part
+/// of it: a trace without debug information knows less of that.
+#[derive(Clone, Debug)]
 pub struct StackPlace {
     /// The reason for which tasks waited there.
     pub reason: Reason,
@@ -82,6 +85,38 @@ pub enum FigureUnit {
     TimeShare,
     /// A length in ns.
     Length,
+}
+
+impl StackPlace {
+    fn key(&self) -> (Reason, &str) {
+        (self.reason, &self.folded)
+    }
+}
+
+impl PartialEq for StackPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for StackPlace {}
+
+impl PartialOrd for StackPlace {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for StackPlace {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hash for StackPlace {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
 }
 
 impl StackPlace {

@@ -232,7 +232,7 @@ pub fn without_stacks(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<String> {
         .collect();
     (!lacking.is_empty()).then(|| {
         format!(
-            "There is no flame graph, because {} no stacks: record again as root, without --no-stacks.",
+            "There is no flame graph, because {} no stacks: record again, without --no-stacks.",
             lacking.join(" and ") + " have"
         )
     })

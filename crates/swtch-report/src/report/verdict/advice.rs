@@ -306,7 +306,7 @@ pub(super) const KERNEL_THREADS: Advice = row(
 // Recordings that do not tell enough.
 
 pub(super) const STACKS: Advice = row(
-    "record as root, without --no-stacks: the stacks show where they wait",
+    "record without --no-stacks: the stacks show where they wait",
     "the switches are few",
 );
 

@@ -226,7 +226,7 @@ impl FutexWords<'_> {
 }
 
 impl VerdictInput<'_> {
-    /// The lock with the most waits, if it accounts for enough of the waits for futexes.
+    /// The lock at which most time is lost, or with the most waits, if it accounts for enough of those for futexes.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
         let lock = self.main_lock(total)?;
         let FutexWords { words, locks, sum } = lock;
@@ -738,7 +738,7 @@ impl VerdictInput<'_> {
         match self.symbols {
             Some(_) => "",
             None => {
-                "; record as root, without --no-stacks, to see in which functions it is taken and let go"
+                "; record without --no-stacks, to see in which functions it is taken and let go"
             }
         }
     }
