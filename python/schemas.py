@@ -581,7 +581,7 @@ ANSWERS: dict[str, Shape] = {
                     "looks": "count",
                     "about_ns": "count",
                     "on": [{"object": "text", "looks": "count", "about_ns": "count"}],
-                    "waited_in": [{"frames": "texts", "looks": "count", "about_ns": "count"}],
+                    "waited_in": [{"frames": "texts", "ended": "text?", "looks": "count", "about_ns": "count"}],
                 }
             ],
         },
