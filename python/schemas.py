@@ -581,7 +581,9 @@ ANSWERS: dict[str, Shape] = {
                     "looks": "count",
                     "about_ns": "count",
                     "on": [{"object": "text", "looks": "count", "about_ns": "count"}],
-                    "waited_in": [{"frames": "texts", "ended": "text?", "looks": "count", "about_ns": "count"}],
+                    "waited_in": [
+                        {"frames": "texts", "ended": "text?", "looks": "count", "about_ns": "count"}
+                    ],
                 }
             ],
         },

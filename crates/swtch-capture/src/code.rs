@@ -15,6 +15,8 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, o
 use rustix::io::Errno;
 use swtch_core::Pid;
 
+use crate::scope::start_ticks;
+
 /// The words that the kernel writes behind the path of a file that has been replaced or removed.
 const DELETED: &str = " (deleted)";
 
@@ -179,19 +181,20 @@ pub fn open_compiled(pid: Pid) -> io::Result<File> {
 
 /// When a process was started, in seconds since 1970, rounded down.
 fn started_at(pid: Pid) -> io::Result<i64> {
-    let number = |text: &str| text.parse::<i64>().map_err(io::Error::other);
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name before may hold anything; the start is the 22nd field, the state the third.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_ascii_whitespace().nth(19);
-    let ticks = number(ticks.ok_or(ErrorKind::InvalidData)?)?;
+    let stat = fs::read(format!("/proc/{pid}/stat"))?;
+    let ticks = start_ticks(&String::from_utf8_lossy(&stat));
+    let since_boot = ticks.and_then(|ticks| i64::try_from(ticks / TICKS_A_SECOND).ok());
     let machine = fs::read_to_string("/proc/stat")?;
     let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));
-    Ok(number(boot.ok_or(ErrorKind::InvalidData)?)? + ticks / TICKS_A_SECOND)
+    let boot = boot.and_then(|boot| boot.parse::<i64>().ok());
+    match (boot, since_boot) {
+        (Some(boot), Some(since_boot)) => Ok(boot + since_boot),
+        _ => Err(ErrorKind::InvalidData.into()),
+    }
 }
 
 /// `USER_HZ` of x86-64 and arm64.
-const TICKS_A_SECOND: i64 = 100;
+const TICKS_A_SECOND: u64 = 100;
 
 /// What is at a path, not opened.
 fn at_place(path: &Path) -> io::Result<File> {

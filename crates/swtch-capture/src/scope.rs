@@ -139,7 +139,7 @@ fn process_of_thread(tid: Pid) -> Option<Pid> {
 }
 
 /// The start time, field 22 of `/proc/PID/stat`.
-fn start_ticks(stat: &str) -> Option<u64> {
+pub(crate) fn start_ticks(stat: &str) -> Option<u64> {
     field(stat, 22)?.parse().ok()
 }
 

@@ -231,7 +231,7 @@ pub enum UserFrame {
 }
 
 /// A place in a program that an interpreter runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScriptPlace {
     /// The function.
     pub function: String,

@@ -165,6 +165,17 @@ pub fn read_runs(pid: Pid, tid: Tid) -> io::Result<Option<u64>> {
         .map(|runs| runs.runs))
 }
 
+/// True if a thread that was blocked there, and had got a CPU so often, has stayed blocked since.
+///
+/// # Errors
+/// As [`read_doing`] and [`read_runs`].
+pub fn has_stayed(pid: Pid, tid: Tid, at: BlockedAt, runs: Option<u64>) -> io::Result<bool> {
+    match runs {
+        Some(_) => Ok(read_runs(pid, tid)? == runs),
+        None => Ok(read_doing(pid, tid)? == Some(Doing::Blocked(at))),
+    }
+}
+
 /// The letter of a thread's state (`S`, `D`, `T`, …); `None` when it has ended.
 ///
 /// # Errors

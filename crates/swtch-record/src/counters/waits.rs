@@ -30,7 +30,7 @@ use swtch_core::{
     Arch, Evidence, EvidenceBits, Nanos, Pid, Reason, StackEnd, StackKind, SyscallTable, Tid,
     Waits, classify,
 };
-use swtch_host::thread::{BlockedAt, Doing, read_doing, read_runs, read_state};
+use swtch_host::thread::{BlockedAt, Doing, has_stayed, read_doing, read_runs, read_state};
 use swtch_report::report::Symbols;
 
 mod object;
@@ -272,18 +272,12 @@ impl WaitLooks {
         let Some(state) = read_state(pid, tid)? else {
             return Ok(Looked::IsNotBlocked);
         };
-        let has_stayed = || {
-            Ok::<_, io::Error>(match runs {
-                Some(runs) => read_runs(pid, tid)? == Some(runs),
-                None => read_doing(pid, tid)? == Some(Doing::Blocked(at)),
-            })
-        };
-        if !has_stayed()? || state_bits(state) == 0 {
+        if !has_stayed(pid, tid, at, runs)? || state_bits(state) == 0 {
             return Ok(Looked::MovedOn);
         }
         let continued = self.with_restarted_call(tid, at);
         let mut wait = self.judged((pid, tid), comm, continued, state);
-        if !has_stayed()? {
+        if !has_stayed(pid, tid, at, runs)? {
             // The call was told at once. Its stack was read afterwards, and may be another one by then.
             wait.callers = None;
         }

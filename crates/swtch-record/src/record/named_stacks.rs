@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use swtch_capture::{LookSources, ScriptPlace, Stacks};
+use swtch_capture::{LookSources, Stacks};
 use swtch_core::{
     Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackEnd, StackNumbers, TaskKey, Timestamp,
 };
@@ -102,11 +102,7 @@ impl StacksToName {
                     stacks.add_compiled(Pid::new(pid), File::from(list));
                 }
             }
-            StackNews::Script(found) => stacks.add_script(ScriptPlace {
-                function: found.function,
-                file: found.file,
-                line: found.line,
-            }),
+            StackNews::Script(place) => stacks.add_script(place),
             StackNews::KernelStack(found) => stacks.add_kernel(found.number, &found.addresses),
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.iter().map(event_of).for_each(&mut sink),

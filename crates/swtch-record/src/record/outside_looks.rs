@@ -18,7 +18,7 @@ use nix::time::ClockId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{RecordingScope, monotonic_ns, threads_in};
 use swtch_core::{Frame, Nanos, Pid, Stack, Tid, Timestamp};
-use swtch_host::thread::{Doing, read_doing, read_runs};
+use swtch_host::thread::{Doing, has_stayed, read_doing, read_runs};
 use swtch_output::text::counted;
 use swtch_store::{Error, StreamKind, Writer};
 use swtch_wire::PerfRecord;
@@ -228,12 +228,10 @@ impl LookedThreads {
         let Some(stack) = self.stacks.number_of(pid, at) else {
             return Ok(None);
         };
-        let has_stayed = match runs {
-            Some(_) => read_runs(pid, thread)? == runs,
-            None => read_doing(pid, thread)? == Some(Doing::Blocked(at)),
-        };
-        self.met
-            .extend(runs.filter(|_| has_stayed).map(|runs| (tid, runs)));
-        Ok(has_stayed.then_some((ts, stack)))
+        if !has_stayed(pid, thread, at, runs)? {
+            return Ok(None);
+        }
+        self.met.extend(runs.map(|runs| (tid, runs)));
+        Ok(Some((ts, stack)))
     }
 }

@@ -1,7 +1,7 @@
 //! What recorder and reader of stacks tell each other.
 
 use serde::{Deserialize, Serialize};
-use swtch_capture::{LookRefusal, UserFrame};
+use swtch_capture::{LookRefusal, ScriptPlace, UserFrame};
 
 /// Looks in one packet, of at most 140 bytes each.
 pub const MOST_LOOKS: usize = 100;
@@ -29,8 +29,8 @@ pub enum StackNews {
     File(FoundFile),
     /// A stack that was not met before.
     Stack(FoundStack),
-    /// A place in a program that an interpreter runs, which stacks name from now on.
-    Script(FoundScript),
+    /// A place in a program that an interpreter runs. Stacks name it from now on, by its number: that of those before.
+    Script(ScriptPlace),
     /// A process lists the functions that it has compiled, in the file beside this.
     Compiled(u32),
     /// The same of the kernel.
@@ -94,19 +94,6 @@ pub struct FoundFile {
     pub path: String,
     /// True if it is beside this. A recorder that has no room for another open file does not get it all the same.
     pub is_beside: bool,
-}
-
-/// A place in a program that an interpreter runs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundScript {
-    /// Its number, from 0 on.
-    pub number: u32,
-    /// The function.
-    pub function: String,
-    /// The file of its source.
-    pub file: String,
-    /// The line there.
-    pub line: Option<u32>,
 }
 
 /// The functions of a stack that have not returned.

@@ -15,7 +15,7 @@ use nix::sys::prctl::set_dumpable;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use swtch_capture::{
     CodeFile, ConfinedWork, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
-    UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
+    ScriptPlace, UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
 };
 use swtch_core::{Pid, StackEnd};
 use swtch_runtimes::SourcePlace;
@@ -23,8 +23,8 @@ use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCo
 
 use super::budget::CpuBudget;
 use super::messages::{
-    FoundFile, FoundKernelStack, FoundLook, FoundScript, FoundStack, LookOrders, MOST_FRAMES,
-    MOST_LOOKS, NotRead, StackNews,
+    FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
+    NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
 use super::pythons::{LoopFrames, Pythons, watched};
@@ -206,7 +206,7 @@ struct UnwoundStacks {
     /// Interpreters that were told as not read.
     unknown: FxHashSet<String>,
     /// The number of each place in a program that an interpreter runs.
-    scripts: FxHashMap<SourcePlace, u32>,
+    scripts: FxHashMap<ScriptPlace, u32>,
     /// The number of a stack by its frames and how they end: processes that run the same program share them.
     numbers: FxHashMap<(Vec<FramePlace>, StackEnd), u32>,
     kernel_numbers: FxHashMap<Vec<u64>, u32>,
@@ -396,8 +396,7 @@ impl UnwoundStacks {
 
     /// The frame of a place in a program that an interpreter runs, which is told if it is new.
     fn script(&mut self, place: SourcePlace) -> UserFrame {
-        let next = u32::try_from(self.scripts.len()).unwrap_or(u32::MAX);
-        let place = SourcePlace {
+        let place = ScriptPlace {
             function: told(&place.function, MOST_OF_A_NAME),
             file: told(&place.file, MOST_OF_A_PATH),
             line: place.line,
@@ -405,16 +404,11 @@ impl UnwoundStacks {
         if let Some(number) = self.scripts.get(&place) {
             return UserFrame::Script(*number);
         }
+        let next = u32::try_from(self.scripts.len()).unwrap_or(u32::MAX);
         if next >= MOST_SCRIPTS {
             return UserFrame::At(0);
         }
-        let found = FoundScript {
-            number: next,
-            function: place.function.clone(),
-            file: place.file.clone(),
-            line: place.line,
-        };
-        self.news.push((StackNews::Script(found), None));
+        self.news.push((StackNews::Script(place.clone()), None));
         self.scripts.insert(place, next);
         UserFrame::Script(next)
     }
@@ -612,8 +606,7 @@ mod tests {
             end: usize::MAX,
         });
         let text = "\u{1}".repeat(5000);
-        let script = StackNews::Script(FoundScript {
-            number: u32::MAX,
+        let script = StackNews::Script(ScriptPlace {
             function: told(&text, MOST_OF_A_NAME),
             file: told(&text, MOST_OF_A_PATH),
             line: Some(u32::MAX),

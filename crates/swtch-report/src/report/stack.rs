@@ -439,7 +439,7 @@ impl Symbols {
         if names.is_empty() {
             return None;
         }
-        if self.may_lack_a_caller(&self.frames(StackKind::User, Some(stack))) {
+        if !self.are_whole && may_lack_a_caller(&self.frames(StackKind::User, Some(stack))) {
             names.insert(0, UNKNOWN_CALLER.to_owned());
         }
         Some(names.join(" < "))
