@@ -7,7 +7,7 @@ needs their types. Tests compare all of this with `docs/SCHEMA.md`.
 from __future__ import annotations
 
 # The newest format that this package reads.
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 # Table -> column -> type in the engine. A word is text here.
 TABLES: dict[str, dict[str, str]] = {
@@ -58,6 +58,7 @@ TABLES: dict[str, dict[str, str]] = {
         "waker_kernel_stack": "UINTEGER",
         "waker_user_stack": "UINTEGER",
         "off_seen_ns": "BIGINT",
+        "off_holder_stack": "UINTEGER",
     },
     "task": {
         "ts_ns": "BIGINT",

@@ -33,17 +33,23 @@ test.skipIf(levels === null)("a row of workers stands right over their thread", 
 
 /** Near enough to see single runs, the row says which worker it was. */
 test.skipIf(levels === null)("hovering over it tells which worker ran", async () => {
-  await page.locator(".lane-scroller").focus();
-  for (let press = 0; press < 9; press += 1) await page.keyboard.press("+");
-  await settled(page);
   const lanes = await lanesBox(page);
   const { workers } = await lanesOfScheduler();
+  await page.locator(".lane-scroller").focus();
   const told = new Set<string>();
-  for (let step = 0; step < 60; step += 1) {
-    await page.mouse.move(lanes.x + 5 + (lanes.width - 10) * (step / 60), workers.y + 6);
-    const words = await page.getByRole("tooltip").innerText();
-    const worker = /^worker \d+ · [\d.]+ [nµm]?s/.exec(words)?.[0].split(" · ")[0];
-    if (worker !== undefined) told.add(worker);
+  // At one place the thread may have had no CPU, on a busy machine: then another one is looked at.
+  for (const place of [0.5, 0.3, 0.7, 0.1, 0.9]) {
+    if (told.size > 1) break;
+    await page.keyboard.press("0");
+    await page.mouse.move(lanes.x + lanes.width * place, workers.y + 6);
+    for (let turn = 0; turn < 9; turn += 1) await page.mouse.wheel(0, -240);
+    await settled(page);
+    for (let step = 0; step < 60; step += 1) {
+      await page.mouse.move(lanes.x + 5 + (lanes.width - 10) * (step / 60), workers.y + 6);
+      const words = await page.getByRole("tooltip").innerText();
+      const worker = /^worker \d+ · [\d.]+ [nµm]?s/.exec(words)?.[0].split(" · ")[0];
+      if (worker !== undefined) told.add(worker);
+    }
   }
   expect([...told].length).toBeGreaterThan(1);
   await picture(page, "11-levels");

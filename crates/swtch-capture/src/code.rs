@@ -138,7 +138,15 @@ impl CodeFile {
             .filter(|path| !path.ends_with(DELETED))
         {
             let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
-            return self.checked(&below(&root, path)?);
+            let found = match below(&root, path) {
+                // The kernel tells paths from where this process is, if it can reach them: also of one that has changed
+                // its root alone (`chroot(2)`).
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    below(&at_place(Path::new("/"))?, path)
+                }
+                found => found,
+            };
+            return self.checked(&found?);
         }
         if fs::read_link(&exe)? == Path::new(&self.path) {
             return self.checked(&at_place(Path::new(&exe))?);

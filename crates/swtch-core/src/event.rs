@@ -43,6 +43,8 @@ pub enum LookedTask {
     Waiter {
         /// The time since the look before, at which it would have been seen as well.
         between: Nanos,
+        /// Number of the user stack of the task that held the lock which this one waited for, where a runtime tells it.
+        holder: Option<u32>,
     },
     /// Those of the task that ended the wait, at that moment.
     Waker,

@@ -83,10 +83,20 @@ struct LastOut {
     was_runnable: bool,
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
-    /// Where the task was seen since, and the time between the look that met it and the one before.
-    seen: Option<(StackNumbers, Nanos)>,
+    /// What looks saw of the task since.
+    seen: Option<LookedWait>,
     /// Where its waker was, and when.
     woken_from: Option<(StackNumbers, Timestamp)>,
+}
+
+/// What looks saw of a wait.
+#[derive(Clone, Copy, Debug)]
+struct LookedWait {
+    stacks: StackNumbers,
+    /// The time between the look that met it and the one before.
+    between: Nanos,
+    /// Where the task was that held what this one waited for.
+    holder: Option<u32>,
 }
 
 impl Timeline {
@@ -235,10 +245,14 @@ impl Timeline {
             return;
         };
         match look.whose {
-            LookedTask::Waiter { between } => {
+            LookedTask::Waiter { between, holder } => {
                 // A stack that was cut is read again at the next look, which is not the one that met the wait.
-                let between = last.seen.map_or(between, |(_, between)| between);
-                last.seen = Some((look.stacks, between));
+                let between = last.seen.map_or(between, |seen| seen.between);
+                last.seen = Some(LookedWait {
+                    stacks: look.stacks,
+                    between,
+                    holder,
+                });
             }
             LookedTask::Waker => last.woken_from = Some((look.stacks, look.ts)),
         }
@@ -375,8 +389,9 @@ impl Timeline {
             reason,
             off,
             moved: moved.and_then(|moved| start.since(moved)),
-            stacks: looked.map_or(seen.stacks, |(stacks, _)| stacks),
-            seen_for: looked.and_then(|(_, between)| Some(between.max(off?))),
+            stacks: looked.map_or(seen.stacks, |looked| looked.stacks),
+            seen_for: looked.and_then(|looked| Some(looked.between.max(off?))),
+            holder_stack: looked.and_then(|looked| looked.holder),
             ..Wait::default()
         };
         if seen.was_runnable {

@@ -66,6 +66,9 @@ pub struct Wait {
     /// Where stacks are read at looks: the off-CPU time that this user stack stands for, see [`crate::places`].
     /// `None` for a wait that no look met, and where the stack of every wait is taken.
     pub seen_for: Option<Nanos>,
+    /// Number of the user stack of who held the lock that the task waited for, when a look met the wait. Known of locks
+    /// of a runtime that tells it.
+    pub holder_stack: Option<u32>,
 }
 
 impl Wait {

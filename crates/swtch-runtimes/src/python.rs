@@ -9,6 +9,7 @@
 //! `offsets`; a thread whose objects do not look like what they should be has no frames.
 
 mod lines;
+mod lock;
 mod offsets;
 
 use std::collections::BTreeMap;
@@ -279,6 +280,8 @@ fn list(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// Words at addresses; what is not there is zero, up to `end`.
@@ -387,6 +390,131 @@ mod tests {
         assert_eq!(Python::state_at(POINTER + 8192, &threads), None);
     }
 
+    /// Thread, interpreter and lock of [`process`], with a lock that the thread holds.
+    fn locked() -> (MadeUp, u64) {
+        let (mut memory, lock) = (process(), 0xf000);
+        memory.put_word(THREAD + 16, 0x2000);
+        memory.put_word(0x2000 + 384, lock);
+        memory.put_word(lock + 8, THREAD);
+        memory.put(lock + 16, &[1]);
+        (memory, lock)
+    }
+
+    #[test]
+    fn who_holds_the_lock_is_known() {
+        let (mut memory, lock) = locked();
+        let python = python(&memory);
+        // The words of its conditions and mutexes, and none beside.
+        for (word, is_its) in [
+            (lock + 40, true),
+            (lock + 207, true),
+            (lock - 4, false),
+            (lock + 224, false),
+        ] {
+            assert_eq!(
+                python.lock_at(word, THREAD, &memory),
+                is_its.then_some(lock),
+                "{word:#x}"
+            );
+        }
+        let functions = |memory: &MadeUp| {
+            let frames = python.functions_of_holder(lock, memory).into_iter();
+            let places = frames.filter_map(|frame| python.place_of(&frame, memory));
+            let named = places.map(|place| (place.function, place.line));
+            named.collect::<Vec<_>>()
+        };
+        // The innermost is told by where it begins.
+        let held = [("take".to_owned(), Some(7)), ("run".to_owned(), Some(9))];
+        assert_eq!(functions(&memory), held);
+        memory.put(lock + 16, &[0]);
+        assert_eq!(functions(&memory), []);
+    }
+
+    #[test]
+    fn what_the_holder_left_meanwhile_is_not_told() {
+        let (memory, lock) = locked();
+        let python = python(&memory);
+        let functions = |changed: u64, to: u64| {
+            let changed = (changed, to, Cell::new(false));
+            let moving = Moving {
+                memory: &memory,
+                changed,
+            };
+            python.functions_of_holder(lock, &moving).len()
+        };
+        // It has returned from `take`, and then another thread holds the lock.
+        assert_eq!(functions(0x4000, 0x5100), 1);
+        assert_eq!(functions(lock + 8, 0x3100), 0);
+    }
+
+    /// A process in which a word changes once it was read.
+    struct Moving<'a> {
+        memory: &'a MadeUp,
+        changed: (u64, u64, Cell<bool>),
+    }
+
+    impl ProcessMemory for Moving<'_> {
+        fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+            let (changed, to, was_read) = &self.changed;
+            if address == *changed && was_read.replace(true) {
+                bytes.copy_from_slice(&to.to_ne_bytes());
+                return true;
+            }
+            self.memory.read(address, bytes)
+        }
+    }
+
+    /// The words of a table as 3.13, 3.14 and 3.15 publish it, with the layout of [`process`].
+    #[test]
+    fn the_layout_is_what_the_interpreter_publishes() {
+        let starts = [
+            (0x030d, 14, 19, 5, 28, 34, 44, 46),
+            (0x030e, 15, 22, 5, 31, 39, 50, 52),
+            (0x030f, 15, 22, 8, 39, 47, 58, 60),
+        ];
+        for (version, lock, thread, thread_id, frame, code, object, kind) in starts {
+            let mut memory = process();
+            memory.put(RUNTIME, b"xdebugpy");
+            memory.put_word(RUNTIME + 0x800, 0x2000);
+            memory.put_word(0x3800, 0x5000);
+            let words = [
+                (1, version << 16 | 0xf0),
+                (2, 0),
+                (5, 0x800),
+                (8, 0),
+                (9, 72),
+                (lock, 384),
+                (thread + 2, 8),
+                (thread + 3, 16),
+                (thread + 4, 0x800),
+                (thread + thread_id, 136),
+                (frame + 1, 8),
+                (frame + 2, 0),
+                (frame + 3, 56),
+                (frame + 5, 70),
+                (code + 1, 112),
+                (code + 3, 128),
+                (code + 4, 136),
+                (code + 5, 68),
+                (code + 9, 192),
+                (object + 1, 8),
+                (kind + 1, 24),
+            ];
+            for (place, word) in words {
+                memory.put_word(RUNTIME + 8 * place, word);
+            }
+            let python = Python::at(RUNTIME, None, &memory).unwrap();
+            let (_, state) = Python::state_at(POINTER, &python.threads(&memory)).unwrap();
+            let frames = python.frames(state, &memory).into_iter();
+            let places = frames.filter_map(|frame| python.place_of(&frame, &memory));
+            let names: Vec<_> = places.map(|place| place.function).collect();
+            assert_eq!(names, ["take", "run"], "{version:#x}");
+            memory.put_word(RUNTIME + 16, 1);
+            let refused = Python::at(RUNTIME, None, &memory).unwrap_err();
+            assert_eq!(refused.to_string(), "free-threaded Python");
+        }
+    }
+
     #[test]
     fn what_is_no_code_has_no_name() {
         let mut memory = process();
@@ -419,9 +547,9 @@ mod tests {
         assert_eq!(unknown(None), "a Python that does not tell its version");
         let mut memory = process();
         memory.put(RUNTIME, b"xdebugpy");
-        memory.put_word(RUNTIME + 8, 0x030e_00f0);
+        memory.put_word(RUNTIME + 8, 0x0310_00f0);
         let published = Python::at(RUNTIME, None, &memory).unwrap_err();
-        assert_eq!(published.to_string(), "Python 3.14");
+        assert_eq!(published.to_string(), "Python 3.16");
     }
 
     /// Memory that is made up from the address: pointers into itself, now and then zero.
@@ -450,6 +578,9 @@ mod tests {
                 assert!(python.threads(&memory).len() <= MOST_THREADS);
                 let frames = python.frames(seed << 20, &memory);
                 assert!(frames.len() <= MOST_FRAMES);
+                let holder = python.functions_of_holder(seed << 16, &memory);
+                assert!(holder.len() <= MOST_FRAMES);
+                let _ = python.lock_at(seed, seed << 8, &memory);
                 for frame in &frames {
                     let _ = python.place_of(frame, &memory);
                 }

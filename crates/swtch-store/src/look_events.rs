@@ -2,7 +2,7 @@
 
 use swtch_core::{LookEvent, LookedTask, Nanos, StackNumbers, TaskKey, Timestamp};
 
-const LOOK_BYTES: usize = 36;
+const LOOK_BYTES: usize = 40;
 
 /// Stands for a stack that was not read.
 const NO_STACK: u32 = u32::MAX;
@@ -14,13 +14,13 @@ const OF_WAKER: u64 = u64::MAX;
 pub fn encode_look(look: &LookEvent, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&look.ts.as_ns().to_le_bytes());
     bytes.extend_from_slice(&look.out.as_ns().to_le_bytes());
-    let between = match look.whose {
-        LookedTask::Waiter { between } => between.as_ns(),
-        LookedTask::Waker => OF_WAKER,
+    let (between, holder) = match look.whose {
+        LookedTask::Waiter { between, holder } => (between.as_ns(), holder),
+        LookedTask::Waker => (OF_WAKER, None),
     };
     bytes.extend_from_slice(&between.to_le_bytes());
     bytes.extend_from_slice(&look.task.get().to_le_bytes());
-    for stack in [look.stacks.kernel, look.stacks.user] {
+    for stack in [look.stacks.kernel, look.stacks.user, holder] {
         bytes.extend_from_slice(&stack.unwrap_or(NO_STACK).to_le_bytes());
     }
 }
@@ -40,13 +40,15 @@ fn decoded(look: &[u8]) -> Option<LookEvent> {
     let (between, rest) = rest.split_first_chunk()?;
     let (task, rest) = rest.split_first_chunk()?;
     let (kernel, rest) = rest.split_first_chunk()?;
+    let (user, rest) = rest.split_first_chunk()?;
+    let number = |bytes| Some(u32::from_le_bytes(bytes)).filter(|number| *number != NO_STACK);
     let whose = match u64::from_le_bytes(*between) {
         OF_WAKER => LookedTask::Waker,
         between => LookedTask::Waiter {
             between: Nanos::from_ns(between),
+            holder: number(*rest.first_chunk()?),
         },
     };
-    let number = |bytes| Some(u32::from_le_bytes(bytes)).filter(|number| *number != NO_STACK);
     Some(LookEvent {
         ts: Timestamp::from_ns(u64::from_le_bytes(*ts)),
         out: Timestamp::from_ns(u64::from_le_bytes(*out)),
@@ -54,7 +56,7 @@ fn decoded(look: &[u8]) -> Option<LookEvent> {
         whose,
         stacks: StackNumbers {
             kernel: number(*kernel),
-            user: number(*rest.first_chunk()?),
+            user: number(*user),
         },
     })
 }
@@ -66,7 +68,11 @@ mod tests {
     #[test]
     fn looks_are_read_as_they_were_written() {
         let between = Nanos::from_ns(20);
-        let looks = [(1, LookedTask::Waiter { between }), (2, LookedTask::Waker)];
+        let holder = Some(5);
+        let looks = [
+            (1, LookedTask::Waiter { between, holder }),
+            (2, LookedTask::Waker),
+        ];
         let looks = looks.map(|(number, whose)| LookEvent {
             ts: Timestamp::from_ns(1000 + number),
             task: TaskKey::new(7),
@@ -82,6 +88,6 @@ mod tests {
         let mut read = Vec::new();
         assert_eq!(decode_looks(&bytes, |look| read.push(look)), 0);
         assert_eq!(read, looks);
-        assert_eq!(decode_looks(&bytes[..40], |_| {}), 1);
+        assert_eq!(decode_looks(&bytes[..44], |_| {}), 1);
     }
 }

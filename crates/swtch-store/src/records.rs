@@ -33,8 +33,8 @@ use crate::packing::{WordPacking, can_pack};
 /// Name of the file.
 pub(crate) const RECORDS: &str = "records.raw";
 
-/// Version of the layout of this file: header, heads of blocks, compression.
-const LAYOUT: u32 = 1;
+/// Version of the layout of this file: header, heads of blocks, compression, looks.
+const LAYOUT: u32 = 2;
 
 /// A block ends once it holds this many packed bytes, or when it is flushed. A reader has one of
 /// each stream in memory.

@@ -336,6 +336,12 @@ const SWITCH_COLUMNS: &[TraceColumn<Switch>] = &[
             `off_user_stack` stands for, that of the wait or, if longer, that between two looks";
             |row| row.wait.seen_for.map(length); |row, ns| row.wait.seen_for = ns.map(to_length)),
     ),
+    since(
+        8,
+        maybe_number!(UInt32 off_holder_stack: "user stack of who held the lock that the task waited \
+            for, when a look met it (`stack.stack`): of Python's global interpreter lock";
+            |row| row.wait.holder_stack; |row, stack| row.wait.holder_stack = stack),
+    ),
 ];
 
 /// Identity of tasks, and how it changed.
@@ -703,8 +709,8 @@ columns! {
     WAKER = "waker" "waker_kind": "[`swtch_core::Wakeup::waker`] and [`swtch_core::Wakeup::kind`].";
     WAKE_CPU = "wake_cpu": "[`swtch_core::Wakeup::cpu`].";
     MOVED = "moved_ns": "[`Wait::moved`].";
-    STACKS = "off_kernel_stack" "off_user_stack" "off_seen_ns":
-        "[`Wait::stacks`] and [`Wait::seen_for`].";
+    STACKS = "off_kernel_stack" "off_user_stack" "off_seen_ns" "off_holder_stack":
+        "[`Wait::stacks`], [`Wait::seen_for`] and [`Wait::holder_stack`].";
     WAKER_STACKS = "waker_kernel_stack" "waker_user_stack":
         "[`swtch_core::Wakeup::waker_stacks`].";
 }

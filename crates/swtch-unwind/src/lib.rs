@@ -22,10 +22,12 @@
 mod call;
 mod chain;
 mod expression;
+mod parts;
 mod registers;
 mod tables;
 
 pub use call::{CALL_BYTES, is_call};
 pub use chain::{Chain, ChainEnd, CodeAt, StackCode, StackCopy, chain};
-pub use registers::{REGISTERS, Registers, STACK_POINTER, without_signature};
+pub use parts::parts_of;
+pub use registers::{FIRST_ARGUMENT, REGISTERS, Registers, STACK_POINTER, without_signature};
 pub use tables::{CallerFrame, FrameList, ListedFrames, TableSection, UnwindScratch, UnwindTables};

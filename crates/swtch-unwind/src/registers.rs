@@ -11,6 +11,8 @@ pub mod abi {
     pub const FRAME_POINTER: u16 = 6;
     /// DWARF's number of the stack pointer.
     pub const STACK_POINTER: u16 = 7;
+    /// DWARF's number of the register with the first argument of a call, of the system's too.
+    pub const FIRST_ARGUMENT: u16 = 5;
     /// A number without a register.
     pub const RETURN_ADDRESS: u16 = 16;
     pub const IS_IN_REGISTER: bool = false;
@@ -29,6 +31,8 @@ pub mod abi {
     pub const FRAME_POINTER: u16 = 29;
     /// DWARF's number of the stack pointer.
     pub const STACK_POINTER: u16 = 31;
+    /// DWARF's number of the register with the first argument of a call, of the system's too.
+    pub const FIRST_ARGUMENT: u16 = 0;
     pub const RETURN_ADDRESS: u16 = 30;
     pub const IS_IN_REGISTER: bool = true;
     /// AAPCS64, 6.1.1.
@@ -41,7 +45,7 @@ pub mod abi {
     pub const ADDRESS_BITS: u64 = (1 << 48) - 1;
 }
 
-pub use abi::{REGISTERS, STACK_POINTER};
+pub use abi::{FIRST_ARGUMENT, REGISTERS, STACK_POINTER};
 
 /// A return address without its signature.
 pub const fn without_signature(address: u64) -> u64 {

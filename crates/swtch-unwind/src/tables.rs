@@ -1,6 +1,8 @@
 //! One step outwards: from the registers of a frame to those of its caller, by the tables of the file that holds
 //! its code.
 
+use std::ops::Range;
+
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, DebugFrame, EhFrame, EhFrameHdr, Encoding, EndianSlice,
     FrameDescriptionEntry, NativeEndian, Register, RegisterRule, UnwindContext, UnwindSection,
@@ -139,10 +141,34 @@ impl FrameList {
         Self { kind, functions }
     }
 
+    /// Where the function begins and ends that an address is in.
+    pub fn function_at(&self, address: u64) -> Option<Range<u64>> {
+        self.listed_at(address)
+            .map(|function| function.start..function.end)
+    }
+
     fn offset_of(&self, address: u64) -> Option<usize> {
+        self.listed_at(address).map(|function| function.offset)
+    }
+
+    fn listed_at(&self, address: u64) -> Option<&ListedFunction> {
         let next = self.functions.partition_point(|one| one.start <= address);
         let function = self.functions.get(next.checked_sub(1)?)?;
-        (address < function.end).then_some(function.offset)
+        (address < function.end).then_some(function)
+    }
+
+    /// A list of functions without entries, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_ranges(functions: &[Range<u64>]) -> Self {
+        let functions = functions.iter().map(|range| ListedFunction {
+            start: range.start,
+            end: range.end,
+            offset: 0,
+        });
+        Self {
+            kind: SectionKind::ForExceptions,
+            functions: functions.collect(),
+        }
     }
 }
 

@@ -204,6 +204,10 @@ fn of_wait(
     let waker_row = waker
         .zip(woken_ns)
         .and_then(|(waker, at)| loaded.levels.os.row_at(waker, at));
+    let holder = StackNumbers {
+        kernel: None,
+        user: wait.holder_stack,
+    };
     Ok(json!({
         "from_ns": pieces.left_ns.or(pieces.queued_from_ns),
         "woken_ns": woken_ns,
@@ -222,6 +226,7 @@ fn of_wait(
         "wake_cpu": wakeup.cpu.map(swtch_core::CpuId::get),
         "stack": stack_of(loaded, wait.stacks)?,
         "waker_stack": stack_of(loaded, wakeup.waker_stacks)?,
+        "holder_stack": stack_of(loaded, holder)?,
         // A worker waits for its turn, not for a CPU.
         "had_cpu": match row.level {
             Level::Os => had_cpu(loaded, number, row)?,

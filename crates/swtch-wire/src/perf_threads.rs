@@ -154,7 +154,10 @@ impl PerfThreads {
             ts: record.ts,
             task: thread.key,
             out: since,
-            whose: LookedTask::Waiter { between },
+            whose: LookedTask::Waiter {
+                between,
+                holder: None,
+            },
             stacks: StackNumbers {
                 kernel: None,
                 user: Some(stack),

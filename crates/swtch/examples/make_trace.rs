@@ -319,6 +319,7 @@ impl SimulatedCpu {
                 user: has_stack.then(|| u32::try_from(stack).expect("a handful")),
             },
             seen_for: None,
+            holder_stack: None,
         }
     }
 }

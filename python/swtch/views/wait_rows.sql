@@ -21,6 +21,7 @@
 -- waker_kind          VARCHAR   what made it runnable: none, task, timer, interrupt, softirq, sender
 -- kernel_stack, user_stack                UINTEGER  where it waited (stacks.stack)
 -- waker_kernel_stack, waker_user_stack    UINTEGER  where its waker was (stacks.stack)
+-- holder_stack        UINTEGER  where the thread was that held Python's global lock meanwhile (stacks.stack)
 SELECT
     trace,
     task,
@@ -43,7 +44,8 @@ SELECT
     off_kernel_stack AS kernel_stack,
     off_user_stack AS user_stack,
     waker_kernel_stack,
-    waker_user_stack
+    waker_user_stack,
+    off_holder_stack AS holder_stack
 FROM (
     SELECT
         *,

@@ -188,6 +188,8 @@ export const wait = record({
   wake_cpu: optional(number),
   stack: optional(list(frame)),
   waker_stack: optional(list(frame)),
+  /** Of who held the lock that it waited for, where a runtime tells it. */
+  holder_stack: optional(list(frame)),
   had_cpu: list(record({ what: string, thread: optional(thread), ns: number })),
 });
 export type Wait = Decoded<typeof wait>;

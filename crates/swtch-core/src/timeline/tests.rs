@@ -644,6 +644,7 @@ fn look_at(moment: u64, out: u64) -> Event {
         out: Timestamp::from_ns(out),
         whose: LookedTask::Waiter {
             between: Nanos::from_ns(15),
+            holder: Some(4),
         },
         stacks: StackNumbers {
             kernel: Some(3),
@@ -664,8 +665,12 @@ fn a_wait_is_where_it_was_seen() {
     assert!(rows(&mut timeline, look_at(20, 10)).is_empty());
     let seen = row(&mut timeline, after(10, run(30, 40)));
     assert_eq!(
-        (seen.wait.stacks.user, seen.wait.seen_for),
-        (Some(9), ns(20))
+        (
+            seen.wait.stacks.user,
+            seen.wait.seen_for,
+            seen.wait.holder_stack
+        ),
+        (Some(9), ns(20), Some(4))
     );
     // The next wait was not seen.
     let unseen = row(&mut timeline, after(40, run(50, 60)));

@@ -161,6 +161,7 @@ const fn event_of(look: &FoundLook) -> LookEvent {
     let whose = match look.between {
         Some(between) => LookedTask::Waiter {
             between: Nanos::from_ns(between),
+            holder: look.holder,
         },
         None => LookedTask::Waker,
     };

@@ -11,7 +11,7 @@ use flate2::read::ZlibDecoder;
 use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
 use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments};
-use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables};
+use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables, parts_of};
 
 /// The most that is read of a section. The tables of a browser take 9 MB.
 const MOST_BYTES: u64 = 64 << 20;
@@ -37,8 +37,8 @@ pub struct PythonFile {
     pub runtime: u64,
     /// Its version, `Py_Version`.
     pub version: Option<u64>,
-    /// The function that runs programs.
-    pub run_loop: Range<u64>,
+    /// The function that runs programs, in all its parts.
+    pub run_loop: Vec<Range<u64>>,
 }
 
 /// A function of Python has a frame of this one, or shares it with its caller (`Python/ceval.c`, 3.11 and later).
@@ -110,18 +110,25 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     ranges.take(2 * GO_STARTS.len()).collect()
 }
 
-fn python_of(object: &ElfFile<'_>) -> Option<PythonFile> {
+fn python_of(object: &ElfFile<'_>, frames: Option<&FileSection>) -> Option<PythonFile> {
     let runtime = object.section_by_name(".PyRuntime")?.address();
     let named = |name: &str| {
         let mut symbols = object.dynamic_symbols().chain(object.symbols());
         symbols.find(|symbol| symbol.name() == Ok(name))
     };
-    let run_loop = named(PYTHON_LOOP)?;
-    let start = run_loop.address();
+    let symbol = named(PYTHON_LOOP)?;
+    let start = symbol.address();
+    let run_loop = start..start.saturating_add(symbol.size());
+    let parts = || {
+        let (code, tables) = (FileSection::of(object, ".text")?, frames?);
+        let functions = FrameList::of_eh_frame(tables.at_its_address());
+        let parts = parts_of(run_loop.clone(), &code.bytes, code.address, &functions);
+        Some(parts)
+    };
     Some(PythonFile {
         runtime,
         version: named("Py_Version").map(|symbol| symbol.address()),
-        run_loop: start..start.saturating_add(run_loop.size()),
+        run_loop: parts().unwrap_or_else(|| vec![run_loop.clone()]),
     })
 }
 
@@ -137,6 +144,7 @@ impl FileTables {
         let index = FileSection::of(&object, ".eh_frame_hdr");
         let frames = FileSection::of(&object, ".eh_frame");
         let has_index = index.is_some() && frames.is_some();
+        let python = python_of(&object, frames.as_ref());
         let listed = || {
             let section = FileSection::of(&object, ".debug_frame")?;
             let list = FrameList::of_debug_frame(&section.bytes);
@@ -157,7 +165,7 @@ impl FileTables {
             text: start(".text"),
             got: start(".got"),
             starts: starts_of_go(&object),
-            python: python_of(&object),
+            python,
         })
     }
 
@@ -181,7 +189,7 @@ impl FileTables {
     pub fn python_at(&self, address: u64) -> Option<&PythonFile> {
         self.python
             .as_ref()
-            .filter(|python| python.run_loop.contains(&address))
+            .filter(|python| python.run_loop.iter().any(|part| part.contains(&address)))
     }
 
     /// The tables, for the walk.

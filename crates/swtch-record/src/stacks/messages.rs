@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use swtch_capture::{LookRefusal, ScriptPlace, UserFrame};
 
-/// Looks in one packet, of at most 140 bytes each.
+/// Looks in one packet, of at most 160 bytes each.
 pub const MOST_LOOKS: usize = 100;
 
 /// Frames of a stack that are told; a packet holds them.
@@ -133,4 +133,6 @@ pub struct FoundLook {
     pub kernel: Option<u32>,
     /// The time since the look before, in ns; `None` if the stacks are those of who ended the wait.
     pub between: Option<u64>,
+    /// Number of the stack of who held what the thread waited for.
+    pub holder: Option<u32>,
 }

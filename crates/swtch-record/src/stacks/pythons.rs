@@ -17,6 +17,7 @@ use swtch_core::Pid;
 use swtch_host::thread::read_runs;
 use swtch_runtimes::python::{Python, PythonFrame, UnknownPython};
 use swtch_runtimes::{ProcessMemory, SourcePlace};
+use swtch_unwind::FIRST_ARGUMENT;
 
 use super::file_tables::PythonFile;
 
@@ -57,6 +58,8 @@ struct PythonProcess {
     threads: BTreeMap<u64, u64>,
     /// True if all threads were listed in this look: who is not among them is none of Python's.
     is_listed: bool,
+    /// The lock that was met in this look, and the functions of who held it.
+    lock: Option<(u64, LoopFrames)>,
     /// The places of frames, which hold as long as the code object there is the same.
     places: FxHashMap<PythonFrame, KnownPlace>,
 }
@@ -66,6 +69,15 @@ type KnownPlace = (Option<[u64; 4]>, Option<SourcePlace>);
 
 /// The functions of one call of the interpreter's loop, the innermost first.
 pub type LoopFrames = Vec<SourcePlace>;
+
+/// What the interpreter knows of a thread that waits.
+#[derive(Debug)]
+pub struct PythonThread {
+    /// Its functions in each call of the interpreter's loop, the innermost call first.
+    pub loops: Vec<LoopFrames>,
+    /// The functions of who holds the global interpreter lock, if this thread waits for it and if that is known.
+    pub holder: LoopFrames,
+}
 
 struct MemoryFile {
     file: File,
@@ -91,18 +103,19 @@ impl Pythons {
     pub fn begin_look(&mut self) {
         for process in self.processes.values_mut() {
             process.is_listed = false;
+            process.lock = None;
         }
     }
 
-    /// The functions of the thread in each call of the interpreter's loop, the innermost call first; `None` if its process
-    /// was not met, if they are not known, or if the thread has run on meanwhile.
-    pub fn loops_of(&mut self, thread: &LookedThread<'_>) -> Option<Vec<LoopFrames>> {
+    /// What the interpreter knows of the thread; `None` if its process was not met, if it is none of Python's, or if it
+    /// has run on meanwhile.
+    pub fn thread(&mut self, thread: &LookedThread<'_>) -> Option<PythonThread> {
         let process = self.processes.get_mut(&thread.pid)?;
         let is_read = process.memory == thread.memory && process.python.is_some();
         let memory = is_read.then(|| MemoryFile::of(thread.pid)).flatten()?;
-        let loops = watched(|| process.loops(thread, &memory));
+        let read = watched(|| process.thread(thread, &memory));
         let runs = read_runs(thread.pid, thread.tid).ok()?;
-        loops.filter(|_| thread.runs.is_some() && runs == thread.runs)
+        read.filter(|_| thread.runs.is_some() && runs == thread.runs)
     }
 
     /// Meets the process of a thread that is in the interpreter of this file. Returns false if it was met before.
@@ -127,6 +140,7 @@ impl Pythons {
                 python: python.ok(),
                 threads: BTreeMap::new(),
                 is_listed: false,
+                lock: None,
                 places: FxHashMap::default(),
             };
             self.processes.insert(thread.pid, process);
@@ -146,7 +160,7 @@ impl Pythons {
 }
 
 impl PythonProcess {
-    fn loops(&mut self, thread: &LookedThread<'_>, memory: &MemoryFile) -> Option<Vec<LoopFrames>> {
+    fn thread(&mut self, thread: &LookedThread<'_>, memory: &MemoryFile) -> Option<PythonThread> {
         let state = self.state_of(thread.thread_pointer, memory)?;
         let frames = self.python.as_ref()?.frames(state, memory);
         if frames.is_empty() {
@@ -161,7 +175,31 @@ impl PythonProcess {
                 loops.push(std::mem::take(&mut current));
             }
         }
-        Some(loops)
+        let holder = self.functions_of_holder(state, thread, memory);
+        let holder = holder.unwrap_or_default();
+        Some(PythonThread { loops, holder })
+    }
+
+    /// The functions of who holds the lock that this thread waits for.
+    fn functions_of_holder(
+        &mut self,
+        state: u64,
+        thread: &LookedThread<'_>,
+        memory: &MemoryFile,
+    ) -> Option<LoopFrames> {
+        let word = thread.stack.ok()?.registers[usize::from(FIRST_ARGUMENT)];
+        let python = self.python.as_ref()?;
+        let lock = python.lock_at(word, state, memory)?;
+        if let Some((_, functions)) = self.lock.as_ref().filter(|(known, _)| *known == lock) {
+            return Some(functions.clone());
+        }
+        let frames = python.functions_of_holder(lock, memory);
+        let functions = frames
+            .iter()
+            .filter_map(|frame| self.place_of(frame, memory));
+        let functions: LoopFrames = functions.collect();
+        self.lock = Some((lock, functions.clone()));
+        Some(functions)
     }
 
     fn state_of(&mut self, thread_pointer: u64, memory: &MemoryFile) -> Option<u64> {

@@ -27,7 +27,7 @@ use super::messages::{
     NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
-use super::pythons::{LoopFrames, Pythons, watched};
+use super::pythons::{LoopFrames, PythonThread, Pythons, watched};
 use super::{MOST_STACKS, end_of};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
@@ -143,21 +143,22 @@ impl ReadingProcess {
             let python = threads
                 .iter()
                 .map(|thread| match (thread.role, thread.stack) {
-                    (LookedRole::Waiter, Ok(_)) => unwound.pythons.loops_of(thread),
+                    (LookedRole::Waiter, Ok(_)) => unwound.pythons.thread(thread),
                     _ => None,
                 });
             let python: Vec<_> = python.collect();
             for (thread, python) in threads.iter().zip(python) {
-                let Some((user, kernel)) = unwound.numbers_of(thread, python) else {
+                let Some(numbers) = unwound.numbers_of(thread, python) else {
                     continue;
                 };
                 looks.push(FoundLook {
                     task: thread.task.get(),
                     ts: thread.ts.as_ns(),
                     out: thread.out.as_ns(),
-                    user,
-                    kernel,
+                    user: numbers.user,
+                    kernel: numbers.kernel,
                     between: (thread.role == LookedRole::Waiter).then_some(between),
+                    holder: numbers.holder,
                 });
             }
         })?;
@@ -228,6 +229,14 @@ struct UnwoundStacks {
     reading_ns: u64,
 }
 
+/// Numbers of stacks: of a thread, and of who held the lock that it waited for.
+#[derive(Clone, Copy, Debug)]
+struct LookNumbers {
+    user: Option<u32>,
+    kernel: Option<u32>,
+    holder: Option<u32>,
+}
+
 /// Where a frame is, for all processes that map the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum FramePlace {
@@ -258,15 +267,15 @@ struct CodeRead {
 const MAP_HOLDS: Duration = Duration::from_secs(1);
 
 impl UnwoundStacks {
-    /// Numbers of the user stack and of the kernel stack of a thread; `None` if its process is not to be read.
+    /// Numbers of the stacks of a thread; `None` if its process is not to be read.
     fn numbers_of(
         &mut self,
         thread: &LookedThread<'_>,
-        python: Option<Vec<LoopFrames>>,
-    ) -> Option<(Option<u32>, Option<u32>)> {
-        let user = match thread.stack {
-            Ok(stack) => Some(self.number_of(thread, &stack, python)?),
-            Err(LookRefusal::KernelThread) => None,
+        python: Option<PythonThread>,
+    ) -> Option<LookNumbers> {
+        let (user, holder) = match thread.stack {
+            Ok(stack) => self.number_of(thread, &stack, python)?,
+            Err(LookRefusal::KernelThread) => (None, None),
             Err(refusal) => {
                 let refusal = NotRead::of(refusal)?;
                 if self.refused.insert((thread.pid, refusal)) {
@@ -277,7 +286,12 @@ impl UnwoundStacks {
         };
         let list = self.compiled.of(thread);
         self.news.extend(list);
-        Some((user, self.number_in_kernel(thread.kernel)))
+        let kernel = self.number_in_kernel(thread.kernel);
+        Some(LookNumbers {
+            user,
+            kernel,
+            holder,
+        })
     }
 
     fn number_in_kernel(&mut self, addresses: &[u64]) -> Option<u32> {
@@ -301,13 +315,14 @@ impl UnwoundStacks {
         Some(number)
     }
 
-    /// The number of the user stack of a thread; `None` if its process has ended, or there are too many.
+    /// The numbers of the user stack of a thread, and of that of who held the lock which it waited for; `None` if its
+    /// process has ended, or there are too many.
     fn number_of(
         &mut self,
         thread: &LookedThread<'_>,
         stack: &LookedStack<'_>,
-        python: Option<Vec<LoopFrames>>,
-    ) -> Option<u32> {
+        python: Option<PythonThread>,
+    ) -> Option<(Option<u32>, Option<u32>)> {
         let pid = thread.pid;
         let read = self.read.get(&pid).copied();
         let is_same = read.is_some_and(|read| read.memory == thread.memory);
@@ -316,7 +331,7 @@ impl UnwoundStacks {
         }
         let key = (pid, hash_of(stack));
         match self.copies.get(&key) {
-            Some(KnownCopy::Numbered(number)) => return Some(*number),
+            Some(KnownCopy::Numbered(number)) => return Some((Some(*number), None)),
             Some(KnownCopy::Interpreted(chain)) => {
                 let chain = Rc::clone(chain);
                 return self.number_of_interpreted(thread, &chain, python);
@@ -346,16 +361,16 @@ impl UnwoundStacks {
         let number = self.number_of_frames(pid, frames, end_of(&chain))?;
         self.copies
             .extend(holds.then_some((key, KnownCopy::Numbered(number))));
-        Some(number)
+        Some((Some(number), None))
     }
 
-    /// The number of a stack in which functions of Python stand in the place of the interpreter's own.
+    /// The same of a stack in which functions of Python stand in the place of the interpreter's own.
     fn number_of_interpreted(
         &mut self,
         thread: &LookedThread<'_>,
         chain: &Chain,
-        mut python: Option<Vec<LoopFrames>>,
-    ) -> Option<u32> {
+        mut python: Option<PythonThread>,
+    ) -> Option<(Option<u32>, Option<u32>)> {
         let code = self.codes.known(thread.pid)?;
         let loops = chain
             .addresses
@@ -364,8 +379,9 @@ impl UnwoundStacks {
         let loops: Vec<_> = loops.collect();
         let (file, moved_by) = loops.iter().flatten().next().copied()?;
         if self.pythons.meet(thread, file, moved_by) {
-            python = self.pythons.loops_of(thread);
+            python = self.pythons.thread(thread);
         }
+        let (found, holder) = python.map(|thread| (thread.loops, thread.holder)).unzip();
         for unknown in self.pythons.take_unknown() {
             let words = unknown.to_string();
             if self.unknown.len() < MOST_UNKNOWN && self.unknown.insert(words.clone()) {
@@ -374,7 +390,8 @@ impl UnwoundStacks {
         }
         let calls = loops.iter().flatten().count();
         let is_cut = end_of(chain) != StackEnd::Start;
-        let found = python.filter(|found| found.len() == calls || (is_cut && found.len() > calls));
+        let found: Option<Vec<LoopFrames>> =
+            found.filter(|found| found.len() == calls || (is_cut && found.len() > calls));
         let in_loop: Vec<_> = loops.iter().map(Option::is_some).collect();
         let mut frames = Vec::with_capacity(chain.addresses.len());
         let native = self.frames_of(thread, &chain.addresses)?;
@@ -391,7 +408,16 @@ impl UnwoundStacks {
             false => end_of(chain),
         };
         frames.truncate(MOST_FRAMES);
-        self.number_of_frames(thread.pid, frames, end)
+        let number = self.number_of_frames(thread.pid, frames, end)?;
+        Some((Some(number), self.number_of_holder(thread.pid, holder)))
+    }
+
+    /// The number of the stack of who holds a lock: functions of Python alone.
+    fn number_of_holder(&mut self, pid: Pid, functions: Option<LoopFrames>) -> Option<u32> {
+        let functions = functions.filter(|functions| !functions.is_empty())?;
+        let frames = functions.into_iter().map(|one| self.script(one));
+        let frames = frames.take(MOST_FRAMES).collect();
+        self.number_of_frames(pid, frames, StackEnd::Start)
     }
 
     /// The frame of a place in a program that an interpreter runs, which is told if it is new.
@@ -618,6 +644,7 @@ mod tests {
             user: Some(u32::MAX),
             kernel: Some(u32::MAX),
             between: Some(u64::MAX),
+            holder: Some(u32::MAX),
         };
         for news in [stack, script, StackNews::Looks(vec![look; MOST_LOOKS])] {
             let bytes = serde_json::to_vec(&news).unwrap();

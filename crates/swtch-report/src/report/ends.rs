@@ -1,4 +1,5 @@
-//! Counts how waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from which stacks.
+//! Counts how waits began and ended: in which stacks tasks waited, which wakers ended the waits, and from which stacks;
+//! and where those were meanwhile who held what was waited for.
 
 use std::hash::Hash;
 
@@ -17,6 +18,8 @@ pub struct WaitEnds {
     pub waited_in: FxHashMap<u32, u64>,
     /// Number of waits that were ended from each user stack of a waker.
     pub woken_from: FxHashMap<u32, u64>,
+    /// Time of waits for a lock while it was held in each user stack, in ns, where a look saw it.
+    pub held_in: FxHashMap<u32, u64>,
 }
 
 impl WaitEnds {
@@ -35,6 +38,9 @@ impl WaitEnds {
         let time = row.wait.seen_for.or(row.wait.off);
         if let (Some(stack), Some(time)) = (row.wait.stacks.user, time) {
             count(&mut self.waited_in, stack, time.as_ns());
+        }
+        if let (Some(stack), Some(time)) = (row.wait.holder_stack, time) {
+            count(&mut self.held_in, stack, time.as_ns());
         }
     }
 
@@ -56,6 +62,9 @@ impl WaitEnds {
         }
         for (stack, count) in &other.woken_from {
             *self.woken_from.entry(*stack).or_default() += count;
+        }
+        for (stack, time) in &other.held_in {
+            *self.held_in.entry(*stack).or_default() += time;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The table of lines of a code object (`Objects/locations.md`, 3.11 to 3.14).
+//! The table of lines of a code object (`Objects/locations.md`, 3.11 to 3.15).
 //!
 //! An entry is of some instructions, which follow those of the entry before. It says how its line differs from the last
 //! one, and the columns, which are passed over.

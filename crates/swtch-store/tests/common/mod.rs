@@ -413,6 +413,7 @@ pub fn odd_switch(ts: u64) -> Switch {
                 user: Some(u32::MAX),
             },
             seen_for: Some(Nanos::from_ns(u64::MAX)),
+            holder_stack: Some(u32::MAX),
         },
     }
 }

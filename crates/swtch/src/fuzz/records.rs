@@ -247,6 +247,7 @@ fn look(random: &mut Rng, moment: &mut u64) -> Vec<u8> {
                 true => LookedTask::Waker,
                 false => LookedTask::Waiter {
                     between: Nanos::from_ns(mutate::number(random)),
+                    holder: random.bool().then(|| random.u32(..4)),
                 },
             },
             stacks: StackNumbers {

@@ -9,7 +9,7 @@ use swtch_store::Trace;
 
 use crate::machine::beside_others;
 use crate::names;
-use crate::recording::{Recording, TraceDir, stderr, stdout};
+use crate::recording::{Recording, TraceDir, stderr, stdout, swtch};
 
 /// Three workers take jobs from a queue, and write one after the other; each reason to wait is in functions of its own.
 const WORKERS: &str = "
@@ -76,7 +76,7 @@ fn pythons() -> Vec<String> {
     let built = Command::new("sh")
         .args([
             "-c",
-            "ls -d \"$(pyenv root)\"/versions/3.1[123].*/bin/python3",
+            "ls -d \"$(pyenv root)\"/versions/3.1[1-5].*/bin/python3",
         ])
         .output()
         .unwrap();
@@ -87,7 +87,9 @@ fn pythons() -> Vec<String> {
             .args(["-c", "import sys; print(*sys.version_info[:2])"])
             .output();
         let version = asked.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        version.is_ok_and(|version| ["3 11", "3 12", "3 13"].contains(&version.as_str()))
+        version.is_ok_and(|version| {
+            ["3 11", "3 12", "3 13", "3 14", "3 15"].contains(&version.as_str())
+        })
     };
     all.filter(is_read).map(str::to_owned).collect()
 }
@@ -98,7 +100,7 @@ fn root_waits_of_python_are_in_the_functions_that_wait() {
     let _machine = beside_others();
     let pythons = pythons();
     if pythons.is_empty() {
-        swtch_test::skip!("there is no python3 from 3.11 to 3.13");
+        swtch_test::skip!("there is no python3 from 3.11 to 3.15");
     }
     for python in pythons {
         let place = TraceDir::new();
@@ -128,6 +130,68 @@ fn root_waits_of_python_are_in_the_functions_that_wait() {
             right * 100 >= named * 95,
             "{python}: {right} of {named} ns: {said}"
         );
+    }
+}
+
+/// The main thread computes, and three others want Python's lock every millisecond.
+const HASHES: &str = "
+import threading, time
+def fold(n):
+    x = 0
+    for i in range(n):
+        x = (x * 31 + i) & 0xffffffff
+def hash_all():
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        fold(100000)
+def serve():
+    while True:
+        time.sleep(0.001)
+for _ in range(3):
+    threading.Thread(target=serve, daemon=True).start()
+hash_all()
+";
+
+#[test]
+#[ignore = "needs root"]
+fn root_who_holds_pythons_lock_is_told_by_its_functions() {
+    let _machine = beside_others();
+    for python in pythons() {
+        let place = TraceDir::new();
+        let program = place.dir().join("hashes.py");
+        fs::write(&program, HASHES).unwrap();
+        let program = program.to_str().unwrap();
+        let command = ["--stack-budget", "10%", "--", &python, program];
+        let recording = Recording::that_succeeds(&command);
+        let trace = Trace::open(&recording.place.trace()).unwrap();
+        let frames = trace.frames().unwrap().into_iter();
+        let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
+        let stacks = trace.stacks().unwrap().into_iter();
+        let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
+        let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+        let (mut all, mut right) = (0, 0);
+        for row in recording.read().switches {
+            let Some(holder) = row.wait.holder_stack else {
+                continue;
+            };
+            let named = |frame: &u32| frames[frame].symbol.as_deref() == Some("hash_all");
+            all += 1;
+            right += u32::from(stacks[&holder].iter().any(named));
+        }
+        let told = swtch(["explain", "--no-bill"])
+            .arg(recording.place.trace())
+            .output();
+        let told = stdout(&told.unwrap());
+        println!("{python}: {right} of {all}\n{told}");
+        // The others hold it for a moment each, to sleep again.
+        assert!(
+            all > 20 && right * 100 >= all * 80,
+            "{python}: {right} of {all}"
+        );
+        let words: Vec<_> = told.split_whitespace().collect();
+        let words = words.join(" ");
+        let lock = "Python's global interpreter lock (GIL), which is held in fold (hashes.py:3) < hash_all";
+        assert!(words.contains(lock), "{words}");
     }
 }
 

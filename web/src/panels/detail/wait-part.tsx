@@ -48,6 +48,7 @@ export function WaitPart({ detail }: { readonly detail: Detail }) {
         <>
           <StackList title="Stack in which it waited" frames={wait.stack} />
           <StackList title="Stack of the waker, as it ended the wait" frames={wait.waker_stack} />
+          <StackList title="Stack of who held Python's lock meanwhile" frames={wait.holder_stack} />
         </>
       )}
     </section>

@@ -140,8 +140,8 @@ pub(super) const BARRIER: Advice = row(
 );
 
 pub(super) const GIL: Advice = row(
-    "only one thread of a Python process runs Python code at a time: use processes instead of threads \
-     (multiprocessing, ProcessPoolExecutor), or a Python built without the GIL",
+    "only one thread of a Python process runs Python code at a time: run what has it for long in processes of its \
+     own (multiprocessing, ProcessPoolExecutor), or use a Python built without the GIL",
     "the threads share much data that would have to be copied between processes",
 );
 

@@ -167,9 +167,15 @@ impl Sum {
         self.ends.merge(&waited.ends);
     }
 
+    /// Returns true if looks saw who held it: the runtime says that it is its global lock.
+    fn is_known_holder(&self) -> bool {
+        !self.ends.held_in.is_empty()
+    }
+
     /// Returns true if the wakers wait there, too. If no task was seen to wake, there is no sign of a lock.
     fn is_lock(&self) -> bool {
-        !self.is_timed_out() && is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task)
+        let by_wakers = is_lock(self.waiters, self.woken_by_waiter, self.woken_by_task);
+        self.is_known_holder() || (!self.is_timed_out() && by_wakers)
     }
 
     /// Returns true if the object at which all of these waits were is a lock. Two that hand something to and fro by a
@@ -188,7 +194,9 @@ impl Sum {
     fn is_timed_out(&self) -> bool {
         let all: u64 = self.ends.wakers.values().sum();
         let timer = self.ends.wakers.get(&Waker::Other(WakerKind::Timer));
-        percent(timer.copied().unwrap_or(0), all).is_some_and(|share| share >= TIMED_OUT_PCT)
+        let by_timer = percent(timer.copied().unwrap_or(0), all);
+        // Python's threads look again every 5 ms, however long one of them holds its lock.
+        !self.is_known_holder() && by_timer.is_some_and(|share| share >= TIMED_OUT_PCT)
     }
 
     /// Returns true if others hand out work there.
@@ -233,12 +241,15 @@ impl VerdictInput<'_> {
         let (first, _) = *words.first()?;
         let process = self.names.process(first.process).label();
         let of_futexes = self.of_programs(Reason::Futex).switches;
-        let is_python = words.len() > 1 && locks == 1 && self.is_python(first.process);
+        let is_known = sum.is_known_holder();
+        let is_python =
+            is_known || (words.len() > 1 && locks == 1 && self.is_python(first.process));
         let is_barrier = sum.is_barrier() && !is_python;
         let alike = format!("as at {locks} locks that are alike, most at futex word");
         let what = match (words.len(), sum.is_lock()) {
             _ if locks > 1 && !is_barrier => alike.as_str(),
             _ if is_barrier => "Threads wait for the last of them, as at a barrier: futex word",
+            _ if is_known => "for Python's global interpreter lock (GIL)",
             _ if is_python => {
                 "Threads wait for each other, most likely for Python's global interpreter lock (GIL): futex words side by \
                  side"
@@ -248,12 +259,21 @@ impl VerdictInput<'_> {
             (1, false) => "One futex word",
             (_, false) => "Futex words side by side, as those of one lock and its conditions",
         };
-        let whose = match what.starts_with("as at") {
-            true => format!(
-                "Threads wait for each other{}, ",
-                self.in_function(&sum.ends)
-            ),
-            false => String::new(),
+        let (whose, held) = match what {
+            _ if is_known => {
+                let held = self.one_place(&sum.ends.held_in);
+                let held = held.map(|functions| format!(", which is held in {functions}"));
+                let whose = "Threads wait for each other, ".to_owned();
+                (whose, format!("{}: futex word", held.unwrap_or_default()))
+            }
+            _ if what.starts_with("as at") => {
+                let place = self.in_function(&sum.ends);
+                (
+                    format!("Threads wait for each other{place}, "),
+                    String::new(),
+                )
+            }
+            _ => Default::default(),
         };
         let advice = match (sum.is_lock(), is_python) {
             _ if sum.is_timed_out() => advice::TIMED_OUT.told(),
@@ -286,7 +306,8 @@ impl VerdictInput<'_> {
             ),
             FindingKind::Frequent => format!("blocked {} in all", sum.blocked),
         };
-        let who_had_it = self.who_had_it(&sum).filter(|_| sum.is_lock());
+        // Who ended a wait of Python's threads for its lock is mostly the clock, and did not hold it.
+        let who_had_it = self.who_had_it(&sum).filter(|_| sum.is_lock() && !is_known);
         let mut places: Vec<_> = who_had_it.into_iter().collect();
         places.extend(self.course(&sum.ends));
         Some(self.blamed_on_collector(Finding {
@@ -308,7 +329,7 @@ impl VerdictInput<'_> {
             switches: sum.switches,
             time,
             seen: format!(
-                "{whose}{what}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, {blocked}.",
+                "{whose}{what}{held}, {:#x} in {process}: {} ({} of all, {} of those for a futex) by {}, {blocked}.",
                 first.key,
                 counted(sum.switches, "context switch"),
                 share(sum.switches, total.switches),
@@ -661,7 +682,7 @@ impl VerdictInput<'_> {
         let mut rest = Vec::new();
         let mut alike: BTreeMap<(usize, String), Vec<FutexWords<'a>>> = BTreeMap::new();
         for lock in locks {
-            let place = self.one_place(&lock.sum.ends);
+            let place = self.one_place(&lock.sum.ends.waited_in);
             match (lock.words.first(), place) {
                 (Some(first), Some(place)) if lock.sum.is_lock() => {
                     alike

@@ -127,10 +127,13 @@ impl VerdictInput<'_> {
         places
     }
 
-    /// Says in which functions these waits began, what ended them, and in which functions.
+    /// Says in which functions these waits began, where the lock was held meanwhile, what ended them, and in which
+    /// functions.
     pub fn course(&self, ends: &WaitEnds) -> Vec<String> {
+        let held_in = self.main_functions(&ends.held_in);
         let places = [
             self.waited_in(ends),
+            held_in.map(|functions| format!("held meanwhile in: {functions}")),
             self.woken_by(ends),
             self.woken_from(ends),
         ];
@@ -254,17 +257,17 @@ impl VerdictInput<'_> {
     /// ` in take_ticket (server.c:88)`: the program's function in which most of this time passed; nothing where that is
     /// not known, or where it is several.
     pub fn in_function(&self, ends: &WaitEnds) -> String {
-        let Some(functions) = self.one_place(ends) else {
+        let Some(functions) = self.one_place(&ends.waited_in) else {
             return String::new();
         };
         let innermost = functions.split(" < ").next().unwrap_or(&functions);
         format!(" in {innermost}")
     }
 
-    /// The program's functions in which nearly all of these waits were, the innermost first; `None` if that is not known,
-    /// or where it is several places.
-    pub fn one_place(&self, ends: &WaitEnds) -> Option<String> {
-        let (functions, count, all) = self.main_place(&ends.waited_in)?;
+    /// The program's functions in which nearly all of this passed, the innermost first; `None` if that is not known, or
+    /// where it is several places.
+    pub fn one_place(&self, stacks: &FxHashMap<u32, u64>) -> Option<String> {
+        let (functions, count, all) = self.main_place(stacks)?;
         let is_one = percent(count, all).is_some_and(|share| share >= ONE_PLACE_PCT);
         (is_one && sign_in_words(&functions).is_none()).then_some(functions)
     }

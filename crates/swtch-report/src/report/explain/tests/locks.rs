@@ -546,3 +546,54 @@ fn a_pipe_at_which_readers_wake_each_other_holds_a_token() {
     );
     assert_eq!(explained.lost.blocked(AwaitedThing::Work), token.time);
 }
+
+/// A look saw who has Python's global lock: then it is that one, also if all waits end by their limit of 5 ms.
+#[test]
+fn who_holds_pythons_lock_is_told() {
+    let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "app")).collect();
+    let mut drawing = DrawnMachine::of(&events);
+    let frame = |id, name: &str| Frame {
+        id,
+        symbol: Some(name.to_owned()),
+        module: Some("[python]".to_owned()),
+        file: Some("/app/jobs.py".to_owned()),
+        line: Some(12),
+        ..Frame::default()
+    };
+    let stack = |id| Stack {
+        id,
+        kind: StackKind::User,
+        frames: vec![id],
+        ..Stack::default()
+    };
+    let symbols = Symbols::new(
+        vec![stack(0), stack(1)],
+        &[frame(0, "serve"), frame(1, "hash_all")],
+    );
+    drawing.symbols = Some(symbols);
+    for turn in 0..600 {
+        let mut wait = after(row(1 + turn % 3, Reason::Futex), Reason::Futex, 50_000, 0);
+        wait.wait.wakeup.kind = Some(WakerKind::Timer);
+        wait.wait.stacks.user = Some(0);
+        wait.wait.holder_stack = (turn % 2 == 0).then_some(1);
+        drawing.run(on(wait, 0xa0000), 1_000, 4);
+    }
+    let findings = drawing.findings();
+    let lock = findings.iter().find(|one| one.name == "futex_contention");
+    let lock = lock.expect("it is a lock");
+    assert!(
+        lock.seen.starts_with(
+            "Threads wait for each other, for Python's global interpreter lock (GIL), which is held in hash_all \
+             (jobs.py:12): futex word, 0xa0000"
+        ),
+        "{}",
+        lock.seen
+    );
+    assert_eq!(
+        lock.places[..2],
+        [
+            "waited in: serve (jobs.py:12) 100.0 %",
+            "held meanwhile in: hash_all (jobs.py:12) 100.0 %"
+        ]
+    );
+}
