@@ -84,14 +84,14 @@ struct LastOut {
     /// The last system call that the task was seen in; `restart_syscall` does not count.
     call: Option<u32>,
     /// What looks saw of the task since.
-    seen: Option<LookedWait>,
+    seen: Option<WaitInLooks>,
     /// Where its waker was, and when.
     woken_from: Option<(StackNumbers, Timestamp)>,
 }
 
 /// What looks saw of a wait.
 #[derive(Clone, Copy, Debug)]
-struct LookedWait {
+struct WaitInLooks {
     stacks: StackNumbers,
     /// The time between the look that met it and the one before.
     between: Nanos,
@@ -248,7 +248,7 @@ impl Timeline {
             LookedTask::Waiter { between, holder } => {
                 // A stack that was cut is read again at the next look, which is not the one that met the wait.
                 let between = last.seen.map_or(between, |seen| seen.between);
-                last.seen = Some(LookedWait {
+                last.seen = Some(WaitInLooks {
                     stacks: look.stacks,
                     between,
                     holder,
