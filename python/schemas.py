@@ -507,6 +507,7 @@ ANSWERS: dict[str, Shape] = {
             "no_cpu_ns": "count",
             "no_cpu_at_end_ns": "count",
             "in_work_ns": "count",
+            "workers_ns": "count",
             "for_own_ns": "count",
             "for_others_ns": "count",
             "until_a_time_ns": "count",

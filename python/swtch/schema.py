@@ -114,6 +114,14 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "wait_type": {"wait_type": "USMALLINT", "name": "VARCHAR"},
     "command": {"ts_ns": "BIGINT", "pid": "UINTEGER", "command": "VARCHAR"},
+    "worker": {
+        "ts_ns": "BIGINT",
+        "pid": "UINTEGER",
+        "reason": "VARCHAR",
+        "stack": "UINTEGER",
+        "thousandths": "BIGINT",
+        "between_ns": "BIGINT",
+    },
 }
 
 # (table, column) -> the name that the column had in older formats.

@@ -288,7 +288,7 @@ ROWS = (
     Row(
         "go-mutex",
         "six goroutines: one of them has the mutex, and computes",
-        ("serialised", "one_works", "futex_contention"),
+        ("worker_lock",),
         prepare="go build -o mutex " + str(HERE / "mutex.go"),
         command="mutex",
         needs=("go",),

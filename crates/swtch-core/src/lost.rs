@@ -92,6 +92,9 @@ pub struct LostTime {
     pub no_cpu_at_end: Nanos,
     /// Number of threads that had no CPU at the end.
     pub waiting_at_end: u64,
+    /// Time of workers of a runtime's scheduler (goroutines) at its locks, and of those that could run and had no thread: no
+    /// thread's time.
+    pub workers: Nanos,
     blocked: [Nanos; AwaitedThing::ALL.len()],
 }
 
@@ -159,9 +162,9 @@ impl LostTime {
         &mut self.blocked[awaited as usize]
     }
 
-    /// Time in which threads could have worked and did not.
+    /// Time in which threads and workers could have worked and did not.
     pub fn lost(&self) -> Nanos {
-        self.no_cpu + self.blocked(AwaitedThing::Work)
+        self.no_cpu + self.blocked(AwaitedThing::Work) + self.workers
     }
 
     /// Time in which there was work: done or lost.
@@ -169,7 +172,7 @@ impl LostTime {
         self.ran + self.lost()
     }
 
-    /// All of the time: on a CPU, without one, and blocked.
+    /// All of the time of threads: on a CPU, without one, and blocked.
     pub fn whole(&self) -> Nanos {
         let blocked: Nanos = self.blocked.iter().copied().sum();
         self.ran + self.no_cpu + blocked

@@ -10,6 +10,8 @@
 
 pub mod budget;
 pub mod file_tables;
+mod goroutines;
+mod memory;
 mod messages;
 pub mod outside;
 mod process_code;
@@ -24,7 +26,7 @@ use swtch_capture::LookSources;
 use swtch_core::StackEnd;
 use swtch_unwind::{Chain, ChainEnd};
 
-pub use messages::{FoundLook, NotRead, StackNews};
+pub use messages::{FoundLook, FoundWorkers, NotRead, StackNews};
 pub use reader::read_stacks;
 
 use crate::helper::HelperProcess;

@@ -9,6 +9,9 @@
 //! end, each text a length, and what does not fit together is left out.
 #![forbid(unsafe_code)]
 
+pub mod go;
+#[cfg(test)]
+mod made_up;
 mod memory;
 pub mod python;
 

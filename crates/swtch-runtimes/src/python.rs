@@ -283,41 +283,13 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::made_up::{MadeUp, Wild};
 
-    /// Words at addresses; what is not there is zero, up to `end`.
-    #[derive(Default)]
-    struct MadeUp {
-        bytes: BTreeMap<u64, u8>,
-        end: u64,
-    }
-
-    impl MadeUp {
-        fn put(&mut self, address: u64, bytes: &[u8]) {
-            self.bytes.extend((address..).zip(bytes.iter().copied()));
-        }
-
-        fn put_word(&mut self, address: u64, word: u64) {
-            self.put(address, &word.to_ne_bytes());
-        }
-
-        /// A text of bytes, as 3.12 keeps it.
-        fn put_text(&mut self, address: u64, text: &str, kind_and_flags: u32) {
-            self.put_word(address + 16, text.len() as u64);
-            self.put(address + 32, &(kind_and_flags << 2).to_ne_bytes());
-            self.put(address + 40, text.as_bytes());
-        }
-    }
-
-    impl ProcessMemory for MadeUp {
-        fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-            let Some(end) = address.checked_add(bytes.len() as u64) else {
-                return false;
-            };
-            for (byte, at) in bytes.iter_mut().zip(address..) {
-                *byte = self.bytes.get(&at).copied().unwrap_or(0);
-            }
-            end <= self.end
-        }
+    /// A text of bytes, as 3.12 keeps it.
+    fn put_text(memory: &mut MadeUp, address: u64, text: &str, kind_and_flags: u32) {
+        memory.put_word(address + 16, text.len() as u64);
+        memory.put(address + 32, &(kind_and_flags << 2).to_ne_bytes());
+        memory.put(address + 40, text.as_bytes());
     }
 
     const RUNTIME: u64 = 0x1000;
@@ -327,10 +299,7 @@ mod tests {
 
     /// A process with 3.12, in which `take` was called by `run`, both in one call of the interpreter.
     fn process() -> MadeUp {
-        let mut memory = MadeUp {
-            end: 0x10_0000,
-            ..MadeUp::default()
-        };
+        let mut memory = MadeUp::up_to(0x10_0000);
         let (interpreter, call, frames, entry) = (0x2000, 0x4000, [0x5000, 0x5100], 0x5200);
         memory.put_word(RUNTIME + 40, interpreter);
         memory.put_word(interpreter + 72, THREAD);
@@ -350,11 +319,11 @@ mod tests {
             memory.put_word(code + 128, 0xc000 + place * 0x100);
             memory.put_word(code + 136, 0xd000);
             memory.put(code + 68, &7_u32.to_ne_bytes());
-            memory.put_text(0xc000 + place * 0x100, name, ASCII);
+            put_text(&mut memory, 0xc000 + place * 0x100, name, ASCII);
         }
         memory.put_word(0xa000 + 24, 0xe000);
         memory.put(0xe000, b"code\0");
-        memory.put_text(0xb000, "/app/worker.py", ASCII);
+        put_text(&mut memory, 0xb000, "/app/worker.py", ASCII);
         // Two instructions of the first line, then some of the next but one.
         let table = [0x80 | 13 << 3 | 1, 0, 0x80 | 13 << 3 | 7, 4];
         memory.put_word(0xd000 + 16, table.len() as u64);
@@ -550,23 +519,6 @@ mod tests {
         memory.put_word(RUNTIME + 8, 0x0310_00f0);
         let published = Python::at(RUNTIME, None, &memory).unwrap_err();
         assert_eq!(published.to_string(), "Python 3.16");
-    }
-
-    /// Memory that is made up from the address: pointers into itself, now and then zero.
-    struct Wild(u64);
-
-    impl ProcessMemory for Wild {
-        fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-            for (byte, at) in bytes.iter_mut().zip(0..) {
-                let mixed = (address.wrapping_add(at) ^ self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                *byte = if mixed >> 60 == 0 {
-                    0
-                } else {
-                    mixed.to_le_bytes()[5]
-                };
-            }
-            address.wrapping_mul(self.0 | 1) >> 61 != 0
-        }
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub use meta::{
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};
-pub use rows::{CgroupRow, CommandRow, WaitTypeRow};
+pub use rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
 pub use scan::PieceReader;
 pub use schema::{Columns, Table};
 pub use schema_page::schema_markdown;

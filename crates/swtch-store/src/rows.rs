@@ -1,7 +1,7 @@
-//! Rows that only a trace has: names of cgroups, command lines, wait types. The other rows are
+//! Rows that only a trace has: names of cgroups, command lines, wait types, workers. The other rows are
 //! defined in `swtch-core`.
 
-use swtch_core::{CgroupId, Pid, Timestamp};
+use swtch_core::{CgroupId, Nanos, Pid, Timestamp};
 
 /// Place of a cgroup in the hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,4 +30,21 @@ pub struct WaitTypeRow {
     pub wait_type: u16,
     /// Name of the wait type, as the scheduler reports it.
     pub name: String,
+}
+
+/// Workers of a runtime's scheduler (goroutines) that waited at the same place, at a look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WaitingWorkersRow {
+    /// When it was looked at, on the trace clock.
+    pub ts: Timestamp,
+    /// Their process.
+    pub pid: Pid,
+    /// What they wait for, in the words of the runtime; `None` for those that could run.
+    pub reason: Option<String>,
+    /// Their user stack.
+    pub stack: Option<u32>,
+    /// How many they are, in thousandths: of very many only some are read.
+    pub thousandths: u64,
+    /// The time that the look stands for: since the one before.
+    pub between: Nanos,
 }

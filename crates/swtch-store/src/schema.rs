@@ -24,7 +24,7 @@ use swtch_core::{
 use swtch_core::{Evidence, Wait};
 
 use crate::column::{self, ColumnType, Mismatch, Presence, TraceColumn};
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
 use crate::verdict;
 
 /// A table: one file of a trace.
@@ -513,6 +513,49 @@ const WAIT_TYPE_COLUMNS: &[TraceColumn<WaitTypeRow>] = &[
         other!(Utf8 name Always: "its name";
             texts |row| Cow::Borrowed(&row.name);
             set_names |row: &mut WaitTypeRow, text| row.name = text.unwrap_or_default().into()),
+    ),
+];
+
+/// Workers of runtimes' schedulers, at each look.
+pub static WORKER: Table<WaitingWorkersRow> = Table {
+    name: "worker",
+    meaning: "goroutines of Go that waited or could run, by place: a row for each place and look (since format 8)",
+    columns: WORKER_COLUMNS,
+    blank: WaitingWorkersRow::default,
+};
+
+const WORKER_COLUMNS: &[TraceColumn<WaitingWorkersRow>] = &[
+    since(
+        8,
+        number!(Int64 ts_ns: "when it was looked at, on the trace clock";
+            |row| moment(row.ts); |row, ns| row.ts = to_moment(ns)),
+    ),
+    since(
+        8,
+        number!(UInt32 pid: "the process (`task.pid`)";
+            |row| row.pid.get(); |row, pid| row.pid = Pid::new(pid)),
+    ),
+    since(
+        8,
+        other!(Utf8 reason Optional: "what they waited for, in the words of Go; null: they could run";
+            maybe_texts |row| row.reason.as_deref();
+            set_texts |row: &mut WaitingWorkersRow, text| row.reason = text.map(Into::into)),
+    ),
+    since(
+        8,
+        maybe_number!(UInt32 stack: "their user stack (`stack.stack`)";
+            |row| row.stack; |row, stack| row.stack = stack),
+    ),
+    since(
+        8,
+        number!(Int64 thousandths: "how many they were, in thousandths: of more than 128 chance takes some";
+            |row| row.thousandths.cast_signed();
+            |row, count| row.thousandths = count.cast_unsigned()),
+    ),
+    since(
+        8,
+        number!(Int64 between_ns: "the time that the look stands for: since the one before";
+            |row| length(row.between); |row, ns| row.between = to_length(ns)),
     ),
 ];
 

@@ -80,6 +80,7 @@ pub fn schema_markdown() -> String {
     table(&mut page, &schema::FRAME);
     table(&mut page, &schema::WAIT_TYPE);
     table(&mut page, &schema::COMMAND);
+    table(&mut page, &schema::WORKER);
     line(&mut page, "\n## Words");
     reasons(&mut page);
     words_of(&mut page);

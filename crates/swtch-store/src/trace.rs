@@ -18,7 +18,7 @@ use crate::meta::{META, Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
 use crate::records::RecordFile;
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
 use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
 use crate::segments;
@@ -465,6 +465,15 @@ impl Trace {
     /// As [`Self::tasks`].
     pub fn commands(&self) -> Result<Vec<CommandRow>, Error> {
         self.rows(&schema::COMMAND)
+    }
+
+    /// Workers of runtimes' schedulers, by where they waited at each look.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn workers(&self) -> Result<Vec<WaitingWorkersRow>, Error> {
+        self.rows(&schema::WORKER)
     }
 
     /// All distinct stacks of the trace.

@@ -25,7 +25,7 @@ use crate::final_tables::FinalTables;
 use crate::finish;
 use crate::meta::{META, Meta, RecordingState};
 use crate::records::{RECORDS, RecordCounts, RecordsWriter, StreamKind};
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow};
+use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
 use crate::trace::Trace;
@@ -43,6 +43,7 @@ pub struct Writer {
     frames: StreamTableWriter<Frame>,
     wait_types: StreamTableWriter<WaitTypeRow>,
     commands: StreamTableWriter<CommandRow>,
+    workers: StreamTableWriter<WaitingWorkersRow>,
     user_pending: u64,
     user_written: u64,
     /// `None` where rows come, and not records.
@@ -135,6 +136,7 @@ impl Writer {
             frames: log.begin(&schema::FRAME)?,
             wait_types: log.begin(&schema::WAIT_TYPE)?,
             commands: log.begin(&schema::COMMAND)?,
+            workers: log.begin(&schema::WORKER)?,
             user_pending: 0,
             user_written: 0,
             records: None,
@@ -296,6 +298,15 @@ impl Writer {
         self.log.push(&mut self.commands, row.clone())
     }
 
+    /// Adds workers of a runtime's scheduler.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_worker(&mut self, row: &WaitingWorkersRow) -> Result<(), Error> {
+        self.log.push(&mut self.workers, row.clone())
+    }
+
     /// Writes all pending rows. After that, they survive the end of this process.
     ///
     /// # Errors
@@ -318,7 +329,8 @@ impl Writer {
         self.log.flush(&mut self.stacks)?;
         self.log.flush(&mut self.frames)?;
         self.log.flush(&mut self.wait_types)?;
-        self.log.flush(&mut self.commands)
+        self.log.flush(&mut self.commands)?;
+        self.log.flush(&mut self.workers)
     }
 
     /// The directory of the trace.

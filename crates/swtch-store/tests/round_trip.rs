@@ -67,7 +67,7 @@ fn a_finished_trace_says_so_and_leaves_no_streams() {
     names.sort();
     let expected = "cgroup.parquet checksums.csv command.parquet frame.parquet gap.parquet meta.json \
                     open.parquet stack.parquet switch.parquet task.parquet \
-                    wait_type.parquet";
+                    wait_type.parquet worker.parquet";
     assert_eq!(names.join(" "), expected);
 }
 

@@ -29,5 +29,7 @@ mod tables;
 pub use call::{CALL_BYTES, is_call};
 pub use chain::{Chain, ChainEnd, CodeAt, StackCode, StackCopy, chain};
 pub use parts::parts_of;
-pub use registers::{FIRST_ARGUMENT, REGISTERS, Registers, STACK_POINTER, without_signature};
+pub use registers::{
+    FIRST_ARGUMENT, FRAME_POINTER, REGISTERS, Registers, STACK_POINTER, without_signature,
+};
 pub use tables::{CallerFrame, FrameList, ListedFrames, TableSection, UnwindScratch, UnwindTables};

@@ -8,6 +8,7 @@ use gimli::Register;
 pub mod abi {
     /// Number of registers that DWARF counts (x86-64 psABI, figure 3.36).
     pub const REGISTERS: usize = 17;
+    /// DWARF's number of the frame pointer.
     pub const FRAME_POINTER: u16 = 6;
     /// DWARF's number of the stack pointer.
     pub const STACK_POINTER: u16 = 7;
@@ -28,6 +29,7 @@ pub mod abi {
 pub mod abi {
     /// Number of registers that DWARF counts (DWARF for the Arm 64-bit Architecture, 4.1).
     pub const REGISTERS: usize = 32;
+    /// DWARF's number of the frame pointer.
     pub const FRAME_POINTER: u16 = 29;
     /// DWARF's number of the stack pointer.
     pub const STACK_POINTER: u16 = 31;
@@ -45,7 +47,7 @@ pub mod abi {
     pub const ADDRESS_BITS: u64 = (1 << 48) - 1;
 }
 
-pub use abi::{FIRST_ARGUMENT, REGISTERS, STACK_POINTER};
+pub use abi::{FIRST_ARGUMENT, FRAME_POINTER, REGISTERS, STACK_POINTER};
 
 /// A return address without its signature.
 pub const fn without_signature(address: u64) -> u64 {

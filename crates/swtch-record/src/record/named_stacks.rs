@@ -11,11 +11,11 @@ use swtch_core::{
     Frame, LookEvent, LookedTask, Nanos, Pid, Stack, StackEnd, StackNumbers, TaskKey, Timestamp,
 };
 use swtch_output::text::counted;
-use swtch_runtimes::python::SUPPORTED;
+use swtch_store::WaitingWorkersRow;
 
 use super::request::StackBudget;
 use crate::helper::HelperProcess;
-use crate::stacks::{FoundLook, NotRead, StackNews, StackReader};
+use crate::stacks::{FoundLook, FoundWorkers, NotRead, StackNews, StackReader};
 
 /// The stacks that were read so far.
 #[derive(Debug)]
@@ -28,8 +28,10 @@ pub struct StacksToName {
     not_read: BTreeMap<NotRead, u64>,
     /// True if there were more stacks than are kept.
     is_full: bool,
-    /// Interpreters whose programs are not read.
+    /// Runtimes that are not read, in words.
     unknown: Vec<String>,
+    /// Workers that were told and not asked for yet.
+    workers: Vec<WaitingWorkersRow>,
     /// Number of files that were handed over and did not arrive.
     without_room: u64,
     /// True if the last look was not waited for to its end.
@@ -64,6 +66,7 @@ impl StacksToName {
             not_read: BTreeMap::new(),
             is_full: false,
             unknown: Vec::new(),
+            workers: Vec::new(),
             without_room: 0,
             gave_up: false,
         })
@@ -86,7 +89,7 @@ impl StacksToName {
         };
         let (stacks, not_read) = (&mut self.stacks, &mut self.not_read);
         let (is_full, without_room) = (&mut self.is_full, &mut self.without_room);
-        let unknown = &mut self.unknown;
+        let (unknown, workers) = (&mut self.unknown, &mut self.workers);
         let take = |news, beside: Vec<OwnedFd>| match news {
             StackNews::File(file) => {
                 let open = beside.into_iter().next().map(File::from);
@@ -107,6 +110,7 @@ impl StacksToName {
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.iter().map(event_of).for_each(&mut sink),
             StackNews::UnknownInterpreter(words) => unknown.push(words),
+            StackNews::Workers(some) => workers.extend(some.into_iter().map(row_of)),
             StackNews::Full => *is_full = true,
             StackNews::Done => {}
         };
@@ -120,6 +124,11 @@ impl StacksToName {
             self.reader = None;
         }
         ended
+    }
+
+    /// The workers of runtimes' schedulers that were met since the last call.
+    pub fn take_workers(&mut self) -> Vec<WaitingWorkersRow> {
+        std::mem::take(&mut self.workers)
     }
 
     /// Of which processes stacks were not read, and why, in words.
@@ -140,9 +149,7 @@ impl StacksToName {
             )
         });
         let others = others.map(|(_, words)| words.to_owned());
-        let unknown = self.unknown.iter().map(|python| {
-            format!("stacks of {python} show the interpreter's functions alone: what is read is {SUPPORTED}")
-        });
+        let unknown = self.unknown.iter().cloned();
         refused.chain(others).chain(unnamed).chain(unknown)
     }
 
@@ -154,6 +161,17 @@ impl StacksToName {
     /// All stacks, and their frames with names, after the end.
     pub fn named(&mut self) -> (Vec<Stack>, Vec<Frame>) {
         std::mem::take(&mut self.stacks).named()
+    }
+}
+
+fn row_of(workers: FoundWorkers) -> WaitingWorkersRow {
+    WaitingWorkersRow {
+        ts: Timestamp::from_ns(workers.ts),
+        pid: Pid::new(workers.pid),
+        reason: workers.reason,
+        stack: workers.stack,
+        thousandths: workers.thousandths,
+        between: Nanos::from_ns(workers.between),
     }
 }
 

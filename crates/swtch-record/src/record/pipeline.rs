@@ -433,6 +433,9 @@ impl Pipeline {
                 escaped(&error.to_string())
             );
         }
+        for row in stacks.take_workers() {
+            self.writer.push_worker(&row)?;
+        }
         // Wakers ended waits before the look that takes their copies. Each stream is in the order of time.
         for (stream, mut looks) in [(0, waiters), (1, wakers)] {
             looks.sort_by_key(|look: &LookEvent| look.ts);

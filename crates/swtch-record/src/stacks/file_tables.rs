@@ -11,6 +11,7 @@ use flate2::read::ZlibDecoder;
 use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
 use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments};
+use swtch_runtimes::go::GoPlaces;
 use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables, parts_of};
 
 /// The most that is read of a section. The tables of a browser take 9 MB.
@@ -28,6 +29,7 @@ pub struct FileTables {
     /// Functions that begin stacks.
     starts: Vec<Range<u64>>,
     python: Option<PythonFile>,
+    go: Option<GoPlaces>,
 }
 
 /// Where the interpreter of Python is in a file that has it. Addresses are as the file states them.
@@ -110,6 +112,28 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     ranges.take(2 * GO_STARTS.len()).collect()
 }
 
+/// Where the runtime of Go is, as the file states it; `None` without a list of symbols.
+fn go_of(object: &ElfFile<'_>) -> Option<GoPlaces> {
+    let names = [
+        "runtime.allgs",
+        "runtime.waitReasonStrings",
+        "runtime.buildVersion",
+    ];
+    let mut found = [None; 3];
+    for symbol in object.symbols() {
+        let name = symbol.name().unwrap_or_default();
+        if let Some(place) = names.iter().position(|known| *known == name) {
+            found[place] = Some(symbol.address());
+        }
+    }
+    let [goroutines, reasons, version] = found;
+    Some(GoPlaces {
+        goroutines: goroutines?,
+        reasons: reasons?,
+        version: version?,
+    })
+}
+
 fn python_of(object: &ElfFile<'_>, frames: Option<&FileSection>) -> Option<PythonFile> {
     let runtime = object.section_by_name(".PyRuntime")?.address();
     let named = |name: &str| {
@@ -145,6 +169,7 @@ impl FileTables {
         let frames = FileSection::of(&object, ".eh_frame");
         let has_index = index.is_some() && frames.is_some();
         let python = python_of(&object, frames.as_ref());
+        let starts = starts_of_go(&object);
         let listed = || {
             let section = FileSection::of(&object, ".debug_frame")?;
             let list = FrameList::of_debug_frame(&section.bytes);
@@ -164,7 +189,8 @@ impl FileTables {
             listed,
             text: start(".text"),
             got: start(".got"),
-            starts: starts_of_go(&object),
+            go: (!starts.is_empty()).then(|| go_of(&object)).flatten(),
+            starts,
             python,
         })
     }
@@ -190,6 +216,11 @@ impl FileTables {
         self.python
             .as_ref()
             .filter(|python| python.run_loop.iter().any(|part| part.contains(&address)))
+    }
+
+    /// Where the runtime of Go is, if it is in this file.
+    pub const fn go(&self) -> Option<GoPlaces> {
+        self.go
     }
 
     /// The tables, for the walk.

@@ -6,6 +6,9 @@ use swtch_capture::{LookRefusal, ScriptPlace, UserFrame};
 /// Looks in one packet, of at most 160 bytes each.
 pub const MOST_LOOKS: usize = 100;
 
+/// Places of workers in one packet, of at most 500 bytes each.
+pub const MOST_WORKERS: usize = 30;
+
 /// Frames of a stack that are told; a packet holds them.
 pub const MOST_FRAMES: usize = 256;
 
@@ -37,6 +40,8 @@ pub enum StackNews {
     KernelStack(FoundKernelStack),
     /// Threads that waited, or ended waits, in stacks that were told before.
     Looks(Vec<FoundLook>),
+    /// Workers of a runtime's scheduler that waited, in stacks that were told before.
+    Workers(Vec<FoundWorkers>),
     /// A process of which some stack is not read, told once for each reason.
     Refused(NotRead),
     /// An interpreter whose programs are not read, in words; told once.
@@ -116,6 +121,23 @@ pub struct FoundKernelStack {
     pub number: u32,
     /// The innermost first; each lies inside of its call.
     pub addresses: Vec<u64>,
+}
+
+/// Workers of a runtime's scheduler that waited at the same place, at a look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundWorkers {
+    /// The process.
+    pub pid: u32,
+    /// When it was looked at.
+    pub ts: u64,
+    /// What they wait for, in the words of the runtime; `None` if they could run.
+    pub reason: Option<String>,
+    /// Number of their user stack.
+    pub stack: Option<u32>,
+    /// How many they are, in thousandths: of very many only some were read.
+    pub thousandths: u64,
+    /// The time since the look before, in ns.
+    pub between: u64,
 }
 
 /// A thread that waited, or that ended a wait.

@@ -10,6 +10,7 @@ use swtch_core::Pid;
 use swtch_unwind::{CALL_BYTES, CodeAt, StackCode, UnwindTables, is_call};
 
 use super::file_tables::{FileTables, PythonFile};
+use swtch_runtimes::go::GoPlaces;
 
 /// The bytes of unwind tables from which on no more are read. Those of a browser are 10 MB.
 pub const MOST_TABLE_BYTES: usize = 256 << 20;
@@ -216,6 +217,18 @@ impl ProcessCode {
     pub fn python_at(&self, address: u64) -> Option<(&PythonFile, u64)> {
         let TablesInPlace { file, moved_by } = self.mapping_of(address)?.tables(&self.files)?;
         Some((file.python_at(address.wrapping_sub(*moved_by))?, *moved_by))
+    }
+
+    /// Where the runtime of Go is in the memory of the process, if it has one: in the program itself, which an address in
+    /// one of its functions tells.
+    pub fn go_at(&self, address: u64) -> Option<GoPlaces> {
+        let TablesInPlace { file, moved_by } = self.mapping_of(address)?.tables(&self.files)?;
+        let places = file.go()?;
+        Some(GoPlaces {
+            goroutines: places.goroutines.wrapping_add(*moved_by),
+            reasons: places.reasons.wrapping_add(*moved_by),
+            version: places.version.wrapping_add(*moved_by),
+        })
     }
 
     fn mapping_of(&self, address: u64) -> Option<&MappedCode> {

@@ -6,38 +6,20 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, Instant};
 
-use nix::unistd::alarm;
 use rustc_hash::FxHashMap;
 use swtch_capture::LookedThread;
 use swtch_core::Pid;
 use swtch_host::thread::read_runs;
 use swtch_runtimes::python::{Python, PythonFrame, UnknownPython};
-use swtch_runtimes::{ProcessMemory, SourcePlace};
+use swtch_runtimes::{ProcessMemory as _, SourcePlace};
 use swtch_unwind::FIRST_ARGUMENT;
 
 use super::file_tables::PythonFile;
+use super::memory::{MemoryFile, watched};
 
 /// The most places of a process's code that are known again.
 const MOST_KNOWN: usize = 1 << 11;
-
-/// The longest that the memory of one thread is read.
-const LONGEST_READ: Duration = Duration::from_millis(200);
-
-/// Seconds after which this process is ended, because something that it reads does not come: another process may have to
-/// hand it out (`userfaultfd(2)`). The recorder says that there are no more stacks, and goes on.
-const LONGEST_CALL_S: u32 = 2;
-
-/// Reads what another process may keep from coming.
-pub fn watched<T>(read: impl FnOnce() -> T) -> T {
-    alarm::set(LONGEST_CALL_S);
-    let read = read();
-    alarm::cancel();
-    read
-}
 
 /// The interpreters of all processes that were met.
 #[derive(Debug, Default)]
@@ -77,25 +59,6 @@ pub struct PythonThread {
     pub loops: Vec<LoopFrames>,
     /// The functions of who holds the global interpreter lock, if this thread waits for it and if that is known.
     pub holder: LoopFrames,
-}
-
-struct MemoryFile {
-    file: File,
-    begun: Instant,
-}
-
-impl MemoryFile {
-    fn of(pid: Pid) -> Option<Self> {
-        let file = File::open(format!("/proc/{pid}/mem")).ok()?;
-        let begun = Instant::now();
-        Some(Self { file, begun })
-    }
-}
-
-impl ProcessMemory for MemoryFile {
-    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.begun.elapsed() < LONGEST_READ && self.file.read_exact_at(bytes, address).is_ok()
-    }
 }
 
 impl Pythons {

@@ -18,16 +18,19 @@ use swtch_capture::{
     ScriptPlace, UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
 };
 use swtch_core::{Pid, StackEnd};
-use swtch_runtimes::SourcePlace;
+use swtch_runtimes::go::GoPlaces;
+use swtch_runtimes::{SourcePlace, go, python};
 use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCopy, chain};
 
 use super::budget::CpuBudget;
+use super::goroutines::{Goroutines, ReadGoroutine};
+use super::memory::watched;
 use super::messages::{
-    FoundFile, FoundKernelStack, FoundLook, FoundStack, LookOrders, MOST_FRAMES, MOST_LOOKS,
-    NotRead, StackNews,
+    FoundFile, FoundKernelStack, FoundLook, FoundStack, FoundWorkers, LookOrders, MOST_FRAMES,
+    MOST_LOOKS, MOST_WORKERS, NotRead, StackNews,
 };
 use super::process_code::{CodeIs, MOST_TABLE_BYTES, ProcessCode, ProcessCodes};
-use super::pythons::{LoopFrames, PythonThread, Pythons, watched};
+use super::pythons::{LoopFrames, PythonThread, Pythons};
 use super::{MOST_STACKS, end_of};
 use crate::helper::HelperWork;
 use crate::packets::{self, Blocking};
@@ -166,6 +169,11 @@ impl ReadingProcess {
         for some in looks.chunks(MOST_LOOKS) {
             self.tell(&StackNews::Looks(some.to_vec()), None)?;
         }
+        let workers = self.unwound.workers(between);
+        self.tell_news()?;
+        for some in workers.chunks(MOST_WORKERS) {
+            self.tell(&StackNews::Workers(some.to_vec()), None)?;
+        }
         Ok(())
     }
 
@@ -203,9 +211,9 @@ struct UnwoundStacks {
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), KnownCopy>,
     pythons: Pythons,
+    goroutines: Goroutines,
     compiled: CompiledLists,
-    /// Interpreters that were told as not read.
-    unknown: FxHashSet<String>,
+    unknown: UnknownRuntimes,
     /// The number of each place in a program that an interpreter runs.
     scripts: FxHashMap<ScriptPlace, u32>,
     /// The number of a stack by its frames and how they end: processes that run the same program share them.
@@ -357,10 +365,24 @@ impl UnwoundStacks {
             self.copies.extend(known);
             return self.number_of_interpreted(thread, &chain, python);
         }
-        let frames = self.frames_of(thread, &chain.addresses)?;
+        let go = self.go_of(thread, &chain);
+        let is_met = go.is_none_or(|places| self.goroutines.meet(thread, places));
+        for unknown in self.goroutines.take_unknown() {
+            let words = self.unknown.of(&unknown.to_string(), go::SUPPORTED);
+            self.news.extend(words);
+        }
+        let frames = self.frames_of(pid, &chain.addresses)?;
+        let is_compiled = |address: &u64| self.codes.known(pid)?.is_made_at(*address).then_some(());
+        if chain
+            .addresses
+            .iter()
+            .any(|address| is_compiled(address).is_some())
+        {
+            self.compiled.meet(thread);
+        }
         let number = self.number_of_frames(pid, frames, end_of(&chain))?;
         self.copies
-            .extend(holds.then_some((key, KnownCopy::Numbered(number))));
+            .extend((holds && is_met).then_some((key, KnownCopy::Numbered(number))));
         Some((Some(number), None))
     }
 
@@ -383,10 +405,8 @@ impl UnwoundStacks {
         }
         let (found, holder) = python.map(|thread| (thread.loops, thread.holder)).unzip();
         for unknown in self.pythons.take_unknown() {
-            let words = unknown.to_string();
-            if self.unknown.len() < MOST_UNKNOWN && self.unknown.insert(words.clone()) {
-                self.news.push((StackNews::UnknownInterpreter(words), None));
-            }
+            let words = self.unknown.of(&unknown.to_string(), python::SUPPORTED);
+            self.news.extend(words);
         }
         let calls = loops.iter().flatten().count();
         let is_cut = end_of(chain) != StackEnd::Start;
@@ -394,7 +414,7 @@ impl UnwoundStacks {
             found.filter(|found| found.len() == calls || (is_cut && found.len() > calls));
         let in_loop: Vec<_> = loops.iter().map(Option::is_some).collect();
         let mut frames = Vec::with_capacity(chain.addresses.len());
-        let native = self.frames_of(thread, &chain.addresses)?;
+        let native = self.frames_of(thread.pid, &chain.addresses)?;
         let mut found = found.map(Vec::into_iter);
         for (frame, in_loop) in native.into_iter().zip(in_loop) {
             let functions = found.as_mut().filter(|_| in_loop).and_then(Iterator::next);
@@ -510,13 +530,55 @@ impl UnwoundStacks {
         Some(number)
     }
 
+    /// Where the runtime of Go is, if the outermost functions of a thread are of one.
+    fn go_of(&self, thread: &LookedThread<'_>, chain: &Chain) -> Option<GoPlaces> {
+        let is_waiter = thread.role == LookedRole::Waiter;
+        let outermost = chain.addresses.last().filter(|_| is_waiter)?;
+        self.codes.known(thread.pid)?.go_at(*outermost)
+    }
+
+    /// Goroutines that wait or could run, by place.
+    fn workers(&mut self, between: u64) -> Vec<FoundWorkers> {
+        let ts = monotonic_ns();
+        let mut found = FxHashMap::default();
+        for process in self.goroutines.read() {
+            for one in process.goroutines {
+                let stack = self.number_of_goroutine(process.pid, &one);
+                *found.entry((process.pid, one.reason, stack)).or_default() += process.each;
+            }
+        }
+        let found = found.into_iter();
+        let workers = found.map(|((pid, reason, stack), thousandths)| FoundWorkers {
+            pid: pid.get(),
+            ts,
+            reason,
+            stack,
+            thousandths,
+            between,
+        });
+        workers.collect()
+    }
+
+    fn number_of_goroutine(&mut self, pid: Pid, one: &ReadGoroutine) -> Option<u32> {
+        let stack = LookedStack {
+            pc: one.pc,
+            registers: one.registers,
+            start: one.start,
+            bytes: &one.stack,
+        };
+        let key = (pid, hash_of(&stack));
+        if let Some(KnownCopy::Numbered(number)) = self.copies.get(&key) {
+            return Some(*number);
+        }
+        let chain = chain_of(&stack, self.codes.known(pid)?);
+        let frames = self.frames_of(pid, &chain.addresses)?;
+        let number = self.number_of_frames(pid, frames, end_of(&chain))?;
+        self.copies.insert(key, KnownCopy::Numbered(number));
+        Some(number)
+    }
+
     /// The frames at these addresses. A file that is new among them is told first.
-    fn frames_of(
-        &mut self,
-        thread: &LookedThread<'_>,
-        addresses: &[u64],
-    ) -> Option<Vec<UserFrame>> {
-        let pid = thread.pid;
+    fn frames_of(&mut self, pid: Pid, addresses: &[u64]) -> Option<Vec<UserFrame>> {
         let code = self.codes.known(pid)?;
         let mut frames = Vec::with_capacity(addresses.len());
         for address in addresses {
@@ -536,11 +598,24 @@ impl UnwoundStacks {
                 UserFrame::InFile(*address, *number, offset)
             });
             frames.push(frame.unwrap_or(UserFrame::At(*address)));
-            if frame.is_none() && code.is_made_at(*address) {
-                self.compiled.meet(thread);
-            }
         }
         Some(frames)
+    }
+}
+
+/// Runtimes that were told as not read.
+#[derive(Debug, Default)]
+struct UnknownRuntimes(FxHashSet<String>);
+
+impl UnknownRuntimes {
+    /// Says once that a runtime is not read, and what is.
+    fn of(&mut self, runtime: &str, supported: &str) -> Option<(StackNews, Option<File>)> {
+        let is_new = self.0.len() < MOST_UNKNOWN && self.0.insert(runtime.to_owned());
+        let words = || {
+            let what = "show what the runtime does, and not its program: what is read is";
+            StackNews::UnknownInterpreter(format!("stacks of {runtime} {what} {supported}"))
+        };
+        is_new.then(|| (words(), None))
     }
 }
 
@@ -646,7 +721,17 @@ mod tests {
             between: Some(u64::MAX),
             holder: Some(u32::MAX),
         };
-        for news in [stack, script, StackNews::Looks(vec![look; MOST_LOOKS])] {
+        let workers = FoundWorkers {
+            pid: u32::MAX,
+            ts: u64::MAX,
+            reason: Some("\\".repeat(64)),
+            stack: Some(u32::MAX),
+            thousandths: u64::MAX,
+            between: u64::MAX,
+        };
+        let looks = StackNews::Looks(vec![look; MOST_LOOKS]);
+        let workers = StackNews::Workers(vec![workers; MOST_WORKERS]);
+        for news in [stack, script, looks, workers] {
             let bytes = serde_json::to_vec(&news).unwrap();
             assert!(bytes.len() <= packets::MOST_BYTES, "{}", bytes.len());
         }

@@ -53,6 +53,7 @@ use super::verdict::{
 };
 use super::wait::Objects;
 use super::waker::Wakers;
+use super::workers::WorkerTimes;
 use super::worth::{Billed, Saving, SwitchPricing};
 use super::{By, CONTENTION, ReportRequest, WAIT_OBJECT, contention_of};
 use swtch_core::Tally;
@@ -86,6 +87,8 @@ struct ExplainPage<'p> {
     worth: Option<SwitchPricing<'p>>,
     /// Of a flight recorder's dump: the switch for which it was made.
     fired: Option<FiredWait>,
+    /// The time of goroutines.
+    workers: WorkerTimes,
 }
 
 /// The page's tables and findings, made from the counts.
@@ -291,6 +294,7 @@ impl<'p> ExplainPage<'p> {
         let rows = filtered.scan_from_start_with(columns, &mut first, further.into())?;
         drop(first);
         page.finish(&names);
+        page.workers = WorkerTimes::of(&filtered.workers()?);
         page.add_open(filtered, &names)?;
         Ok((page, rows))
     }
@@ -338,6 +342,7 @@ impl<'p> ExplainPage<'p> {
             details,
             worth,
             fired: None,
+            workers: WorkerTimes::default(),
         }
     }
 
@@ -355,6 +360,7 @@ impl<'p> ExplainPage<'p> {
             details,
             worth,
             fired,
+            workers: _,
         } = self;
         let counts = move |rows: CountedRows<'_>| {
             for (row, task, counted) in rows.iter() {
@@ -484,6 +490,8 @@ impl<'p> ExplainPage<'p> {
         let (details, objects) = (&self.details, &self.objects);
         let serial = SerialWork::of(details, objects, &at_locks, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);
+        let mut lost = self.details.lost_time(&at_locks, serial.as_ref(), &loops);
+        lost.workers = self.workers.lost();
         let picture = VerdictInput {
             reasons: &self.reasons,
             processes: &self.processes,
@@ -504,7 +512,8 @@ impl<'p> ExplainPage<'p> {
             memory_limits: machine.memory_limits,
             wall: machine.wall,
             recorder: machine.recorder,
-            lost: self.details.lost_time(&at_locks, serial.as_ref(), &loops),
+            lost,
+            workers: &self.workers,
             serial,
             loops,
             at_locks,
@@ -565,6 +574,7 @@ fn lost_json(lost: &LostTime) -> Value {
         "no_cpu_ns": lost.no_cpu.as_ns(),
         "no_cpu_at_end_ns": lost.no_cpu_at_end.as_ns(),
         "in_work_ns": lost.blocked(AwaitedThing::Work).as_ns(),
+        "workers_ns": lost.workers.as_ns(),
         "for_own_ns": lost.blocked(AwaitedThing::Own).as_ns(),
         "for_others_ns": lost.blocked(AwaitedThing::Others).as_ns(),
         "until_a_time_ns": lost.blocked(AwaitedThing::Clock).as_ns(),

@@ -5,10 +5,11 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use anyhow::{Context, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
 use swtch_store::{
     Columns, Completeness, Meta, PieceReader, RecordingBackend, RecordingState, Trace,
+    WaitingWorkersRow,
 };
 
 use super::filter::{CountedParts, Filter, GivenUp, Selection};
@@ -257,6 +258,17 @@ impl<'t> FilteredTrace<'t> {
         let is_to_the_end = self.selection.to() == Timestamp::from_ns(u64::MAX);
         opens.retain(|open| is_to_the_end && open.reason.is_none() && !open.task.is_idle());
         Ok(opens)
+    }
+
+    /// What looks saw of goroutines, in the span and of the processes that were asked for.
+    pub fn workers(&self) -> Result<Vec<WaitingWorkersRow>> {
+        let mut rows = self.trace.workers().context("reading the goroutines")?;
+        let tasks = 0..self.names.thread_count();
+        let taken = tasks.filter(|task| self.selection.takes_task(*task));
+        let taken: FxHashSet<_> = taken.map(|task| self.names.process_of(task).pid).collect();
+        let (from, to) = (self.selection.from(), self.selection.to());
+        rows.retain(|row| from <= row.ts && row.ts < to && taken.contains(&Some(row.pid)));
+        Ok(rows)
     }
 
     /// Paths of the cgroups, by id.

@@ -57,6 +57,7 @@ mod wait;
 mod waker;
 mod whose;
 mod words;
+mod workers;
 mod worth;
 
 #[cfg(test)]

@@ -250,6 +250,12 @@ fn utilisation(explained: &Explanation, head: &TraceHead) -> Option<String> {
         mean(lost.no_cpu),
         mean(lost.blocked(AwaitedThing::Work)),
     );
+    if lost.workers > Nanos::ZERO {
+        words += &format!(
+            "; {} of its goroutines waited for a lock or for a thread",
+            mean(lost.workers)
+        );
+    }
     if let Some(busy) = head.busy_pct().filter(|_| head.filter.is_none()) {
         let cpus = u64::from(head.meta.host.cpus);
         let own = percent(lost.ran.as_ns(), wall.saturating_mul(cpus)).unwrap_or(0.0);
@@ -267,7 +273,7 @@ fn utilisation(explained: &Explanation, head: &TraceHead) -> Option<String> {
 }
 
 /// A number with two digits behind the point.
-fn in_hundredths(part: u64, whole: u64) -> String {
+pub fn in_hundredths(part: u64, whole: u64) -> String {
     let hundredths = (u128::from(part) * 100 + u128::from(whole) / 2) / u128::from(whole.max(1));
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }

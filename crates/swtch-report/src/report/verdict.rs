@@ -17,6 +17,7 @@
 //! - [`nothing`]: what is said where no time is lost.
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`used_up`]: what disks and limits of memory say of that.
+//! - [`workers`]: goroutines, of which threads say nothing.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod advice;
@@ -29,6 +30,7 @@ mod preempted;
 mod serial;
 mod used_up;
 mod who;
+mod workers;
 
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
@@ -53,6 +55,7 @@ use super::programs::Programs;
 use super::reason::ByReason;
 use super::stack::Symbols;
 use super::wait::{Object, Objects};
+use super::workers::WorkerTimes;
 use super::worth::Saving;
 use advice::Advice;
 use details::CpuLimit;
@@ -136,6 +139,8 @@ pub struct VerdictInput<'a> {
     pub loops: BlockedLoops,
     /// A thread that ran nearly all the time.
     pub busiest: Option<BusiestThread>,
+    /// The time of goroutines.
+    pub workers: &'a WorkerTimes,
     /// Length of the recording.
     pub wall: Nanos,
     /// Process id of the recorder.
@@ -274,6 +279,8 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::yields,
         VerdictInput::priority_inversion,
         VerdictInput::one_lock,
+        VerdictInput::worker_locks,
+        VerdictInput::worker_no_thread,
         VerdictInput::serialised,
         VerdictInput::parked,
         VerdictInput::tokens,
@@ -469,7 +476,11 @@ impl VerdictInput<'_> {
     /// `1.20 s: 34.0 % of the time in which there was work`
     fn lost_words(&self, time: Nanos) -> String {
         let share = share(time.as_ns(), self.lost.at_work().as_ns());
-        format!("{time}: {share} of the time in which its threads had work")
+        let whose = match self.lost.workers {
+            Nanos::ZERO => "threads",
+            _ => "threads and goroutines",
+        };
+        format!("{time}: {share} of the time in which its {whose} had work")
     }
 
     /// Returns true if this is a large part of the time that programs were blocked.

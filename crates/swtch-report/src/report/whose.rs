@@ -109,9 +109,14 @@ fn is_of_go(symbol: &str, source: &str) -> bool {
         return false;
     }
     let last = symbol.rfind('/').map_or(0, |slash| slash + 1);
-    let Some((name, _)) = symbol[last..].split_once('.') else {
+    let Some((name, function)) = symbol[last..].split_once('.') else {
         return false;
     };
+    // Some functions of the runtime have the name of the package that calls them: `sync.runtime_Semacquire`.
+    let is_of_runtime = source.starts_with("runtime/") || source.contains("/src/runtime/");
+    if function.starts_with("runtime_") && is_of_runtime {
+        return true;
+    }
     let package = &symbol[..last + name.len()];
     let is_of_host = package
         .split('/')
@@ -288,6 +293,16 @@ mod tests {
                 Whose::Waiting,
             ),
             ("sync.(*Mutex).Lock", Some("sync/mutex.go"), Whose::Waiting),
+            (
+                "internal/sync.runtime_SemacquireMutex",
+                Some("/usr/lib/go-1.26/src/runtime/sema.go"),
+                Whose::Waiting,
+            ),
+            (
+                "shop.runtime_report",
+                Some("/home/me/shop/report.go"),
+                Whose::Program,
+            ),
             (
                 "main.(*Store).Put",
                 Some("/home/me/src/shop/store.go"),

@@ -18,7 +18,9 @@ use swtch_core::{
     StackNumbers, Switch, TaskEvent, TaskEventKind, TaskKey, Tid, Timestamp, UserSide, Wait,
     Wakeup,
 };
-use swtch_store::{CgroupRow, Columns, CommandRow, Error, Meta, Trace, WaitTypeRow, Writer};
+use swtch_store::{
+    CgroupRow, Columns, CommandRow, Error, Meta, Trace, WaitTypeRow, WaitingWorkersRow, Writer,
+};
 
 /// `splitmix64`: small, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -464,6 +466,7 @@ pub struct Others {
     pub frames: Vec<Frame>,
     pub wait_types: Vec<WaitTypeRow>,
     pub commands: Vec<CommandRow>,
+    pub workers: Vec<WaitingWorkersRow>,
 }
 
 impl Others {
@@ -528,6 +531,17 @@ impl Others {
                 pid: Pid::new(1_230),
                 command: "postgres: \u{1b}[31m ü".into(),
             }],
+            workers: vec![
+                WaitingWorkersRow {
+                    ts: Timestamp::from_ns(79),
+                    pid: Pid::new(1_230),
+                    reason: Some("sync.Mutex.Lock".into()),
+                    stack: Some(u32::MAX),
+                    thousandths: 8_500,
+                    between: Nanos::from_ns(20_000_000),
+                },
+                WaitingWorkersRow::default(),
+            ],
         }
     }
 
@@ -551,6 +565,9 @@ impl Others {
         self.commands
             .iter()
             .try_for_each(|row| writer.push_command(row))?;
+        self.workers
+            .iter()
+            .try_for_each(|row| writer.push_worker(row))?;
         let mut cgroups = self.cgroups.iter();
         cgroups.try_for_each(|row| writer.push_cgroup(row.cgroup, &row.path))
     }
@@ -565,6 +582,7 @@ impl Others {
             frames: trace.frames()?,
             wait_types: trace.wait_types()?,
             commands: trace.commands()?,
+            workers: trace.workers()?,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use swtch_core::{Frame, Reason, StackKind};
-use swtch_store::Trace;
+use swtch_store::{Trace, WaitingWorkersRow};
 
 use crate::machine::beside_others;
 use crate::names;
@@ -193,6 +193,98 @@ fn root_who_holds_pythons_lock_is_told_by_its_functions() {
         let lock = "Python's global interpreter lock (GIL), which is held in fold (hashes.py:3) < hash_all";
         assert!(words.contains(lock), "{words}");
     }
+}
+
+/// Six goroutines, of which one has the mutex and sleeps, so that all threads do; at the end the runtime's own measure of
+/// the time at mutexes is written.
+const STORE: &str = r#"
+package main
+
+import (
+	"fmt"
+	"runtime/metrics"
+	"sync"
+	"time"
+)
+
+var store sync.Mutex
+
+func putInStore() {
+	store.Lock()
+	defer store.Unlock()
+	time.Sleep(3 * time.Millisecond)
+}
+
+func main() {
+	var group sync.WaitGroup
+	end := time.Now().Add(3 * time.Second)
+	for i := 0; i < 6; i++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for time.Now().Before(end) {
+				putInStore()
+			}
+		}()
+	}
+	group.Wait()
+	samples := []metrics.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
+	metrics.Read(samples)
+	fmt.Println(samples[0].Value.Float64())
+}
+"#;
+
+#[test]
+#[ignore = "needs root"]
+fn root_goroutines_that_wait_for_a_lock_are_told_though_all_threads_are_idle() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    fs::write(place.dir().join("store.go"), STORE).unwrap();
+    let built = Command::new("go")
+        .args(["build", "-o", "store", "store.go"])
+        .current_dir(place.dir())
+        .env("GOCACHE", place.dir().join("cache"))
+        .env("GOTOOLCHAIN", "local")
+        .output();
+    let Ok(built) = built else {
+        swtch_test::skip!("there is no go");
+    };
+    assert!(built.status.success(), "{}", stderr(&built));
+    let program = place.dir().join("store");
+    let command = ["--stack-budget", "10%", "--", program.to_str().unwrap()];
+    let recording = Recording::that_succeeds(&command);
+    let trace = Trace::open(&recording.place.trace()).unwrap();
+    let rows = trace.workers().unwrap();
+    let locks = rows
+        .iter()
+        .filter(|row| row.reason.as_deref() == Some("sync.Mutex.Lock"));
+    let thousandths = |rows: &mut dyn Iterator<Item = &WaitingWorkersRow>| {
+        rows.map(|row| row.thousandths * row.between.as_ns() / 1_000_000_000)
+            .sum::<u64>()
+    };
+    let waited = thousandths(&mut locks.clone());
+    let known = stdout(&recording.output);
+    println!("{waited} thousandths of a second; by Go's own measure {known}");
+    // Five of six wait; looks begin once the tables of the program are read.
+    assert!((7_500..=18_000).contains(&waited), "{waited}: {rows:?}");
+    let frames = trace.frames().unwrap().into_iter();
+    let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
+    let stacks = trace.stacks().unwrap().into_iter();
+    let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
+    let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+    let is_in_store = |row: &&WaitingWorkersRow| {
+        let named = |frame: &u32| frames[frame].symbol.as_deref() == Some("main.putInStore");
+        row.stack
+            .is_some_and(|stack| stacks[&stack].iter().any(named))
+    };
+    let right = thousandths(&mut locks.filter(is_in_store));
+    assert!(right * 100 >= waited * 95, "{right} of {waited}: {rows:?}");
+    let told = swtch(["explain", "--no-bill"])
+        .arg(recording.place.trace())
+        .output();
+    let told = stdout(&told.unwrap());
+    let first = "1. Goroutines wait for a lock in main.putInStore (store.go:";
+    assert!(told.contains(first), "{told}");
 }
 
 /// Code that is made while the program runs, and sleeps; the program lists it as Node does, in a file or behind a link.

@@ -14,7 +14,7 @@ use swtch_core::{
     Class, Coverage, CpuId, Ender, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait,
     WakerKind,
 };
-use swtch_store::{DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts};
+use swtch_store::{DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts, WaitingWorkersRow};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
@@ -24,6 +24,7 @@ struct DrawnMachine {
     disks: Vec<DiskFacts>,
     memory_limits: Vec<MemoryLimitFacts>,
     symbols: Option<Symbols>,
+    workers: Vec<WaitingWorkersRow>,
 }
 
 impl DrawnMachine {
@@ -35,6 +36,7 @@ impl DrawnMachine {
             disks: Vec::new(),
             memory_limits: Vec::new(),
             symbols: None,
+            workers: Vec::new(),
         }
     }
 
@@ -55,6 +57,7 @@ impl DrawnMachine {
             disks: Vec::new(),
             memory_limits: Vec::new(),
             symbols: None,
+            workers: Vec::new(),
         }
     }
 
@@ -92,6 +95,7 @@ impl DrawnMachine {
         }
         drop(visitors);
         page.finish(names);
+        page.workers = WorkerTimes::of(&self.workers);
         page.objects.finish_chains(&[], &[], names);
         page
     }

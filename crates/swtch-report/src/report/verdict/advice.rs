@@ -145,6 +145,28 @@ pub(super) const GIL: Advice = row(
     "the threads share much data that would have to be copied between processes",
 );
 
+pub(super) const GO_IDLE: Advice = row(
+    "each of these switches is a wakeup of a thread: fewer and larger pieces of work make fewer, and so may a smaller \
+     GOMAXPROCS",
+    "goroutines wait for requests, for others or for the clock: then it is as it should be",
+);
+
+pub(super) const WORKER_LOCK: Advice = row(
+    "hold the lock shorter: no sleep, file, query or call while it is held; split it, or let readers share it \
+     (sync.RWMutex)",
+    "what it guards can be done by one at a time only, and takes as long",
+);
+
+pub(super) const WORKER_NO_CPU: Advice = row(
+    "let it use more CPUs (GOMAXPROCS, the quota of its cgroup), or start less work at a time",
+    "the work comes in bursts, and may wait",
+);
+
+pub(super) const WORKER_NO_THREAD: Advice = row(
+    "hand over more at a time (buffered channels, larger pieces), and make fewer system calls between",
+    "it is a moment each time, and nobody waits for the whole",
+);
+
 pub(super) const LOCK: Advice = row(
     "{share} of its wakeups came from threads that wait for it too, as with a lock: hold it shorter, or split \
      it{stacks}",

@@ -233,6 +233,15 @@ impl FutexWords<'_> {
     }
 }
 
+/// As [`VerdictInput::parked_words`], of threads of which it is known that they run goroutines.
+fn parked_by_go(sum: &Sum, where_: &str, count: &str) -> (&'static str, String, AdviceText) {
+    let seen = format!(
+        "Threads of Go's runtime sleep until a goroutine can run, at {where_}: {count}, blocked {} in all.",
+        sum.blocked,
+    );
+    ("futex_idle", seen, advice::GO_IDLE.told())
+}
+
 impl VerdictInput<'_> {
     /// The lock at which most time is lost, or with the most waits, if it accounts for enough of those for futexes.
     pub(super) fn one_lock(&self, total: &Tally) -> Option<Finding> {
@@ -542,11 +551,17 @@ impl VerdictInput<'_> {
             .iter()
             .filter(|(object, _)| object.kind == ObjectKind::Futex && !is_of_main(object));
         let mut sum = Sum::default();
-        let mut words = 0;
-        for (_, waited) in rest {
+        let (mut words, mut of_go) = (0, Nanos::ZERO);
+        for (object, waited) in rest {
             sum.add(waited);
             words += 1;
+            let pid = self.names.process(object.process).pid;
+            if pid.is_some_and(|pid| self.workers.is_known(pid)) {
+                of_go += waited.blocked;
+            }
         }
+        let is_of_go = percent(of_go.as_ns(), sum.blocked.as_ns());
+        let is_of_go = is_of_go.is_some_and(|share| share >= MOST_PCT);
         if !self.is_much(sum.switches, sum.blocked, total) {
             return None;
         }
@@ -562,7 +577,11 @@ impl VerdictInput<'_> {
             },
             total,
         );
-        let (name, seen, advice) = self.parked_words(&sum, &counted(words, "futex word"), &count);
+        let where_ = counted(words, "futex word");
+        let (name, seen, advice) = match is_of_go {
+            true => parked_by_go(&sum, &where_, &count),
+            false => self.parked_words(&sum, &where_, &count),
+        };
         Some(self.blamed_on_collector(Finding {
             name,
             kind: FindingKind::Frequent,

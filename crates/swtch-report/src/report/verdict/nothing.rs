@@ -127,6 +127,7 @@ impl VerdictInput<'_> {
             };
             sentences.push(format!("{besides} waited {waited}."));
         }
+        sentences.extend(self.workers_waited());
         sentences.join(" ")
     }
 
@@ -143,7 +144,7 @@ impl VerdictInput<'_> {
         format!(
             "its threads had work for {}, of which they ran for {}, had no CPU for {}{idle}, and were blocked in the \
              middle of work for {}.",
-            lost.at_work(),
+            lost.at_work().saturating_sub(lost.workers),
             lost.ran,
             lost.no_cpu,
             lost.blocked(AwaitedThing::Work),

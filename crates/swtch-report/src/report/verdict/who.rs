@@ -289,7 +289,7 @@ impl VerdictInput<'_> {
     }
 
     /// The functions of the program in most of these stacks, the innermost first, and their share.
-    fn main_functions(&self, stacks: &FxHashMap<u32, u64>) -> Option<String> {
+    pub(super) fn main_functions(&self, stacks: &FxHashMap<u32, u64>) -> Option<String> {
         let (functions, count, all) = self.main_place(stacks)?;
         if percent(count, all)? < SPREAD_PCT {
             return None;

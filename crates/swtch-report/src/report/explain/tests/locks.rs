@@ -597,3 +597,59 @@ fn who_holds_pythons_lock_is_told() {
         ]
     );
 }
+
+/// Threads of Go's runtime are idle while six of its goroutines wait for a lock.
+#[test]
+fn what_goroutines_wait_for_is_told_where_threads_say_nothing() {
+    let told = |reason: Option<&str>| {
+        let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "shop"), seen(2, 10, 11, "shop")]);
+        let frame = Frame {
+            symbol: Some("main.charge".to_owned()),
+            module: Some("/app/shop".to_owned()),
+            file: Some("/src/shop/main.go".to_owned()),
+            line: Some(6),
+            ..Frame::default()
+        };
+        let stack = Stack {
+            kind: StackKind::User,
+            frames: vec![0],
+            ..Stack::default()
+        };
+        drawing.symbols = Some(Symbols::new(vec![stack], &[frame]));
+        for turn in 0..200 {
+            let wait = after(row(1 + turn % 2, Reason::Futex), Reason::Futex, 500_000, 0);
+            let word = 0xa0000 + 0x1000 * u64::from(turn % 2);
+            drawing.run(on(woken_by(wait, 2 - turn % 2), word), 1_000, 0);
+        }
+        let looks = (0..50).map(|look| WaitingWorkersRow {
+            ts: Timestamp::from_ns(look * 20 * MS),
+            pid: Pid::new(10),
+            reason: reason.map(str::to_owned),
+            stack: Some(0),
+            thousandths: 6_000,
+            between: Nanos::from_ns(20 * MS),
+        });
+        drawing.workers = looks.collect();
+        let explained = drawing.explained_of(Nanos::from_ns(1_000 * MS));
+        let first = explained.findings.first().cloned().unwrap();
+        (first.name, first.seen, explained.nothing)
+    };
+    let (name, seen, _) = told(Some("sync.Mutex.Lock"));
+    assert_eq!(name, "worker_lock");
+    assert_eq!(
+        seen,
+        "Goroutines wait for a lock in main.charge (main.go:6) (sync.Mutex, sync.RWMutex): 6.00 at a time on average, \
+         6.00 s: 100.0 % of the time in which its threads and goroutines had work."
+    );
+    assert_eq!(told(None).0, "worker_no_thread");
+    let (name, seen, nothing) = told(Some("IO wait"));
+    assert_eq!(name, "futex_idle");
+    assert!(
+        seen.starts_with("Threads of Go's runtime sleep until a goroutine can run"),
+        "{seen}"
+    );
+    assert!(
+        nothing.ends_with("Its goroutines waited, in the words of Go, for: IO wait 100.0 %."),
+        "{nothing}"
+    );
+}

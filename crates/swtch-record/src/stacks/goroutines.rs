@@ -1,0 +1,156 @@
+//! Goroutines without a thread, read at each look: what they wait for, and their stacks.
+
+use rustc_hash::FxHashMap;
+use swtch_capture::{LOOK_REGISTERS, LookedThread};
+use swtch_core::Pid;
+use swtch_host::thread::read_runs;
+use swtch_runtimes::ProcessMemory as _;
+use swtch_runtimes::go::{Go, GoPlaces, Goroutine, UnknownGo};
+use swtch_unwind::{FRAME_POINTER, STACK_POINTER};
+
+use super::memory::{MemoryFile, watched};
+
+/// The most processes whose goroutines are read: each takes a descriptor.
+const MOST_PROCESSES: usize = 64;
+
+/// The most of a stack that is read.
+const MOST_STACK: usize = 64 << 10;
+
+/// The Go runtimes of all processes that were met.
+#[derive(Debug, Default)]
+pub struct Goroutines {
+    processes: FxHashMap<Pid, GoProcess>,
+    /// Runtimes that are not read, and were not asked for yet.
+    unknown: Vec<UnknownGo>,
+}
+
+#[derive(Debug)]
+struct GoProcess {
+    /// Of which address space.
+    memory: u64,
+    /// `None` if its layout is not known.
+    read: Option<(Go, MemoryFile)>,
+    /// The names of reasons, as far as they were met; `None` for one of the runtime's own.
+    reasons: FxHashMap<u8, Option<String>>,
+}
+
+/// Goroutines of a process.
+#[derive(Debug)]
+pub struct ReadGoroutines {
+    pub pid: Pid,
+    /// How many each of these stands for, in thousandths.
+    pub each: u64,
+    pub goroutines: Vec<ReadGoroutine>,
+}
+
+/// A goroutine without a thread.
+#[derive(Debug)]
+pub struct ReadGoroutine {
+    /// What it waits for, in the words of its runtime; `None` for one that could run.
+    pub reason: Option<String>,
+    /// What it goes on with, by numbers of DWARF.
+    pub pc: u64,
+    pub registers: [u64; LOOK_REGISTERS],
+    /// Where its stack begins, and the bytes from there on.
+    pub start: u64,
+    pub stack: Vec<u8>,
+}
+
+impl Goroutines {
+    /// Meets the process of a thread, whose runtime is at these places. Returns false if that was not possible now.
+    pub fn meet(&mut self, thread: &LookedThread<'_>, places: GoPlaces) -> bool {
+        let known = self.processes.get(&thread.pid);
+        if known.is_some_and(|known| known.memory == thread.memory) {
+            return true;
+        }
+        self.processes.retain(|_, process| process.is_there());
+        if self.processes.len() >= MOST_PROCESSES {
+            return false;
+        }
+        let Some(memory) = MemoryFile::of(thread.pid) else {
+            return false;
+        };
+        let go = watched(|| Go::at(places, &memory));
+        // What was opened may be another program's that has the number now.
+        let runs = read_runs(thread.pid, thread.tid).ok().flatten();
+        if runs.is_none() || runs != thread.runs {
+            return false;
+        }
+        self.unknown.extend(go.as_ref().err().cloned());
+        let process = GoProcess {
+            memory: thread.memory,
+            read: go.ok().map(|go| (go, memory)),
+            reasons: FxHashMap::default(),
+        };
+        self.processes.insert(thread.pid, process);
+        true
+    }
+
+    /// The runtimes that were met since the last call, and that are not read.
+    pub fn take_unknown(&mut self) -> Vec<UnknownGo> {
+        std::mem::take(&mut self.unknown)
+    }
+
+    /// Reads the goroutines of all processes that were met.
+    pub fn read(&mut self) -> Vec<ReadGoroutines> {
+        let processes = self.processes.iter_mut();
+        let read = processes.filter_map(|(pid, process)| process.goroutines(*pid));
+        read.collect()
+    }
+}
+
+impl GoProcess {
+    /// False once its program has ended.
+    fn is_there(&self) -> bool {
+        let read = |(go, memory): &(Go, MemoryFile)| watched(|| go.is_there(memory));
+        self.read.as_ref().is_some_and(read)
+    }
+
+    fn goroutines(&mut self, pid: Pid) -> Option<ReadGoroutines> {
+        let (go, memory) = self.read.as_mut()?;
+        memory.begin();
+        watched(|| {
+            let some = go.goroutines(memory, |all| fastrand::u64(..all));
+            let read = some.idle.iter().filter_map(|one| {
+                let reason = match one.reason {
+                    None => None,
+                    Some(number) => {
+                        let name = || go.reason(number, memory);
+                        let known = self.reasons.entry(number).or_insert_with(name);
+                        Some(known.clone()?)
+                    }
+                };
+                read_goroutine(go, one, reason, memory)
+            });
+            let goroutines: Vec<_> = read.collect();
+            (!goroutines.is_empty()).then_some(ReadGoroutines {
+                pid,
+                each: 1000 * some.all / some.read.max(1),
+                goroutines,
+            })
+        })
+    }
+}
+
+/// `None` if it has run on meanwhile.
+fn read_goroutine(
+    go: &Go,
+    one: &Goroutine,
+    reason: Option<String>,
+    memory: &MemoryFile,
+) -> Option<ReadGoroutine> {
+    let (start, end) = one.stack;
+    let length = (end - start).min(MOST_STACK as u64);
+    let stack = memory.bytes(start, length, MOST_STACK)?;
+    go.is_as_it_was(one, memory).then_some(())?;
+    let mut registers = [0; LOOK_REGISTERS];
+    registers[usize::from(STACK_POINTER)] = start;
+    registers[usize::from(FRAME_POINTER)] = one.frame_pointer;
+    Some(ReadGoroutine {
+        reason,
+        pc: one.pc,
+        registers,
+        start,
+        stack,
+    })
+}

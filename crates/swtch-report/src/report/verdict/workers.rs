@@ -1,0 +1,91 @@
+//! Findings about goroutines, of which the kernel's threads say nothing.
+
+use rustc_hash::FxHashMap;
+use swtch_core::{Nanos, Tally};
+use swtch_output::sheet::percent;
+
+use super::super::screen::in_hundredths;
+use super::super::workers::sum_of;
+use super::advice::Advice;
+use super::who::WAITED_IN;
+use super::{Finding, FindingKind, NAMED, VerdictInput, advice, share};
+
+/// From this share of the machine's CPUs on that a program uses, its goroutines wait for CPUs.
+const USED_PCT: f64 = 80.0;
+
+impl VerdictInput<'_> {
+    /// Goroutines that waited for a lock.
+    pub(super) fn worker_locks(&self, total: &Tally) -> Option<Finding> {
+        let stacks = &self.workers.at_locks;
+        let place = self.one_place(stacks);
+        let place = place.map_or_else(String::new, |functions| {
+            let innermost = functions.split(" < ").next().unwrap_or(&functions);
+            format!(" in {innermost}")
+        });
+        let seen = format!("Goroutines wait for a lock{place} (sync.Mutex, sync.RWMutex)");
+        self.of_workers("worker_lock", stacks, &seen, &advice::WORKER_LOCK, total)
+    }
+
+    /// Goroutines that could run, and had no thread.
+    pub(super) fn worker_no_thread(&self, total: &Tally) -> Option<Finding> {
+        let whole = self.wall.as_ns().saturating_mul(self.cpus.into());
+        let used = percent(self.lost.ran.as_ns(), whole);
+        let (seen, advice) = match used.is_some_and(|share| share >= USED_PCT) {
+            true => (
+                "More goroutines can run than the runtime runs at once (GOMAXPROCS)",
+                &advice::WORKER_NO_CPU,
+            ),
+            false => (
+                "Goroutines that could run were not run at once: they waited behind others, whose thread was in a system \
+                 call or had yet to wake up",
+                &advice::WORKER_NO_THREAD,
+            ),
+        };
+        let stacks = &self.workers.runnable;
+        self.of_workers("worker_no_thread", stacks, seen, advice, total)
+    }
+
+    /// One by which goroutines lost time in these stacks; `None` if it is not worth telling.
+    fn of_workers(
+        &self,
+        name: &'static str,
+        stacks: &FxHashMap<u32, u64>,
+        seen: &str,
+        advice: &'static Advice,
+        total: &Tally,
+    ) -> Option<Finding> {
+        let time = sum_of(stacks);
+        let weight = self.weighed(time, Nanos::ZERO, 0, total)?;
+        (weight.0 == FindingKind::Lost).then_some(())?;
+        let seen = format!(
+            "{seen}: {} at a time on average, {}.",
+            in_hundredths(time.as_ns(), self.wall.as_ns()),
+            self.lost_words(time),
+        );
+        let functions = self.main_functions(stacks);
+        Some(Finding {
+            places: functions
+                .map(|functions| format!("{WAITED_IN}{functions}"))
+                .into_iter()
+                .collect(),
+            advice: Some(advice.told()),
+            ..Finding::of_time(name, weight, seen)
+        })
+    }
+
+    /// `Its goroutines waited for: IO wait 70.0 %, select 20.0 %.`
+    pub(super) fn workers_waited(&self) -> Option<String> {
+        let reasons = self.workers.reasons();
+        let all: Nanos = reasons.iter().map(|(_, time)| *time).sum();
+        let named = reasons.iter().take(NAMED);
+        let named =
+            named.map(|(name, time)| format!("{name} {}", share(time.as_ns(), all.as_ns())));
+        let named: Vec<_> = named.collect();
+        (!named.is_empty()).then(|| {
+            format!(
+                "Its goroutines waited, in the words of Go, for: {}.",
+                named.join(", ")
+            )
+        })
+    }
+}
