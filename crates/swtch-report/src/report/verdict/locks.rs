@@ -555,8 +555,7 @@ impl VerdictInput<'_> {
         for (object, waited) in rest {
             sum.add(waited);
             words += 1;
-            let pid = self.names.process(object.process).pid;
-            if pid.is_some_and(|pid| self.workers.is_known(pid)) {
+            if self.is_of_go(object) {
                 of_go += waited.blocked;
             }
         }
@@ -731,7 +730,11 @@ impl VerdictInput<'_> {
     /// Futex words; adjacent words at which several threads wait are joined.
     fn locks(&self) -> Vec<FutexWords<'_>> {
         let mut words = self.objects.ranked();
-        words.retain(|(object, waited)| object.kind == ObjectKind::Futex && waited.switches > 0);
+        words.retain(|(object, waited)| {
+            // Each thread of Go's runtime sleeps at a word of its own.
+            let is_of_go = waited.waiters < 2 && self.is_of_go(object);
+            object.kind == ObjectKind::Futex && waited.switches > 0 && !is_of_go
+        });
         words.sort_by_key(|(object, _)| *object);
         let mut locks: Vec<FutexWords<'_>> = Vec::new();
         let mut shared_until: Option<(usize, u64)> = None;
@@ -760,6 +763,12 @@ impl VerdictInput<'_> {
     /// Returns true if the switches are many, or the blocked time is long.
     fn is_much(&self, switches: u64, blocked: Nanos, total: &Tally) -> bool {
         is_often(switches, total) || self.is_long(blocked)
+    }
+
+    /// Returns true for an object of a process whose goroutines are known.
+    fn is_of_go(&self, object: &Object) -> bool {
+        let pid = self.names.process(object.process).pid;
+        pid.is_some_and(|pid| self.workers.is_known(pid))
     }
 
     /// Returns true if the program or its main thread is called `python…`.
