@@ -1,5 +1,7 @@
 //! Goroutines without a thread, read at each look: what they wait for, and their stacks.
 
+use std::time::{Duration, Instant};
+
 use rustc_hash::FxHashMap;
 use swtch_capture::{LOOK_REGISTERS, LookedThread};
 use swtch_core::Pid;
@@ -14,7 +16,10 @@ use super::memory::{MemoryFile, watched};
 const MOST_PROCESSES: usize = 64;
 
 /// The most of a stack that is read.
-const MOST_STACK: usize = 64 << 10;
+const MOST_STACK: usize = 16 << 10;
+
+/// The longest that a look is at goroutines of all processes. Of many it then reads some, which chance takes.
+const LONGEST_READ: Duration = Duration::from_millis(50);
 
 /// The Go runtimes of all processes that were met.
 #[derive(Debug, Default)]
@@ -93,8 +98,12 @@ impl Goroutines {
 
     /// Reads the goroutines of all processes that were met.
     pub fn read(&mut self) -> Vec<ReadGoroutines> {
-        let processes = self.processes.iter_mut();
-        let read = processes.filter_map(|(pid, process)| process.goroutines(*pid));
+        let begun = Instant::now();
+        let mut processes: Vec<_> = self.processes.iter_mut().collect();
+        fastrand::shuffle(&mut processes);
+        let processes = processes.into_iter();
+        let in_time = processes.take_while(|_| begun.elapsed() < LONGEST_READ);
+        let read = in_time.filter_map(|(pid, process)| process.goroutines(*pid));
         read.collect()
     }
 }
