@@ -270,7 +270,7 @@ ROWS = (
     Row(
         "java-monitor",
         "six threads of Java: one of them has the monitor, and computes",
-        ("serialised", "one_works"),
+        ("monitor", "serialised", "one_works"),
         prepare="javac -d . " + str(HERE / "Causes.java"),
         command="java Causes monitor 2",
         needs=("javac",),

@@ -49,7 +49,7 @@ use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
     self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
-    PartFacts, RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
+    MonitorTime, PartFacts, RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -488,9 +488,11 @@ impl<'p> ExplainPage<'p> {
         let programs = Programs::new(names);
         let at_locks = TimeAtLocks::of(&self.objects, arch);
         let (details, objects) = (&self.details, &self.objects);
-        let serial = SerialWork::of(details, objects, &at_locks, names, machine.wall);
+        let monitors = MonitorTime::of(objects, arch, symbols);
+        let known = at_locks.lost() + monitors.sum();
+        let serial = SerialWork::of(details, objects, known, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);
-        let mut lost = self.details.lost_time(&at_locks, serial.as_ref(), &loops);
+        let mut lost = details.lost_time(&at_locks, &monitors, serial.as_ref(), &loops);
         lost.workers = self.workers.lost();
         let picture = VerdictInput {
             reasons: &self.reasons,
@@ -517,6 +519,7 @@ impl<'p> ExplainPage<'p> {
             serial,
             loops,
             at_locks,
+            monitors,
             busiest: BusiestThread::of(&self.details, names, &self.wakers, machine.wall),
         };
         let words = KeyNames {

@@ -12,6 +12,7 @@
 //! - [`no_cpu`]: tasks that could run, and had no CPU.
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
+//! - [`monitors`]: threads that waited for monitors of Java, as stacks tell.
 //! - [`serial`]: threads of which only one works at a time.
 //! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
@@ -24,6 +25,7 @@ mod advice;
 mod blocked;
 mod details;
 mod locks;
+mod monitors;
 mod no_cpu;
 mod nothing;
 mod preempted;
@@ -36,6 +38,7 @@ pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
 pub use details::{Details, LongestWait, PartFacts};
 pub use locks::TimeAtLocks;
+pub use monitors::MonitorTime;
 pub use nothing::BusiestThread;
 pub use serial::SerialWork;
 
@@ -133,6 +136,8 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
+    /// The time at monitors of Java.
+    pub monitors: MonitorTime,
     /// Threads of which one works at a time.
     pub serial: Option<SerialWork>,
     /// Event loops that block.
@@ -279,6 +284,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::yields,
         VerdictInput::priority_inversion,
         VerdictInput::one_lock,
+        VerdictInput::monitors,
         VerdictInput::worker_locks,
         VerdictInput::worker_no_thread,
         VerdictInput::serialised,

@@ -145,6 +145,18 @@ pub(super) const GIL: Advice = row(
     "the threads share much data that would have to be copied between processes",
 );
 
+pub(super) const MONITOR: Advice = row(
+    "hold the monitor shorter: no sleep, file, query or call inside of synchronized; split it, or let readers share it \
+     (java.util.concurrent.locks)",
+    "what it guards can be done by one at a time only, and takes as long",
+);
+
+pub(super) const MONITOR_WITHOUT_NAMES: Advice = row(
+    "`jstack PID` shows in which methods (waiting to lock, locked): hold the monitor shorter there, with no sleep, file, \
+     query or call inside of synchronized; split it, or let readers share it (java.util.concurrent.locks)",
+    "what it guards can be done by one at a time only, and takes as long",
+);
+
 pub(super) const GO_IDLE: Advice = row(
     "each of these switches is a wakeup of a thread: fewer and larger pieces of work make fewer, and so may a smaller \
      GOMAXPROCS",

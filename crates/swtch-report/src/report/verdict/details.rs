@@ -17,6 +17,7 @@ use super::super::names::{Names, Thread, families};
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
 use super::locks::TimeAtLocks;
+use super::monitors::MonitorTime;
 use super::no_cpu::QueueTime;
 use super::serial::SerialWork;
 use super::{LOST_PCT, OFTEN_PCT};
@@ -451,11 +452,12 @@ impl Details {
     pub fn lost_time(
         &self,
         at_locks: &TimeAtLocks,
+        monitors: &MonitorTime,
         serial: Option<&SerialWork>,
         loops: &BlockedLoops,
     ) -> LostTime {
         let mut time = self.time;
-        time.was_for_a_lock(at_locks.lost());
+        time.was_for_a_lock(at_locks.lost() + monitors.sum());
         time.was_in_work(
             at_locks.in_calls,
             &[AwaitedThing::Own, AwaitedThing::Others],

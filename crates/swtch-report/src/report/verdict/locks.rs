@@ -154,6 +154,13 @@ impl TimeAtLocks {
     }
 }
 
+/// Returns true if threads that wait for each other show that this object is a lock.
+pub fn is_lock_object(object: &Object, waited: &ObjectWaits, arch: Option<Arch>) -> bool {
+    let mut sum = Sum::default();
+    sum.add(waited);
+    sum.is_lock_at(object, arch)
+}
+
 impl Sum {
     fn add(&mut self, waited: &ObjectWaits) {
         self.switches += waited.switches;
@@ -561,7 +568,10 @@ impl VerdictInput<'_> {
         }
         let is_of_go = percent(of_go.as_ns(), sum.blocked.as_ns());
         let is_of_go = is_of_go.is_some_and(|share| share >= MOST_PCT);
-        if !self.is_much(sum.switches, sum.blocked, total) {
+        // What is known to be for monitors is told as that.
+        let at_monitors = percent(self.monitors.sum().as_ns(), sum.blocked.as_ns());
+        let is_of_monitors = at_monitors.is_some_and(|share| share >= MOST_PCT);
+        if !self.is_much(sum.switches, sum.blocked, total) || is_of_monitors {
             return None;
         }
         // If there is a lock besides, the list of threads that wait for any futex says nothing

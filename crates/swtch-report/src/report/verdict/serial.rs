@@ -22,7 +22,7 @@ use super::super::wait::Objects;
 
 use super::advice;
 use super::locks::is_collector;
-use super::{Details, Finding, MOST_PCT, TimeAtLocks, VerdictInput};
+use super::{Details, Finding, MOST_PCT, VerdictInput};
 
 /// From this share of the recording on in which one of its threads ran, a program is busy. One that waits for
 /// requests has threads that wait for work.
@@ -58,11 +58,11 @@ pub struct SerialWork {
 }
 
 impl SerialWork {
-    /// The program with the most of it; `None` if there is none, or if it is a lock that is known.
+    /// The program with the most of it; `None` if there is none, or if at locks that are known as much was waited.
     pub fn of(
         details: &Details,
         objects: &Objects,
-        at_locks: &TimeAtLocks,
+        at_locks: Nanos,
         names: &Names,
         wall: Nanos,
     ) -> Option<Self> {
@@ -77,7 +77,7 @@ impl SerialWork {
             Self::of_family(*family, tasks, details, objects, names, wall)
         });
         let most = found.max_by_key(|serial| (serial.waited, Reverse(serial.family)))?;
-        (at_locks.lost() < most.waited).then_some(most)
+        (at_locks < most.waited).then_some(most)
     }
 
     fn of_family(

@@ -6,7 +6,6 @@ use swtch_output::sheet::percent;
 
 use super::super::screen::in_hundredths;
 use super::super::workers::sum_of;
-use super::advice::Advice;
 use super::who::WAITED_IN;
 use super::{Finding, FindingKind, NAMED, VerdictInput, advice, share};
 
@@ -23,7 +22,9 @@ impl VerdictInput<'_> {
             format!(" in {innermost}")
         });
         let seen = format!("Goroutines wait for a lock{place} (sync.Mutex, sync.RWMutex)");
-        self.of_workers("worker_lock", stacks, &seen, &advice::WORKER_LOCK, total)
+        let mut finding = self.of_stacks("worker_lock", stacks, &seen, total)?;
+        finding.advice = Some(advice::WORKER_LOCK.told());
+        Some(finding)
     }
 
     /// Goroutines that could run, and had no thread.
@@ -42,16 +43,17 @@ impl VerdictInput<'_> {
             ),
         };
         let stacks = &self.workers.runnable;
-        self.of_workers("worker_no_thread", stacks, seen, advice, total)
+        let mut finding = self.of_stacks("worker_no_thread", stacks, seen, total)?;
+        finding.advice = Some(advice.told());
+        Some(finding)
     }
 
-    /// One by which goroutines lost time in these stacks; `None` if it is not worth telling.
-    fn of_workers(
+    /// One by which threads or goroutines lost time in these stacks; `None` if it is not worth telling.
+    pub(super) fn of_stacks(
         &self,
         name: &'static str,
         stacks: &FxHashMap<u32, u64>,
         seen: &str,
-        advice: &'static Advice,
         total: &Tally,
     ) -> Option<Finding> {
         let time = sum_of(stacks);
@@ -68,7 +70,6 @@ impl VerdictInput<'_> {
                 .map(|functions| format!("{WAITED_IN}{functions}"))
                 .into_iter()
                 .collect(),
-            advice: Some(advice.told()),
             ..Finding::of_time(name, weight, seen)
         })
     }

@@ -187,7 +187,12 @@ fn a_run_counts_from_the_beginning_of_the_recording() {
             wait: true,
         };
         details.add(&row, task, counted, &names);
-        let time = details.lost_time(&TimeAtLocks::default(), None, &BlockedLoops::default());
+        let time = details.lost_time(
+            &TimeAtLocks::default(),
+            &MonitorTime::default(),
+            None,
+            &BlockedLoops::default(),
+        );
         time.ran.as_ns()
     };
     assert_eq!(add(1, 0, 100 * MS), 100 * MS);

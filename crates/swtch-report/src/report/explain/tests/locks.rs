@@ -653,3 +653,58 @@ fn what_goroutines_wait_for_is_told_where_threads_say_nothing() {
         "{nothing}"
     );
 }
+
+/// Each of three threads of Java has a word of its own, at which it waits for a monitor in most of the waits.
+#[test]
+fn waits_for_monitors_of_java_are_told_by_their_stacks() {
+    let told = |innermost: &str, is_named: bool| {
+        let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "java")).collect();
+        let mut drawing = DrawnMachine::of(&events);
+        let frame = |id, name: &str, module: &str| Frame {
+            id,
+            symbol: Some(name.to_owned()),
+            module: Some(module.to_owned()),
+            ..Frame::default()
+        };
+        let library = "/usr/lib/jvm/java-17/lib/server/libjvm.so";
+        let stack = Stack {
+            kind: StackKind::User,
+            frames: if is_named { vec![0, 1] } else { vec![0] },
+            ..Stack::default()
+        };
+        let method = frame(1, "Ledger.book", "[jit]");
+        drawing.symbols = Some(Symbols::new(
+            vec![stack],
+            &[frame(0, innermost, library), method],
+        ));
+        for turn in 0..600 {
+            let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
+            let mut wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
+            wait.wait.stacks.user = Some(0);
+            let word = 0xa0000 + 0x1000 * u64::from(task);
+            drawing.run(on(woken_by(wait, next), word), 1_000, next);
+        }
+        let first = drawing.findings().first().cloned().unwrap();
+        (first.name, first.seen, first.places)
+    };
+    let enter = "ObjectMonitor::enter(JavaThread*)";
+    let (name, seen, places) = told(enter, true);
+    assert_eq!(name, "monitor");
+    assert!(
+        seen.starts_with("Threads wait for a monitor of Java in Ledger.book (synchronized): "),
+        "{seen}"
+    );
+    assert_eq!(places, ["waited in: Ledger.book 100.0 %"]);
+    let (name, seen, places) = told(enter, false);
+    assert_eq!(name, "monitor");
+    assert!(
+        seen.starts_with("Threads wait for a monitor of Java (synchronized): "),
+        "{seen}"
+    );
+    assert!(places.is_empty(), "{places:?}");
+    // A queue that is empty is none.
+    assert_ne!(
+        told("ObjectMonitor::wait(long, bool, JavaThread*)", true).0,
+        "monitor"
+    );
+}
