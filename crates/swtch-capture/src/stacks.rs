@@ -230,13 +230,13 @@ pub enum UserFrame {
     Script(u32),
 }
 
-/// A place in a program that an interpreter runs.
+/// A place in a program that an interpreter runs, or a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScriptPlace {
     /// The function.
     pub function: String,
-    /// The file of its source.
-    pub file: String,
+    /// The file of its source; `None` for a method of Java.
+    pub file: Option<String>,
     /// The line there.
     pub line: Option<u32>,
 }
@@ -462,9 +462,13 @@ impl Stacks {
             CodeAddress::File(number, offset) => (*number, *offset),
             CodeAddress::Script(number) => {
                 let place = &self.scripts[*number];
-                frame.module = Some(PYTHON.to_owned());
+                let module = match place.file {
+                    Some(_) => PYTHON,
+                    None => COMPILED,
+                };
+                frame.module = Some(module.to_owned());
                 frame.symbol = Some(place.function.clone());
-                frame.file = Some(place.file.clone());
+                frame.file.clone_from(&place.file);
                 frame.line = place.line;
                 return NamedPlace::default();
             }

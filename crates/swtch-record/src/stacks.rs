@@ -11,6 +11,7 @@
 pub mod budget;
 pub mod file_tables;
 mod goroutines;
+mod javas;
 mod memory;
 mod messages;
 pub mod outside;

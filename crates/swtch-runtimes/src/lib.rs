@@ -3,6 +3,8 @@
 //! ```text
 //! where the runtime is ─┐
 //! a way to read memory ─┼─▶ Python ─▶ frames of a thread ─▶ function, file, line
+//!                       ├─▶ Go ─▶ goroutines without a thread ─▶ what they wait for, their stacks
+//!                       └─▶ Java ─▶ code that it has made ─▶ size of its frame, method
 //! ```
 //!
 //! Pure: memory is read only through [`ProcessMemory`]. The process may have written anything there, so each walk has an
@@ -10,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod go;
+pub mod java;
 #[cfg(test)]
 mod made_up;
 mod memory;

@@ -36,10 +36,24 @@ pub trait StackCode {
         false
     }
 
+    /// How the frame of code at an address that no tables are of leads to its caller's, where its runtime tells it.
+    fn made_frame(&self, _address: u64) -> Option<MadeFrame> {
+        None
+    }
+
     /// Returns true if two addresses are in code of one file.
     fn is_one_file(&self, _one: u64, _other: u64) -> bool {
         false
     }
+}
+
+/// How a frame of code that a runtime has made leads to its caller's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeFrame {
+    /// It is so many bytes large, with the return address at its end, and below that the caller's frame pointer.
+    Sized(u64),
+    /// The frame pointer leads to the caller, whose stack pointer lies in the word below (the interpreter of `HotSpot`).
+    Interpreted,
 }
 
 /// What is at an address.
@@ -58,6 +72,8 @@ pub enum CodeAt {
 pub struct Chain {
     /// Addresses in code, the innermost first. Each lies inside of the call that has not returned.
     pub addresses: Vec<u64>,
+    /// The frame pointer in each of them, where it is known.
+    pub frame_pointers: Vec<Option<u64>>,
     /// Why there are no more.
     pub end: ChainEnd,
     /// True if a part of the code has neither tables nor frame pointers, or the frame pointer was not known, and the caller
@@ -96,22 +112,24 @@ pub fn chain(
         scratch: UnwindScratch::default(),
     };
     // The address to look up in a caller is one before the return address, which may belong to the next function.
-    let (mut addresses, mut end) = walk.outwards(registers, registers.pc, most);
+    let (mut frames, mut end) = walk.outwards(registers, registers.pc, most);
     let mut is_guessed = false;
     let is_open = matches!(end, ChainEnd::NoTables | ChainEnd::Unknown);
     if let Some((depth, frame)) = walk.stuck.filter(|_| is_open) {
-        let from = addresses.get(depth).copied().unwrap_or(registers.pc);
+        let from = frames.get(depth).map_or(registers.pc, |frame| frame.0);
         let left = most.saturating_sub(depth + 1);
         let found = walk.found_on_stack(from, &frame, left);
-        let is_longer = |callers: &Vec<u64>| depth + 1 + callers.len() >= addresses.len();
+        let is_longer = |callers: &Frames| depth + 1 + callers.len() >= frames.len();
         if let Some((callers, found_end)) = found.filter(|(callers, _)| is_longer(callers)) {
-            addresses.truncate(depth + 1);
-            addresses.extend(callers);
+            frames.truncate(depth + 1);
+            frames.extend(callers);
             (end, is_guessed) = (found_end, true);
         }
     }
+    let (addresses, frame_pointers) = frames.into_iter().unzip();
     Chain {
         addresses,
+        frame_pointers,
         end,
         is_guessed,
     }
@@ -164,39 +182,43 @@ struct StackWalk<'a, C> {
     scratch: UnwindScratch,
 }
 
+/// An address inside of each function, with the frame pointer there.
+type Frames = Vec<(u64, Option<u64>)>;
+
 /// How far up the stack the caller of code without tables is looked for: functions of a C library that wait are small.
 const MOST_SCANNED: u64 = 512;
 
 impl<C: StackCode> StackWalk<'_, C> {
     /// The addresses from a frame on, and how they end.
-    fn outwards(&mut self, from: Registers, at: u64, most: usize) -> (Vec<u64>, ChainEnd) {
-        let mut addresses = Vec::new();
+    fn outwards(&mut self, from: Registers, at: u64, most: usize) -> (Frames, ChainEnd) {
+        let mut frames = Frames::new();
         let (mut frame, mut inside) = (from, at);
         let end = loop {
-            if addresses.len() == most {
+            if frames.len() == most {
                 break ChainEnd::TooDeep;
             }
-            let caller = match self.caller(inside, &frame, addresses.len()) {
-                WalkStep::NoCode if addresses.is_empty() => {
+            let this = (inside, frame.frame_pointer());
+            let caller = match self.caller(inside, &frame, frames.len()) {
+                WalkStep::NoCode if frames.is_empty() => {
                     // A thread is where it is: in memory that is no code any more, or not yet known.
-                    addresses.push(inside);
+                    frames.push(this);
                     break ChainEnd::NoTables;
                 }
                 WalkStep::NoCode => break ChainEnd::Unknown,
                 WalkStep::Ended(end) => {
-                    addresses.push(inside);
+                    frames.push(this);
                     break end;
                 }
                 WalkStep::To(caller) => caller,
             };
-            addresses.push(inside);
-            if !caller.is_beyond(&frame, addresses.len() == 1) {
+            frames.push(this);
+            if !caller.is_beyond(&frame, frames.len() == 1) {
                 break ChainEnd::Unknown;
             }
             inside = caller.inside();
             frame = caller.registers;
         };
-        (addresses, end)
+        (frames, end)
     }
 
     /// The callers of a frame at `from` of which nothing tells where its own caller is: the first word on the stack that
@@ -207,7 +229,7 @@ impl<C: StackCode> StackWalk<'_, C> {
         from: u64,
         frame: &Registers,
         most: usize,
-    ) -> Option<(Vec<u64>, ChainEnd)> {
+    ) -> Option<(Frames, ChainEnd)> {
         let pointer = frame.stack_pointer()?;
         (0..MOST_SCANNED).step_by(8).find_map(|above| {
             let place = pointer.checked_add(above)?;
@@ -228,7 +250,7 @@ impl<C: StackCode> StackWalk<'_, C> {
                 None | Some((0, _)) => return None,
                 Some((last, _)) => {
                     callers.truncate(last + 1);
-                    let is_start = self.code.is_one_file(from, *callers.last()?);
+                    let is_start = self.code.is_one_file(from, callers.last()?.0);
                     end = if is_start {
                         ChainEnd::Root
                     } else {
@@ -236,7 +258,7 @@ impl<C: StackCode> StackWalk<'_, C> {
                     };
                 }
             }
-            let mut returns = callers.iter().map(|inside| inside + 1);
+            let mut returns = callers.iter().map(|(inside, _)| inside + 1);
             let are_calls = returns.all(|address| self.code.is_after_call(address));
             are_calls.then_some((callers, end))
         })
@@ -276,6 +298,14 @@ impl<C: StackCode> StackWalk<'_, C> {
                 WalkStep::Ended(ChainEnd::Unknown)
             }
             None => {
+                let made = self.code.made_frame(inside);
+                let made = made.and_then(|made| frame.caller_of_made(made, &word));
+                if let Some(registers) = made {
+                    return WalkStep::To(CallingFrame {
+                        registers,
+                        was_interrupted: false,
+                    });
+                }
                 self.stuck.get_or_insert((depth, *frame));
                 match frame.caller_by_frame_pointer(&word) {
                     Some(caller) if caller.pc == 0 => WalkStep::Ended(ChainEnd::Root),
@@ -328,5 +358,48 @@ mod tests {
         );
         let found = chain(registers, stack, &StartsAt(0x9000), 8);
         assert_eq!(found.addresses, [0x1110, 0x120f, 0x130f]);
+    }
+
+    /// Code that a runtime has made: at 0x1100 with frames of 32 bytes, at 0x1200 its interpreter.
+    struct Made;
+
+    impl StackCode for Made {
+        fn at(&self, address: u64, _: &mut dyn FnMut(&UnwindTables<'_>, u64)) -> CodeAt {
+            match address {
+                0x1300..0x1400 => CodeAt::Start,
+                0x1000..0x2000 => CodeAt::Code,
+                _ => CodeAt::Nothing,
+            }
+        }
+
+        fn made_frame(&self, address: u64) -> Option<MadeFrame> {
+            match address {
+                0x1100..0x1200 => Some(MadeFrame::Sized(32)),
+                0x1200..0x1300 => Some(MadeFrame::Interpreted),
+                _ => None,
+            }
+        }
+    }
+
+    /// ```text
+    ///   7000  compiled: 32 bytes, at their end the interpreter's frame pointer and the return address
+    ///   7020  interpreted: the frame pointer is at 7038, below it lies the stack pointer of the caller
+    ///   7050  where the thread began
+    /// ```
+    #[test]
+    fn frames_of_a_runtimes_code_lead_to_their_callers() {
+        let words: [u64; 11] = [1, 2, 0x7038, 0x1210, 0, 0, 0x7050, 0x77, 0x1310, 0, 0];
+        let bytes = words.map(u64::to_ne_bytes).concat();
+        let stack = StackCopy {
+            start: 0x7000,
+            bytes: &bytes,
+        };
+        let registers = Registers::at(0x1110, 0x7000);
+        let found = chain(registers, stack, &Made, 8);
+        assert_eq!(
+            (found.addresses, found.end),
+            (vec![0x1110, 0x120f, 0x130f], ChainEnd::Root)
+        );
+        assert_eq!(found.frame_pointers, [None, Some(0x7038), Some(0x77)]);
     }
 }

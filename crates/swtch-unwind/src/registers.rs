@@ -2,6 +2,8 @@
 
 use gimli::Register;
 
+use crate::chain::MadeFrame;
+
 /// The differences between processors. Registers are numbered as in DWARF; `KEPT` are those that a called function
 /// leaves as they were.
 #[cfg(not(target_arch = "aarch64"))]
@@ -112,6 +114,32 @@ impl Registers {
     /// True if the frame pointer is not known, as of a thread of which the kernel tells the stack pointer alone.
     pub(crate) fn lacks_frame_pointer(&self) -> bool {
         self.get(Register(abi::FRAME_POINTER)).is_none()
+    }
+
+    /// The frame pointer, where it is known.
+    pub(crate) fn frame_pointer(&self) -> Option<u64> {
+        self.get(Register(FRAME_POINTER))
+    }
+
+    /// The caller of a frame of code that a runtime has made. Of other registers nothing is known there.
+    pub(crate) fn caller_of_made(
+        &self,
+        made: MadeFrame,
+        word: &dyn Fn(u64) -> Option<u64>,
+    ) -> Option<Self> {
+        let (pc, pointer, stack_pointer) = match made {
+            MadeFrame::Sized(bytes) => {
+                let end = self.stack_pointer()?.checked_add(bytes)?;
+                (end.checked_sub(8)?, end.checked_sub(16)?, end)
+            }
+            MadeFrame::Interpreted => {
+                let frame = self.frame_pointer()?;
+                (frame.checked_add(8)?, frame, word(frame.checked_sub(8)?)?)
+            }
+        };
+        let mut caller = Self::at(without_signature(word(pc)?), stack_pointer);
+        caller.set(FRAME_POINTER, Some(word(pointer)?));
+        Some(caller)
     }
 
     /// The caller by the frame pointer, for code without tables: it points at the caller's frame pointer, and

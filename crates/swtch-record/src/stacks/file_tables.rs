@@ -12,6 +12,7 @@ use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
 use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments};
 use swtch_runtimes::go::GoPlaces;
+use swtch_runtimes::java::{self, JavaPlaces};
 use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables, parts_of};
 
 /// The most that is read of a section. The tables of a browser take 9 MB.
@@ -30,6 +31,7 @@ pub struct FileTables {
     starts: Vec<Range<u64>>,
     python: Option<PythonFile>,
     go: Option<GoPlaces>,
+    java: Option<JavaPlaces>,
 }
 
 /// Where the interpreter of Python is in a file that has it. Addresses are as the file states them.
@@ -112,6 +114,22 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     ranges.take(2 * GO_STARTS.len()).collect()
 }
 
+/// Where a virtual machine of Java says how it is laid out, as the file states it.
+fn java_of(object: &ElfFile<'_>) -> Option<JavaPlaces> {
+    let mut found = [None; java::SYMBOLS.len()];
+    for symbol in object.dynamic_symbols() {
+        let name = symbol.name().unwrap_or_default();
+        if let Some(place) = java::SYMBOLS.iter().position(|known| *known == name) {
+            found[place] = Some(symbol.address());
+        }
+    }
+    let mut places = [0; java::SYMBOLS.len()];
+    for (place, address) in places.iter_mut().zip(found) {
+        *place = address?;
+    }
+    Some(JavaPlaces(places))
+}
+
 /// Where the runtime of Go is, as the file states it; `None` without a list of symbols.
 fn go_of(object: &ElfFile<'_>) -> Option<GoPlaces> {
     let names = [
@@ -192,6 +210,7 @@ impl FileTables {
             go: (!starts.is_empty()).then(|| go_of(&object)).flatten(),
             starts,
             python,
+            java: java_of(&object),
         })
     }
 
@@ -221,6 +240,11 @@ impl FileTables {
     /// Where the runtime of Go is, if it is in this file.
     pub const fn go(&self) -> Option<GoPlaces> {
         self.go
+    }
+
+    /// Where a virtual machine of Java says how it is laid out, if it is in this file.
+    pub const fn java(&self) -> Option<JavaPlaces> {
+        self.java
     }
 
     /// The tables, for the walk.

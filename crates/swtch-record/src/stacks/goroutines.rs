@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashMap;
 use swtch_capture::{LOOK_REGISTERS, LookedThread};
 use swtch_core::Pid;
-use swtch_host::thread::read_runs;
 use swtch_runtimes::ProcessMemory as _;
 use swtch_runtimes::go::{Go, GoPlaces, Goroutine, UnknownGo};
 use swtch_unwind::{FRAME_POINTER, STACK_POINTER};
@@ -72,15 +71,10 @@ impl Goroutines {
         if self.processes.len() >= MOST_PROCESSES {
             return false;
         }
-        let Some(memory) = MemoryFile::of(thread.pid) else {
+        let Some(memory) = MemoryFile::of_thread(thread) else {
             return false;
         };
         let go = watched(|| Go::at(places, &memory));
-        // What was opened may be another program's that has the number now.
-        let runs = read_runs(thread.pid, thread.tid).ok().flatten();
-        if runs.is_none() || runs != thread.runs {
-            return false;
-        }
         self.unknown.extend(go.as_ref().err().cloned());
         let process = GoProcess {
             memory: thread.memory,

@@ -1,11 +1,14 @@
 //! The memory of another process, read for a limited time.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::time::{Duration, Instant};
 
 use nix::unistd::alarm;
+use swtch_capture::LookedThread;
 use swtch_core::Pid;
+use swtch_host::thread::read_runs;
 use swtch_runtimes::ProcessMemory;
 
 /// The longest that it is read at once.
@@ -27,25 +30,33 @@ pub fn watched<T>(read: impl FnOnce() -> T) -> T {
 #[derive(Debug)]
 pub struct MemoryFile {
     file: File,
-    begun: Instant,
+    begun: Cell<Instant>,
 }
 
 impl MemoryFile {
     /// That which the process has now; `None` if it may not be read.
     pub fn of(pid: Pid) -> Option<Self> {
         let file = File::open(format!("/proc/{pid}/mem")).ok()?;
-        let begun = Instant::now();
+        let begun = Cell::new(Instant::now());
         Some(Self { file, begun })
     }
 
+    /// That of the program which a thread is in, that was just looked at; `None` if it has run on since, and so may be in
+    /// another, or another process may have the number.
+    pub fn of_thread(thread: &LookedThread<'_>) -> Option<Self> {
+        let memory = Self::of(thread.pid)?;
+        let runs = read_runs(thread.pid, thread.tid).ok().flatten();
+        (runs.is_some() && runs == thread.runs).then_some(memory)
+    }
+
     /// Begins the time anew for which it is read.
-    pub fn begin(&mut self) {
-        self.begun = Instant::now();
+    pub fn begin(&self) {
+        self.begun.set(Instant::now());
     }
 }
 
 impl ProcessMemory for MemoryFile {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.begun.elapsed() < LONGEST_READ && self.file.read_exact_at(bytes, address).is_ok()
+        self.begun.get().elapsed() < LONGEST_READ && self.file.read_exact_at(bytes, address).is_ok()
     }
 }

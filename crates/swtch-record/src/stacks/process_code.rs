@@ -7,10 +7,12 @@ use std::rc::Rc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
 use swtch_core::Pid;
-use swtch_unwind::{CALL_BYTES, CodeAt, StackCode, UnwindTables, is_call};
+use swtch_runtimes::go::GoPlaces;
+use swtch_runtimes::java::JavaPlaces;
+use swtch_unwind::{CALL_BYTES, CodeAt, MadeFrame, StackCode, UnwindTables, is_call};
 
 use super::file_tables::{FileTables, PythonFile};
-use swtch_runtimes::go::GoPlaces;
+use super::javas::JavaProcess;
 
 /// The bytes of unwind tables from which on no more are read. Those of a browser are 10 MB.
 pub const MOST_TABLE_BYTES: usize = 256 << 20;
@@ -40,6 +42,8 @@ pub struct ProcessCode {
     /// In the order of their addresses.
     mappings: Vec<MappedCode>,
     files: Rc<ReadFiles>,
+    /// The virtual machine of Java that makes code without a file here.
+    java: RefCell<Option<Rc<JavaProcess>>>,
 }
 
 /// Code at its place in a process.
@@ -85,6 +89,7 @@ impl ProcessCodes {
             let code = ProcessCode {
                 mappings: mappings.collect(),
                 files: Rc::clone(&self.files),
+                java: RefCell::default(),
             };
             self.processes.insert(pid, code);
         }
@@ -231,6 +236,26 @@ impl ProcessCode {
         })
     }
 
+    /// Where a virtual machine of Java says how it is laid out, in the memory of the process, if it has one.
+    pub fn java(&self) -> Option<JavaPlaces> {
+        let is_its = |one: &&MappedCode| {
+            let file = one.mapping.file.as_ref();
+            file.is_some_and(|file| file.path().ends_with("/libjvm.so"))
+        };
+        let mapped = self.mappings.iter().find(is_its)?;
+        let TablesInPlace { file, moved_by } = mapped.tables(&self.files)?;
+        let mut places = file.java()?;
+        for place in &mut places.0 {
+            *place = place.wrapping_add(*moved_by);
+        }
+        Some(places)
+    }
+
+    /// From now on frames of code without a file are those of this virtual machine.
+    pub fn set_java(&self, java: Option<&Rc<JavaProcess>>) {
+        *self.java.borrow_mut() = java.cloned();
+    }
+
     fn mapping_of(&self, address: u64) -> Option<&MappedCode> {
         let next = self
             .mappings
@@ -260,6 +285,13 @@ impl StackCode for ProcessCode {
             .checked_sub(1)
             .and_then(|inside| self.mapping_of(inside));
         mapping.is_some_and(|mapping| mapping.is_after_call(address))
+    }
+
+    fn made_frame(&self, address: u64) -> Option<MadeFrame> {
+        let java = self.java.borrow();
+        self.is_made_at(address)
+            .then(|| java.as_ref()?.frame_at(address))
+            .flatten()
     }
 
     fn is_one_file(&self, one: u64, other: u64) -> bool {

@@ -85,18 +85,13 @@ impl Pythons {
     pub fn meet(&mut self, thread: &LookedThread<'_>, file: &PythonFile, moved_by: u64) -> bool {
         let known = self.processes.get(&thread.pid);
         let is_new = known.is_none_or(|known| known.memory != thread.memory);
-        if is_new && let Some(memory) = MemoryFile::of(thread.pid) {
+        if is_new && let Some(memory) = MemoryFile::of_thread(thread) {
             let version = file.version.map(|at| at.wrapping_add(moved_by));
             let runtime = file.runtime.wrapping_add(moved_by);
             let python = watched(|| {
                 let version = version.and_then(|at| memory.number(at));
                 Python::at(runtime, version, &memory)
             });
-            // What was read may be of another program that has the number now.
-            let runs = read_runs(thread.pid, thread.tid).ok().flatten();
-            if runs.is_none() || runs != thread.runs {
-                return false;
-            }
             self.unknown.extend(python.as_ref().err());
             let process = PythonProcess {
                 memory: thread.memory,

@@ -24,6 +24,7 @@ use swtch_unwind::{Chain, ChainEnd, REGISTERS, Registers, STACK_POINTER, StackCo
 
 use super::budget::CpuBudget;
 use super::goroutines::{Goroutines, ReadGoroutine};
+use super::javas::JavaProcess;
 use super::memory::watched;
 use super::messages::{
     FoundFile, FoundKernelStack, FoundLook, FoundStack, FoundWorkers, LookOrders, MOST_FRAMES,
@@ -50,6 +51,9 @@ const MOST_SCRIPTS: u32 = 1 << 17;
 
 /// The most processes whose code is kept in memory.
 const MOST_PROCESSES: usize = 1024;
+
+/// The most virtual machines of Java that are read: each takes a descriptor.
+const MOST_JAVAS: usize = 64;
 
 /// The most copies that are known again.
 const MOST_COPIES: usize = 1 << 16;
@@ -141,6 +145,7 @@ impl ReadingProcess {
         let unwound = &mut self.unwound;
         unwound.forget_if_many();
         unwound.pythons.begin_look();
+        unwound.javas.values().for_each(|java| java.begin_look());
         self.looks.look(|threads| {
             // What a thread's memory says holds as long as it does not run: it is read before stacks are unwound.
             let python = threads
@@ -212,6 +217,8 @@ struct UnwoundStacks {
     copies: FxHashMap<(Pid, u64), KnownCopy>,
     pythons: Pythons,
     goroutines: Goroutines,
+    /// Virtual machines of Java.
+    javas: FxHashMap<Pid, Rc<JavaProcess>>,
     compiled: CompiledLists,
     unknown: UnknownRuntimes,
     /// The number of each place in a program that an interpreter runs.
@@ -346,12 +353,16 @@ impl UnwoundStacks {
             }
             None => {}
         }
-        let mut chain = chain_of(stack, self.codes.known(pid)?);
+        let mut chain = self.chain_of(pid, stack)?;
+        let is_java_met = self.meet_java(thread, &chain);
+        if is_java_met == Some(true) {
+            chain = self.chain_of(pid, stack)?;
+        }
         let is_old = is_same && read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
         let is_whole = chain.end == ChainEnd::Root && !chain.is_guessed;
         if !is_whole && is_old {
             self.read_code(thread)?;
-            chain = chain_of(stack, self.codes.known(pid)?);
+            chain = self.chain_of(pid, stack)?;
         }
         // What a library lacks that was loaded since is found when the map is read again.
         let holds = is_whole || is_old;
@@ -366,12 +377,14 @@ impl UnwoundStacks {
             return self.number_of_interpreted(thread, &chain, python);
         }
         let go = self.go_of(thread, &chain);
-        let is_met = go.is_none_or(|places| self.goroutines.meet(thread, places));
+        let is_met = go.is_none_or(|places| self.goroutines.meet(thread, places))
+            && is_java_met != Some(false);
         for unknown in self.goroutines.take_unknown() {
             let words = self.unknown.of(&unknown.to_string(), go::SUPPORTED);
             self.news.extend(words);
         }
-        let frames = self.frames_of(pid, &chain.addresses)?;
+        let mut frames = self.frames_of(pid, &chain.addresses)?;
+        self.name_methods(pid, &chain, stack, &mut frames);
         let is_compiled = |address: &u64| self.codes.known(pid)?.is_made_at(*address).then_some(());
         if chain
             .addresses
@@ -440,13 +453,77 @@ impl UnwoundStacks {
         self.number_of_frames(pid, frames, StackEnd::Start)
     }
 
+    /// The functions of a stack.
+    fn chain_of(&self, pid: Pid, stack: &LookedStack<'_>) -> Option<Chain> {
+        let code = self.codes.known(pid)?;
+        code.set_java(self.javas.get(&pid));
+        Some(chain_of(stack, code))
+    }
+
+    /// Meets the virtual machine of Java of a process of which a thread is in code without a file: `Some(true)` if it is
+    /// new, `Some(false)` if it cannot be read now.
+    fn meet_java(&mut self, thread: &LookedThread<'_>, chain: &Chain) -> Option<bool> {
+        let code = self.codes.known(thread.pid)?;
+        let mut addresses = chain.addresses.iter();
+        let is_known = || {
+            let known = self.javas.get(&thread.pid);
+            known.is_some_and(|known| known.is_of(thread))
+        };
+        if thread.role == LookedRole::Waker
+            || !addresses.any(|address| code.is_made_at(*address))
+            || is_known()
+        {
+            return None;
+        }
+        let met = JavaProcess::meet(thread, code.java()?);
+        if let Some(java) = met {
+            if self.javas.len() >= MOST_JAVAS {
+                self.javas.clear();
+            }
+            self.javas.insert(thread.pid, Rc::new(java));
+            return Some(true);
+        }
+        Some(false)
+    }
+
+    /// Puts methods of Java in the place of the code that its virtual machine has made for them.
+    fn name_methods(
+        &mut self,
+        pid: Pid,
+        chain: &Chain,
+        stack: &LookedStack<'_>,
+        frames: &mut [UserFrame],
+    ) {
+        let Some(java) = self.javas.get(&pid).map(Rc::clone) else {
+            return;
+        };
+        let copy = copy_of(stack);
+        let pointers = chain.frame_pointers.iter();
+        for (frame, pointer) in frames.iter_mut().zip(pointers) {
+            let UserFrame::At(address) = *frame else {
+                continue;
+            };
+            if let Some(method) = java.method_at(address, *pointer, |at| copy.word(at)) {
+                *frame = self.script_frame(ScriptPlace {
+                    function: told(&method, MOST_OF_A_NAME),
+                    file: None,
+                    line: None,
+                });
+            }
+        }
+    }
+
     /// The frame of a place in a program that an interpreter runs, which is told if it is new.
     fn script(&mut self, place: SourcePlace) -> UserFrame {
         let place = ScriptPlace {
             function: told(&place.function, MOST_OF_A_NAME),
-            file: told(&place.file, MOST_OF_A_PATH),
+            file: Some(told(&place.file, MOST_OF_A_PATH)),
             line: place.line,
         };
+        self.script_frame(place)
+    }
+
+    fn script_frame(&mut self, place: ScriptPlace) -> UserFrame {
         if let Some(number) = self.scripts.get(&place) {
             return UserFrame::Script(*number);
         }
@@ -473,6 +550,7 @@ impl UnwoundStacks {
         }
         self.read.clear();
         self.pythons.forget();
+        self.javas.clear();
         self.compiled.0.clear();
         self.copies.clear();
         self.reads_again = true;
@@ -570,7 +648,7 @@ impl UnwoundStacks {
         if let Some(KnownCopy::Numbered(number)) = self.copies.get(&key) {
             return Some(*number);
         }
-        let chain = chain_of(&stack, self.codes.known(pid)?);
+        let chain = self.chain_of(pid, &stack)?;
         let frames = self.frames_of(pid, &chain.addresses)?;
         let number = self.number_of_frames(pid, frames, end_of(&chain))?;
         self.copies.insert(key, KnownCopy::Numbered(number));
@@ -662,11 +740,15 @@ fn told(text: &str, most: usize) -> String {
     format!("…{}", &text[start.unwrap_or(text.len())..])
 }
 
-fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
-    let copy = StackCopy {
+const fn copy_of<'a>(stack: &LookedStack<'a>) -> StackCopy<'a> {
+    StackCopy {
         start: stack.start,
         bytes: stack.bytes,
-    };
+    }
+}
+
+fn chain_of(stack: &LookedStack<'_>, code: &ProcessCode) -> Chain {
+    let copy = copy_of(stack);
     let mut values = [None; REGISTERS];
     for (value, register) in values.iter_mut().zip(stack.registers) {
         *value = Some(register);
@@ -709,7 +791,7 @@ mod tests {
         let text = "\u{1}".repeat(5000);
         let script = StackNews::Script(ScriptPlace {
             function: told(&text, MOST_OF_A_NAME),
-            file: told(&text, MOST_OF_A_PATH),
+            file: Some(told(&text, MOST_OF_A_PATH)),
             line: Some(u32::MAX),
         });
         let look = FoundLook {

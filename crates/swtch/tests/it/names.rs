@@ -60,6 +60,20 @@ fn root_names_are_of_the_file_at_the_path_in_the_mount_namespace_of_the_process(
     assert!(stacks.contains(OWN_FUNCTION), "{stacks}");
 }
 
+/// One that has changed its root alone is told by its path from here.
+#[test]
+#[ignore = "needs root"]
+fn root_names_are_those_of_a_program_with_another_root() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = compiled(&place, CALLS_AT_THE_END, &["-O1", "-static"]);
+    let mut command = Command::new("chroot");
+    command.arg(place.dir()).arg("/prog");
+    let running = start_program(&mut command, &program);
+    let stacks = stacks_of(&running);
+    assert!(stacks.contains(" naps+"), "{stacks}");
+}
+
 /// After an upgrade, the path of a running program leads to the new one, which it does not run.
 #[test]
 #[ignore = "needs root"]

@@ -287,6 +287,113 @@ fn root_goroutines_that_wait_for_a_lock_are_told_though_all_threads_are_idle() {
     assert!(told.contains(first), "{told}");
 }
 
+/// Four threads, of which one has the monitor and sleeps; each has a futex word of its own.
+const LEDGER: &str = "
+public class Ledger {
+    static synchronized void book() throws InterruptedException {
+        Thread.sleep(3);
+    }
+    public static void main(String[] words) throws InterruptedException {
+        long end = System.nanoTime() + 3_000_000_000L;
+        Thread[] threads = new Thread[4];
+        for (int place = 0; place < threads.length; place++) {
+            threads[place] = new Thread(() -> {
+                try {
+                    while (System.nanoTime() < end) {
+                        book();
+                    }
+                } catch (InterruptedException interrupted) {
+                    throw new IllegalStateException(interrupted);
+                }
+            });
+            threads[place].start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+    }
+}
+";
+
+/// The virtual machines of Java that are installed with a compiler.
+fn javas() -> Vec<String> {
+    let found = Command::new("sh")
+        .args([
+            "-c",
+            "ls -d /usr/lib/jvm/*/bin/javac | xargs -n1 readlink -f | sort -u",
+        ])
+        .output()
+        .unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let found = found.lines().filter_map(|line| line.strip_suffix("javac"));
+    found.map(str::to_owned).collect()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
+    let _machine = beside_others();
+    let javas = javas();
+    if javas.is_empty() {
+        swtch_test::skip!("there is no javac");
+    }
+    for java in javas {
+        let place = TraceDir::new();
+        fs::write(place.dir().join("Ledger.java"), LEDGER).unwrap();
+        let dir = place.dir().to_str().unwrap();
+        let built = Command::new(format!("{java}javac"))
+            .args(["-d", dir, &format!("{dir}/Ledger.java")])
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{}", stderr(&built));
+        let program = format!("{java}java");
+        let command = [
+            "--stack-budget",
+            "20%",
+            "--",
+            &program,
+            "-cp",
+            dir,
+            "Ledger",
+        ];
+        let recording = Recording::that_succeeds(&command);
+        let trace = Trace::open(&recording.place.trace()).unwrap();
+        let frames = trace.frames().unwrap().into_iter();
+        let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
+        let stacks = trace.stacks().unwrap().into_iter();
+        let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
+        let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+        let has = |stack: u32, name: &str| {
+            let mut names = stacks[&stack]
+                .iter()
+                .filter_map(|frame| frames[frame].symbol.as_deref());
+            names.any(|symbol| symbol.starts_with(name))
+        };
+        let (mut all, mut right) = (0, 0);
+        for row in recording.read().switches {
+            let (Some(stack), Some(time)) = (row.wait.stacks.user, row.wait.seen_for) else {
+                continue;
+            };
+            if has(stack, "ObjectMonitor::enter(") {
+                all += time.as_ns();
+                let is_right = has(stack, "Ledger.book") && has(stack, "java.lang.Thread.run");
+                right += if is_right { time.as_ns() } else { 0 };
+            }
+        }
+        println!("{java}: {right} of {all} ns");
+        // Three wait, and looks begin once the tables of the virtual machine are read.
+        assert!(all > 2_000_000_000, "{java}: {right} of {all} ns");
+        assert!(right * 100 >= all * 90, "{java}: {right} of {all} ns");
+        let told = swtch(["explain", "--no-bill"])
+            .arg(recording.place.trace())
+            .output();
+        let told = stdout(&told.unwrap());
+        let words: Vec<_> = told.split_whitespace().collect();
+        let first = "1. Threads wait for a monitor of Java in Ledger.book (synchronized):";
+        assert!(words.join(" ").contains(first), "{told}");
+    }
+}
+
 /// Code that is made while the program runs, and sleeps; the program lists it as Node does, in a file or behind a link.
 const COMPILES: &str = r#"
 #include <stdio.h>

@@ -14,11 +14,11 @@ use super::who::WAITED_IN;
 use super::{Finding, MOST_PCT, VerdictInput, advice};
 
 /// What a thread is in while it waits for a monitor that another has, also one that it had given up in `Object.wait`
-/// (`HotSpot`, `src/hotspot/share/runtime/objectMonitor.cpp`, JDK 17 and 21).
+/// (`HotSpot`, `src/hotspot/share/runtime/objectMonitor.cpp`, JDK 17 and 25).
 const ENTER: [&str; 3] = [
-    "ObjectMonitor::EnterI(",
     "ObjectMonitor::enter(",
     "ObjectMonitor::ReenterI(",
+    "ObjectMonitor::reenter_internal(",
 ];
 
 /// Time of threads that waited for monitors.

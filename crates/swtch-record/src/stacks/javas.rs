@@ -1,0 +1,61 @@
+//! Methods of Java in the place of code without a file.
+
+use swtch_capture::LookedThread;
+use swtch_runtimes::java::{Java, JavaFrame, JavaPlaces};
+use swtch_unwind::MadeFrame;
+
+use super::memory::{MemoryFile, watched};
+
+/// The virtual machine of a process.
+#[derive(Debug)]
+pub struct JavaProcess {
+    /// Of which address space.
+    memory: u64,
+    /// `None` if its layout is not known.
+    read: Option<(Java, MemoryFile)>,
+}
+
+impl JavaProcess {
+    /// That of the process of a thread, whose symbols are at these places; `None` if the thread has run on meanwhile.
+    pub fn meet(thread: &LookedThread<'_>, places: JavaPlaces) -> Option<Self> {
+        let memory = MemoryFile::of_thread(thread)?;
+        let java = watched(|| Java::at(places, &memory));
+        Some(Self {
+            memory: thread.memory,
+            read: java.map(|java| (java, memory)),
+        })
+    }
+
+    /// True for the program that the process runs now.
+    pub const fn is_of(&self, thread: &LookedThread<'_>) -> bool {
+        self.memory == thread.memory
+    }
+
+    /// How the frame of the code at an address leads to its caller.
+    pub fn frame_at(&self, address: u64) -> Option<MadeFrame> {
+        let (java, memory) = self.read.as_ref()?;
+        let frame = watched(|| java.frame_at(address, memory))?;
+        Some(match frame {
+            JavaFrame::Sized(bytes) => MadeFrame::Sized(bytes),
+            JavaFrame::Interpreted => MadeFrame::Interpreted,
+        })
+    }
+
+    /// The method of the code at an address; `word` reads the stack.
+    pub fn method_at(
+        &self,
+        address: u64,
+        frame_pointer: Option<u64>,
+        word: impl Fn(u64) -> Option<u64>,
+    ) -> Option<String> {
+        let (java, memory) = self.read.as_ref()?;
+        watched(|| java.method_at(address, frame_pointer, word, memory))
+    }
+
+    /// Begins the time anew for which its memory is read.
+    pub fn begin_look(&self) {
+        if let Some((_, memory)) = &self.read {
+            memory.begin();
+        }
+    }
+}
