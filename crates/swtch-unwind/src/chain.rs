@@ -37,7 +37,7 @@ pub trait StackCode {
     }
 
     /// How the frame of code at an address that no tables are of leads to its caller's, where its runtime tells it.
-    fn made_frame(&self, _address: u64) -> Option<MadeFrame> {
+    fn runtime_frame(&self, _address: u64) -> Option<RuntimeFrame> {
         None
     }
 
@@ -49,7 +49,7 @@ pub trait StackCode {
 
 /// How a frame of code that a runtime has made leads to its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeFrame {
+pub enum RuntimeFrame {
     /// It is so many bytes large, with the return address at its end, and below that the caller's frame pointer.
     Sized(u64),
     /// The frame pointer leads to the caller, whose stack pointer lies in the word below (the interpreter of `HotSpot`).
@@ -298,8 +298,8 @@ impl<C: StackCode> StackWalk<'_, C> {
                 WalkStep::Ended(ChainEnd::Unknown)
             }
             None => {
-                let made = self.code.made_frame(inside);
-                let made = made.and_then(|made| frame.caller_of_made(made, &word));
+                let made = self.code.runtime_frame(inside);
+                let made = made.and_then(|made| frame.caller_of_runtime(made, &word));
                 if let Some(registers) = made {
                     return WalkStep::To(CallingFrame {
                         registers,
@@ -372,10 +372,10 @@ mod tests {
             }
         }
 
-        fn made_frame(&self, address: u64) -> Option<MadeFrame> {
+        fn runtime_frame(&self, address: u64) -> Option<RuntimeFrame> {
             match address {
-                0x1100..0x1200 => Some(MadeFrame::Sized(32)),
-                0x1200..0x1300 => Some(MadeFrame::Interpreted),
+                0x1100..0x1200 => Some(RuntimeFrame::Sized(32)),
+                0x1200..0x1300 => Some(RuntimeFrame::Interpreted),
                 _ => None,
             }
         }

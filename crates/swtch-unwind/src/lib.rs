@@ -27,7 +27,7 @@ mod registers;
 mod tables;
 
 pub use call::{CALL_BYTES, is_call};
-pub use chain::{Chain, ChainEnd, CodeAt, MadeFrame, StackCode, StackCopy, chain};
+pub use chain::{Chain, ChainEnd, CodeAt, RuntimeFrame, StackCode, StackCopy, chain};
 pub use parts::parts_of;
 pub use registers::{
     FIRST_ARGUMENT, FRAME_POINTER, REGISTERS, Registers, STACK_POINTER, without_signature,

@@ -2,7 +2,7 @@
 
 use gimli::Register;
 
-use crate::chain::MadeFrame;
+use crate::chain::RuntimeFrame;
 
 /// The differences between processors. Registers are numbered as in DWARF; `KEPT` are those that a called function
 /// leaves as they were.
@@ -122,17 +122,17 @@ impl Registers {
     }
 
     /// The caller of a frame of code that a runtime has made. Of other registers nothing is known there.
-    pub(crate) fn caller_of_made(
+    pub(crate) fn caller_of_runtime(
         &self,
-        made: MadeFrame,
+        made: RuntimeFrame,
         word: &dyn Fn(u64) -> Option<u64>,
     ) -> Option<Self> {
         let (pc, pointer, stack_pointer) = match made {
-            MadeFrame::Sized(bytes) => {
+            RuntimeFrame::Sized(bytes) => {
                 let end = self.stack_pointer()?.checked_add(bytes)?;
                 (end.checked_sub(8)?, end.checked_sub(16)?, end)
             }
-            MadeFrame::Interpreted => {
+            RuntimeFrame::Interpreted => {
                 let frame = self.frame_pointer()?;
                 (frame.checked_add(8)?, frame, word(frame.checked_sub(8)?)?)
             }

@@ -2,7 +2,7 @@
 
 use swtch_capture::LookedThread;
 use swtch_runtimes::java::{Java, JavaFrame, JavaPlaces};
-use swtch_unwind::MadeFrame;
+use swtch_unwind::RuntimeFrame;
 
 use super::memory::{MemoryFile, watched};
 
@@ -32,12 +32,12 @@ impl JavaProcess {
     }
 
     /// How the frame of the code at an address leads to its caller.
-    pub fn frame_at(&self, address: u64) -> Option<MadeFrame> {
+    pub fn frame_at(&self, address: u64) -> Option<RuntimeFrame> {
         let (java, memory) = self.read.as_ref()?;
         let frame = watched(|| java.frame_at(address, memory))?;
         Some(match frame {
-            JavaFrame::Sized(bytes) => MadeFrame::Sized(bytes),
-            JavaFrame::Interpreted => MadeFrame::Interpreted,
+            JavaFrame::Sized(bytes) => RuntimeFrame::Sized(bytes),
+            JavaFrame::Interpreted => RuntimeFrame::Interpreted,
         })
     }
 

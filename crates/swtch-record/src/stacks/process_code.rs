@@ -9,7 +9,7 @@ use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
 use swtch_core::Pid;
 use swtch_runtimes::go::GoPlaces;
 use swtch_runtimes::java::JavaPlaces;
-use swtch_unwind::{CALL_BYTES, CodeAt, MadeFrame, StackCode, UnwindTables, is_call};
+use swtch_unwind::{CALL_BYTES, CodeAt, RuntimeFrame, StackCode, UnwindTables, is_call};
 
 use super::file_tables::{FileTables, PythonFile};
 use super::javas::JavaProcess;
@@ -287,7 +287,7 @@ impl StackCode for ProcessCode {
         mapping.is_some_and(|mapping| mapping.is_after_call(address))
     }
 
-    fn made_frame(&self, address: u64) -> Option<MadeFrame> {
+    fn runtime_frame(&self, address: u64) -> Option<RuntimeFrame> {
         let java = self.java.borrow();
         self.is_made_at(address)
             .then(|| java.as_ref()?.frame_at(address))
