@@ -12,7 +12,7 @@
 //! - [`no_cpu`]: tasks that could run, and had no CPU.
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
-//! - [`monitors`]: threads that waited for monitors of Java, as stacks tell.
+//! - [`monitors`]: threads that waited for locks of Java, as stacks tell.
 //! - [`serial`]: threads of which only one works at a time.
 //! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
@@ -136,7 +136,7 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
-    /// The time at monitors of Java.
+    /// The time at locks of Java, as stacks tell.
     pub monitors: MonitorTime,
     /// Threads of which one works at a time.
     pub serial: Option<SerialWork>,
@@ -285,6 +285,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::priority_inversion,
         VerdictInput::one_lock,
         VerdictInput::monitors,
+        VerdictInput::locks_of_java,
         VerdictInput::worker_locks,
         VerdictInput::worker_no_thread,
         VerdictInput::serialised,

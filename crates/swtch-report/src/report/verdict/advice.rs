@@ -146,14 +146,14 @@ pub(super) const GIL: Advice = row(
 );
 
 pub(super) const MONITOR: Advice = row(
-    "hold the monitor shorter: no sleep, file, query or call inside of synchronized; split it, or let readers share it \
-     (java.util.concurrent.locks)",
+    "hold it shorter: no sleep, file, query or call to others while it is held; split it, or let readers share it \
+     (ReentrantReadWriteLock)",
     "what it guards can be done by one at a time only, and takes as long",
 );
 
 pub(super) const MONITOR_WITHOUT_NAMES: Advice = row(
-    "`jstack PID` shows in which methods (waiting to lock, locked): hold the monitor shorter there, with no sleep, file, \
-     query or call inside of synchronized; split it, or let readers share it (java.util.concurrent.locks)",
+    "`jstack PID` shows in which methods (waiting to lock, locked): hold it shorter there, with no sleep, file, query or \
+     call to others meanwhile; split it, or let readers share it (ReentrantReadWriteLock)",
     "what it guards can be done by one at a time only, and takes as long",
 );
 

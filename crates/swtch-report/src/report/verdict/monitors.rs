@@ -1,5 +1,5 @@
-//! The finding about monitors of Java, at which each thread has futex words of its own: what the kernel sees does not tell
-//! a lock from a hand-over of work, and the stack does.
+//! The finding about locks of Java, at which each thread has futex words of its own: what the kernel sees does not tell a
+//! lock from a hand-over of work, and the stack does.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Nanos, StackKind, Tally};
@@ -7,7 +7,7 @@ use swtch_output::sheet::percent;
 
 use super::super::stack::Symbols;
 use super::super::wait::Objects;
-use super::super::whose::is_of_interpreted;
+use super::super::whose::{function_name, is_of_interpreted};
 use super::super::workers::sum_of;
 use super::locks::is_lock_object;
 use super::who::WAITED_IN;
@@ -21,11 +21,42 @@ const ENTER: [&str; 3] = [
     "ObjectMonitor::reenter_internal(",
 ];
 
-/// Time of threads that waited for monitors.
+/// What a thread is in while it waits for a lock of `java.util.concurrent.locks` for itself alone: one calls the other, and
+/// for semaphores, latches and conditions nobody calls both (`AbstractQueuedSynchronizer.java`, JDK 11, 17 and 25).
+const ACQUIRE: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire";
+const ACQUIRE_QUEUED: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquireQueued";
+
+/// Time of threads that waited for locks of Java.
 #[derive(Clone, Debug, Default)]
 pub struct MonitorTime {
-    /// In each user stack, in ns.
-    stacks: FxHashMap<u32, u64>,
+    /// For monitors, in each user stack, in ns.
+    monitors: FxHashMap<u32, u64>,
+    /// For locks of `java.util.concurrent`.
+    locks: FxHashMap<u32, u64>,
+}
+
+/// What a stack says that its thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JavaWait {
+    Monitor,
+    Lock,
+    Other,
+}
+
+impl JavaWait {
+    fn of(stack: u32, symbols: &Symbols) -> Self {
+        let frames = symbols.frames(StackKind::User, Some(stack));
+        let enters = |frame: &String| ENTER.iter().any(|name| frame.starts_with(name));
+        let acquires = |pair: &[String]| {
+            let [inner, outer] = [&pair[0], &pair[1]].map(|frame| function_name(frame));
+            [ACQUIRE, ACQUIRE_QUEUED].contains(&inner) && outer == ACQUIRE
+        };
+        match () {
+            () if frames.iter().any(enters) => Self::Monitor,
+            () if frames.windows(2).any(acquires) => Self::Lock,
+            () => Self::Other,
+        }
+    }
 }
 
 impl MonitorTime {
@@ -35,20 +66,21 @@ impl MonitorTime {
         let Some(symbols) = symbols else {
             return time;
         };
-        let mut known: FxHashMap<u32, bool> = FxHashMap::default();
-        let is_enter = |stack: u32| {
-            let frames = symbols.frames(StackKind::User, Some(stack));
-            let mut names = ENTER.iter();
-            names.any(|name| frames.iter().any(|frame| frame.starts_with(name)))
-        };
+        let mut known: FxHashMap<u32, JavaWait> = FxHashMap::default();
         for (object, waited) in objects.ranked() {
             if is_lock_object(object, waited, arch) {
                 continue;
             }
             for (stack, ns) in &waited.ends.waited_in {
-                if *known.entry(*stack).or_insert_with(|| is_enter(*stack)) {
-                    *time.stacks.entry(*stack).or_default() += ns;
-                }
+                let wait = known
+                    .entry(*stack)
+                    .or_insert_with(|| JavaWait::of(*stack, symbols));
+                let stacks = match wait {
+                    JavaWait::Monitor => &mut time.monitors,
+                    JavaWait::Lock => &mut time.locks,
+                    JavaWait::Other => continue,
+                };
+                *stacks.entry(*stack).or_default() += ns;
             }
         }
         time
@@ -56,14 +88,37 @@ impl MonitorTime {
 
     /// All of it.
     pub fn sum(&self) -> Nanos {
-        sum_of(&self.stacks)
+        sum_of(&self.monitors) + sum_of(&self.locks)
     }
 }
 
 impl VerdictInput<'_> {
     /// Threads that waited for a monitor of Java.
     pub(super) fn monitors(&self, total: &Tally) -> Option<Finding> {
-        let stacks = &self.monitors.stacks;
+        let what = "a monitor of Java";
+        self.of_java(
+            "monitor",
+            &self.monitors.monitors,
+            what,
+            "synchronized",
+            total,
+        )
+    }
+
+    /// Threads that waited for another lock of Java.
+    pub(super) fn locks_of_java(&self, total: &Tally) -> Option<Finding> {
+        let (what, kind) = ("a lock of Java", "java.util.concurrent.locks");
+        self.of_java("java_lock", &self.monitors.locks, what, kind, total)
+    }
+
+    fn of_java(
+        &self,
+        name: &'static str,
+        stacks: &FxHashMap<u32, u64>,
+        what: &str,
+        kind: &str,
+        total: &Tally,
+    ) -> Option<Finding> {
         let symbols = self.symbols?;
         let is_named = |stack: &u32| {
             let first = symbols.first_own(*stack);
@@ -81,8 +136,8 @@ impl VerdictInput<'_> {
             let innermost = functions.split(" < ").next().unwrap_or(&functions);
             format!(" in {innermost}")
         });
-        let seen = format!("Threads wait for a monitor of Java{place} (synchronized)");
-        let mut finding = self.of_stacks("monitor", stacks, &seen, total)?;
+        let seen = format!("Threads wait for {what}{place} ({kind})");
+        let mut finding = self.of_stacks(name, stacks, &seen, total)?;
         let functions = self.main_functions(&named).filter(|_| are_named);
         let functions = functions.map(|functions| format!("{WAITED_IN}{functions}"));
         finding.places = functions.into_iter().collect();

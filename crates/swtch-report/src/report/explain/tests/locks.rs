@@ -654,29 +654,25 @@ fn what_goroutines_wait_for_is_told_where_threads_say_nothing() {
     );
 }
 
-/// Each of three threads of Java has a word of its own, at which it waits for a monitor in most of the waits.
+/// Each of four threads of Java has a word of its own; what they wait for is told by these functions, the innermost first.
 #[test]
-fn waits_for_monitors_of_java_are_told_by_their_stacks() {
-    let told = |innermost: &str, is_named: bool| {
+fn waits_for_locks_of_java_are_told_by_their_stacks() {
+    let told = |functions: &[(&str, &str)]| {
         let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "java")).collect();
         let mut drawing = DrawnMachine::of(&events);
-        let frame = |id, name: &str, module: &str| Frame {
+        let frame = |(id, (name, module)): (u32, &(&str, &str))| Frame {
             id,
-            symbol: Some(name.to_owned()),
-            module: Some(module.to_owned()),
+            symbol: Some((*name).to_owned()),
+            module: Some((*module).to_owned()),
             ..Frame::default()
         };
-        let library = "/usr/lib/jvm/java-17/lib/server/libjvm.so";
+        let frames: Vec<_> = (0..).zip(functions).map(frame).collect();
         let stack = Stack {
             kind: StackKind::User,
-            frames: if is_named { vec![0, 1] } else { vec![0] },
+            frames: frames.iter().map(|frame| frame.id).collect(),
             ..Stack::default()
         };
-        let method = frame(1, "Ledger.book", "[jit]");
-        drawing.symbols = Some(Symbols::new(
-            vec![stack],
-            &[frame(0, innermost, library), method],
-        ));
+        drawing.symbols = Some(Symbols::new(vec![stack], &frames));
         for turn in 0..600 {
             let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
             let mut wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);
@@ -687,24 +683,31 @@ fn waits_for_monitors_of_java_are_told_by_their_stacks() {
         let first = drawing.findings().first().cloned().unwrap();
         (first.name, first.seen, first.places)
     };
-    let enter = "ObjectMonitor::enter(JavaThread*)";
-    let (name, seen, places) = told(enter, true);
+    let library = "/usr/lib/jvm/java-17/lib/server/libjvm.so";
+    let enter = ("ObjectMonitor::enter(JavaThread*)", library);
+    let book = ("shop.Ledger.book", "[jit]");
+    let (name, seen, places) = told(&[enter, book]);
     assert_eq!(name, "monitor");
-    assert!(
-        seen.starts_with("Threads wait for a monitor of Java in Ledger.book (synchronized): "),
-        "{seen}"
-    );
-    assert_eq!(places, ["waited in: Ledger.book 100.0 %"]);
-    let (name, seen, places) = told(enter, false);
+    let first = "Threads wait for a monitor of Java in shop.Ledger.book (synchronized): ";
+    assert!(seen.starts_with(first), "{seen}");
+    assert_eq!(places, ["waited in: shop.Ledger.book 100.0 %"]);
+    let (name, seen, places) = told(&[enter]);
     assert_eq!(name, "monitor");
-    assert!(
-        seen.starts_with("Threads wait for a monitor of Java (synchronized): "),
-        "{seen}"
-    );
+    let first = "Threads wait for a monitor of Java (synchronized): ";
+    assert!(seen.starts_with(first), "{seen}");
     assert!(places.is_empty(), "{places:?}");
-    // A queue that is empty is none.
-    assert_ne!(
-        told("ObjectMonitor::wait(long, bool, JavaThread*)", true).0,
-        "monitor"
+    // What takes a lock for itself alone calls another of that name; a semaphore or a condition does not.
+    let acquire = (
+        "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire",
+        "[jit]",
     );
+    let (name, seen, _) = told(&[acquire, acquire, book]);
+    assert_eq!(name, "java_lock");
+    let first =
+        "Threads wait for a lock of Java in shop.Ledger.book (java.util.concurrent.locks): ";
+    assert!(seen.starts_with(first), "{seen}");
+    assert_ne!(told(&[acquire, book]).0, "java_lock");
+    // A queue that is empty is none.
+    let wait = ("ObjectMonitor::wait(long, bool, JavaThread*)", library);
+    assert_ne!(told(&[wait, book]).0, "monitor");
 }
