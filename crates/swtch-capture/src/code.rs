@@ -142,7 +142,10 @@ impl CodeFile {
                 // The kernel tells paths from where this process is, if it can reach them: also of one that has changed
                 // its root alone (`chroot(2)`).
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    below(&at_place(Path::new("/"))?, path)
+                    let found = below(&at_place(Path::new("/"))?, path)?;
+                    // The process chooses the path, which may lead to another file here.
+                    let (is, was) = (found.metadata()?, (self.device, self.inode));
+                    ((is.dev(), is.ino()) == was).then_some(found).ok_or(error)
                 }
                 found => found,
             };

@@ -344,6 +344,9 @@ pub fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
     for command in once_each(recorded.commands()?, |row| (row.ts, row.pid)) {
         writer.push_command(&command)?;
     }
+    for workers in recorded.workers()? {
+        writer.push_worker(&workers)?;
+    }
     Ok(())
 }
 

@@ -116,7 +116,7 @@ impl Java {
         let (of_type, of_field) = (word(of_type)?, word(of_field)?);
         let (of_offset, of_address) = (word(of_offset)?, word(of_address)?);
         let mut fields = HashMap::new();
-        for at in (0..MOST_ENTRIES).map(|place| start.wrapping_add(place * stride)) {
+        for at in (0..MOST_ENTRIES).map(|place| start.wrapping_add(place.wrapping_mul(stride))) {
             let name = word(at.wrapping_add(of_type))?;
             if name == 0 {
                 break;
@@ -136,7 +136,7 @@ impl Java {
         let (start, stride) = (word(types)?, word(type_stride)?);
         let (of_name, of_size) = (word(type_name)?, word(type_size)?);
         let mut sizes = HashMap::new();
-        for at in (0..MOST_ENTRIES).map(|place| start.wrapping_add(place * stride)) {
+        for at in (0..MOST_ENTRIES).map(|place| start.wrapping_add(place.wrapping_mul(stride))) {
             let name = word(at.wrapping_add(of_name))?;
             if name == 0 {
                 break;
@@ -221,6 +221,8 @@ impl Java {
         let name = at(pool, self.pool_size.wrapping_add(8 * index))?;
         let class = at(at(pool, self.pool_holder)?, self.class_name)?;
         let (class, name) = (self.symbol(class, memory)?, self.symbol(name, memory)?);
+        // What is made while it runs has an address for a name: `Shop$$Lambda+0x00007f…`.
+        let class = class.split_once("+0x").map_or(&*class, |(name, _)| name);
         Some(format!("{}.{name}", class.replace('/', ".")))
     }
 

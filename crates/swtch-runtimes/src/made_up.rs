@@ -53,6 +53,6 @@ impl ProcessMemory for Wild {
                 mixed.to_le_bytes()[5]
             };
         }
-        address.wrapping_mul(self.0 | 1) >> 61 != 0
+        (address ^ self.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 != 0
     }
 }

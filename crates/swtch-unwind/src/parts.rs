@@ -39,7 +39,10 @@ pub fn parts_of(
 fn jumps_in(code: &[u8], address: u64) -> impl Iterator<Item = (u64, u64)> {
     #[cfg(target_arch = "aarch64")]
     {
-        let words = code.as_chunks().0.iter().zip((address..).step_by(4));
+        let places = (0_u64..)
+            .step_by(4)
+            .map(move |place| address.wrapping_add(place));
+        let words = code.as_chunks().0.iter().zip(places);
         words.filter_map(|(bytes, at)| {
             let word = u32::from_le_bytes(*bytes);
             // 26 bits with a sign, in words.
@@ -50,7 +53,7 @@ fn jumps_in(code: &[u8], address: u64) -> impl Iterator<Item = (u64, u64)> {
     #[cfg(not(target_arch = "aarch64"))]
     {
         code.windows(5)
-            .zip(address..)
+            .zip((0_u64..).map(move |place| address.wrapping_add(place)))
             .enumerate()
             .filter_map(move |(place, (bytes, at))| {
                 let is_conditional = || {

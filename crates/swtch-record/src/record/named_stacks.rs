@@ -109,7 +109,7 @@ impl StacksToName {
             StackNews::KernelStack(found) => stacks.add_kernel(found.number, &found.addresses),
             StackNews::Refused(why) => *not_read.entry(why).or_default() += 1,
             StackNews::Looks(looks) => looks.iter().map(event_of).for_each(&mut sink),
-            StackNews::UnknownInterpreter(words) => unknown.push(words),
+            StackNews::UnknownRuntime(words) => unknown.push(words),
             StackNews::Workers(some) => workers.extend(some.into_iter().map(row_of)),
             StackNews::Full => *is_full = true,
             StackNews::Done => {}

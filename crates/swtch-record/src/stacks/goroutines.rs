@@ -67,6 +67,11 @@ impl Goroutines {
         if known.is_some_and(|known| known.memory == thread.memory) {
             return true;
         }
+        // A child of vfork(2) has the memory of its parent until it executes a program.
+        let mut others = self.processes.values();
+        if others.any(|other| other.memory == thread.memory) {
+            return false;
+        }
         self.processes.retain(|_, process| process.is_there());
         if self.processes.len() >= MOST_PROCESSES {
             return false;
@@ -85,6 +90,14 @@ impl Goroutines {
         true
     }
 
+    /// Forgets what was known of a process that runs another program now.
+    pub fn see(&mut self, thread: &LookedThread<'_>) {
+        let known = self.processes.get(&thread.pid);
+        if known.is_some_and(|known| known.memory != thread.memory) {
+            self.processes.remove(&thread.pid);
+        }
+    }
+
     /// The runtimes that were met since the last call, and that are not read.
     pub fn take_unknown(&mut self) -> Vec<UnknownGo> {
         std::mem::take(&mut self.unknown)
@@ -95,17 +108,30 @@ impl Goroutines {
         let begun = Instant::now();
         let mut processes: Vec<_> = self.processes.iter_mut().collect();
         fastrand::shuffle(&mut processes);
-        let processes = processes.into_iter();
-        let in_time = processes.take_while(|_| begun.elapsed() < LONGEST_READ);
-        let read = in_time.filter_map(|(pid, process)| process.goroutines(*pid));
-        read.collect()
+        let (all, mut taken) = (processes.len() as u64, 0);
+        let mut read = Vec::new();
+        for (pid, process) in processes {
+            if begun.elapsed() >= LONGEST_READ {
+                break;
+            }
+            taken += 1;
+            read.extend(process.goroutines(*pid));
+        }
+        // Those that were read stand for the others as well.
+        for one in &mut read {
+            one.each = one.each * all / taken;
+        }
+        read
     }
 }
 
 impl GoProcess {
     /// False once its program has ended.
     fn is_there(&self) -> bool {
-        let read = |(go, memory): &(Go, MemoryFile)| watched(|| go.is_there(memory));
+        let read = |(go, memory): &(Go, MemoryFile)| {
+            memory.begin();
+            watched(|| go.is_there(memory))
+        };
         self.read.as_ref().is_some_and(read)
     }
 

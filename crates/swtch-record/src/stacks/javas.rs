@@ -20,15 +20,22 @@ impl JavaProcess {
     pub fn meet(thread: &LookedThread<'_>, places: JavaPlaces) -> Option<Self> {
         let memory = MemoryFile::of_thread(thread)?;
         let java = watched(|| Java::at(places, &memory));
+        // Where there was no time to read its layout, it is met again.
+        (java.is_some() || memory.is_in_time()).then_some(())?;
         Some(Self {
             memory: thread.memory,
             read: java.map(|java| (java, memory)),
         })
     }
 
-    /// True for the program that the process runs now.
-    pub const fn is_of(&self, thread: &LookedThread<'_>) -> bool {
-        self.memory == thread.memory
+    /// True for the program with this address space.
+    pub const fn is_of(&self, memory: u64) -> bool {
+        self.memory == memory
+    }
+
+    /// True if its layout is known.
+    pub const fn is_known(&self) -> bool {
+        self.read.is_some()
     }
 
     /// How the frame of the code at an address leads to its caller.
@@ -53,7 +60,7 @@ impl JavaProcess {
     }
 
     /// Begins the time anew for which its memory is read.
-    pub fn begin_look(&self) {
+    pub fn begin(&self) {
         if let Some((_, memory)) = &self.read {
             memory.begin();
         }

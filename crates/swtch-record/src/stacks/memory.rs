@@ -49,6 +49,11 @@ impl MemoryFile {
         (runs.is_some() && runs == thread.runs).then_some(memory)
     }
 
+    /// False once it was read for as long as it may be.
+    pub fn is_in_time(&self) -> bool {
+        self.begun.get().elapsed() < LONGEST_READ
+    }
+
     /// Begins the time anew for which it is read.
     pub fn begin(&self) {
         self.begun.set(Instant::now());
@@ -57,6 +62,6 @@ impl MemoryFile {
 
 impl ProcessMemory for MemoryFile {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        self.begun.get().elapsed() < LONGEST_READ && self.file.read_exact_at(bytes, address).is_ok()
+        self.is_in_time() && self.file.read_exact_at(bytes, address).is_ok()
     }
 }

@@ -44,8 +44,8 @@ pub enum StackNews {
     Workers(Vec<FoundWorkers>),
     /// A process of which some stack is not read, told once for each reason.
     Refused(NotRead),
-    /// An interpreter whose programs are not read, in words; told once.
-    UnknownInterpreter(String),
+    /// A runtime that is not read, in words; told once.
+    UnknownRuntime(String),
     /// There are more distinct stacks than are kept, told once: waits in those that come later have no place.
     Full,
     /// The recorder sends nothing more, and all that was found is told.

@@ -40,8 +40,8 @@ struct PythonProcess {
     threads: BTreeMap<u64, u64>,
     /// True if all threads were listed in this look: who is not among them is none of Python's.
     is_listed: bool,
-    /// The lock that was met in this look, and the functions of who held it.
-    lock: Option<(u64, LoopFrames)>,
+    /// The lock that was met last, the number of its holder, and the functions of that one.
+    lock: Option<((u64, u64), LoopFrames)>,
     /// The places of frames, which hold as long as the code object there is the same.
     places: FxHashMap<PythonFrame, KnownPlace>,
 }
@@ -148,7 +148,8 @@ impl PythonProcess {
         let word = thread.stack.ok()?.registers[usize::from(FIRST_ARGUMENT)];
         let python = self.python.as_ref()?;
         let lock = python.lock_at(word, state, memory)?;
-        if let Some((_, functions)) = self.lock.as_ref().filter(|(known, _)| *known == lock) {
+        let holding = (lock, python.holding_of(lock, memory)?);
+        if let Some((_, functions)) = self.lock.as_ref().filter(|(known, _)| *known == holding) {
             return Some(functions.clone());
         }
         let frames = python.functions_of_holder(lock, memory);
@@ -156,7 +157,7 @@ impl PythonProcess {
             .iter()
             .filter_map(|frame| self.place_of(frame, memory));
         let functions: LoopFrames = functions.collect();
-        self.lock = Some((lock, functions.clone()));
+        self.lock = Some((holding, functions.clone()));
         Some(functions)
     }
 

@@ -145,7 +145,6 @@ impl ReadingProcess {
         let unwound = &mut self.unwound;
         unwound.forget_if_many();
         unwound.pythons.begin_look();
-        unwound.javas.values().for_each(|java| java.begin_look());
         self.looks.look(|threads| {
             // What a thread's memory says holds as long as it does not run: it is read before stacks are unwound.
             let python = threads
@@ -215,6 +214,8 @@ struct UnwoundStacks {
     /// A copy that was unwound, by process and by a hash of its registers and bytes: a thread that waits
     /// in the same place again mostly has the same stack.
     copies: FxHashMap<(Pid, u64), KnownCopy>,
+    /// The same of goroutines, of which each stack may be another.
+    goroutine_copies: FxHashMap<(Pid, u64), u32>,
     pythons: Pythons,
     goroutines: Goroutines,
     /// Virtual machines of Java.
@@ -342,6 +343,7 @@ impl UnwoundStacks {
         let read = self.read.get(&pid).copied();
         let is_same = read.is_some_and(|read| read.memory == thread.memory);
         if !is_same {
+            self.goroutines.see(thread);
             self.read_code(thread)?;
         }
         let key = (pid, hash_of(stack));
@@ -380,7 +382,11 @@ impl UnwoundStacks {
         let is_met = go.is_none_or(|places| self.goroutines.meet(thread, places))
             && is_java_met != Some(false);
         for unknown in self.goroutines.take_unknown() {
-            let words = self.unknown.of(&unknown.to_string(), go::SUPPORTED);
+            let words = format!(
+                "goroutines of {unknown} are not read, but where its threads are: what is read is {}",
+                go::SUPPORTED
+            );
+            let words = self.unknown.of(words);
             self.news.extend(words);
         }
         let mut frames = self.frames_of(pid, &chain.addresses)?;
@@ -418,7 +424,11 @@ impl UnwoundStacks {
         }
         let (found, holder) = python.map(|thread| (thread.loops, thread.holder)).unzip();
         for unknown in self.pythons.take_unknown() {
-            let words = self.unknown.of(&unknown.to_string(), python::SUPPORTED);
+            let words = format!(
+                "stacks of {unknown} show the interpreter's functions alone: what is read is {}",
+                python::SUPPORTED
+            );
+            let words = self.unknown.of(words);
             self.news.extend(words);
         }
         let calls = loops.iter().flatten().count();
@@ -456,8 +466,18 @@ impl UnwoundStacks {
     /// The functions of a stack.
     fn chain_of(&self, pid: Pid, stack: &LookedStack<'_>) -> Option<Chain> {
         let code = self.codes.known(pid)?;
-        code.set_java(self.javas.get(&pid));
+        let java = self.java_of(pid);
+        if let Some(java) = java {
+            java.begin();
+        }
+        code.set_java(java);
         Some(chain_of(stack, code))
+    }
+
+    /// The virtual machine of the program that a process runs now.
+    fn java_of(&self, pid: Pid) -> Option<&Rc<JavaProcess>> {
+        let read = self.read.get(&pid)?;
+        self.javas.get(&pid).filter(|java| java.is_of(read.memory))
     }
 
     /// Meets the virtual machine of Java of a process of which a thread is in code without a file: `Some(true)` if it is
@@ -467,7 +487,7 @@ impl UnwoundStacks {
         let mut addresses = chain.addresses.iter();
         let is_known = || {
             let known = self.javas.get(&thread.pid);
-            known.is_some_and(|known| known.is_of(thread))
+            known.is_some_and(|known| known.is_of(thread.memory))
         };
         if thread.role == LookedRole::Waker
             || !addresses.any(|address| code.is_made_at(*address))
@@ -479,6 +499,9 @@ impl UnwoundStacks {
         if let Some(java) = met {
             if self.javas.len() >= MOST_JAVAS {
                 self.javas.clear();
+            }
+            if !java.is_known() {
+                self.news.extend(self.unknown.of(UNKNOWN_JAVA.to_owned()));
             }
             self.javas.insert(thread.pid, Rc::new(java));
             return Some(true);
@@ -494,7 +517,7 @@ impl UnwoundStacks {
         stack: &LookedStack<'_>,
         frames: &mut [UserFrame],
     ) {
-        let Some(java) = self.javas.get(&pid).map(Rc::clone) else {
+        let Some(java) = self.java_of(pid).map(Rc::clone) else {
             return;
         };
         let copy = copy_of(stack);
@@ -567,6 +590,7 @@ impl UnwoundStacks {
         }
         if state? == CodeIs::New {
             self.copies.retain(|(of, _), _| *of != pid);
+            self.goroutine_copies.retain(|(of, _), _| *of != pid);
         }
         let read = CodeRead {
             memory: thread.memory,
@@ -645,13 +669,19 @@ impl UnwoundStacks {
             bytes: &one.stack,
         };
         let key = (pid, hash_of(&stack));
-        if let Some(KnownCopy::Numbered(number)) = self.copies.get(&key) {
+        if let Some(number) = self.goroutine_copies.get(&key) {
             return Some(*number);
         }
         let chain = self.chain_of(pid, &stack)?;
         let frames = self.frames_of(pid, &chain.addresses)?;
         let number = self.number_of_frames(pid, frames, end_of(&chain))?;
-        self.copies.insert(key, KnownCopy::Numbered(number));
+        if self.goroutine_copies.len() >= MOST_COPIES {
+            self.goroutine_copies.clear();
+        }
+        // What ends elsewhere may end better once the map of the process is read again.
+        if chain.end == ChainEnd::Root {
+            self.goroutine_copies.insert(key, number);
+        }
         Some(number)
     }
 
@@ -685,15 +715,15 @@ impl UnwoundStacks {
 #[derive(Debug, Default)]
 struct UnknownRuntimes(FxHashSet<String>);
 
+/// What is said of a virtual machine of Java whose layout is not known.
+const UNKNOWN_JAVA: &str =
+    "methods of a Java virtual machine have no names: what is read is HotSpot of JDK 11 and later";
+
 impl UnknownRuntimes {
     /// Says once that a runtime is not read, and what is.
-    fn of(&mut self, runtime: &str, supported: &str) -> Option<(StackNews, Option<File>)> {
-        let is_new = self.0.len() < MOST_UNKNOWN && self.0.insert(runtime.to_owned());
-        let words = || {
-            let what = "show what the runtime does, and not its program: what is read is";
-            StackNews::UnknownInterpreter(format!("stacks of {runtime} {what} {supported}"))
-        };
-        is_new.then(|| (words(), None))
+    fn of(&mut self, words: String) -> Option<(StackNews, Option<File>)> {
+        let is_new = self.0.len() < MOST_UNKNOWN && self.0.insert(words.clone());
+        is_new.then_some((StackNews::UnknownRuntime(words), None))
     }
 }
 

@@ -486,10 +486,14 @@ impl<'p> ExplainPage<'p> {
         bill: Option<&BillContext<'_>>,
     ) -> Explanation {
         let programs = Programs::new(names);
-        let at_locks = TimeAtLocks::of(&self.objects, arch);
+        let runs_goroutines = |process: usize| {
+            let pid = names.process(process).pid;
+            pid.is_some_and(|pid| self.workers.is_known(pid))
+        };
+        let at_locks = TimeAtLocks::of(&self.objects, arch, runs_goroutines);
         let (details, objects) = (&self.details, &self.objects);
         let monitors = MonitorTime::of(objects, arch, symbols);
-        let known = at_locks.lost() + monitors.sum();
+        let known = at_locks.lost() + monitors.sum() + self.workers.at_locks();
         let serial = SerialWork::of(details, objects, known, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);
         let mut lost = details.lost_time(&at_locks, &monitors, serial.as_ref(), &loops);

@@ -48,11 +48,17 @@ impl WorkerTimes {
             Some(_) => None,
         };
         if let Some(places) = places {
-            *places.entry(stack).or_default() += time.as_ns();
+            let sum = places.entry(stack).or_default();
+            *sum = sum.saturating_add(time.as_ns());
         }
         if let Some(reason) = &row.reason {
             *self.reasons.entry(reason.clone()).or_default() += time;
         }
+    }
+
+    /// All time at locks.
+    pub fn at_locks(&self) -> Nanos {
+        sum_of(&self.at_locks)
     }
 
     /// The time in which goroutines could have worked, and did not.
@@ -76,7 +82,8 @@ impl WorkerTimes {
 
 /// The sum of the time in all stacks.
 pub fn sum_of(stacks: &FxHashMap<u32, u64>) -> Nanos {
-    Nanos::from_ns(stacks.values().sum())
+    let sum = |sum: u64, ns: &u64| sum.saturating_add(*ns);
+    Nanos::from_ns(stacks.values().fold(0, sum))
 }
 
 #[cfg(test)]

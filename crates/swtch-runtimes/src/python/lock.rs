@@ -9,6 +9,7 @@ use crate::ProcessMemory;
 
 const LAST_HOLDER: u64 = 8;
 const LOCKED: u64 = 16;
+const SWITCHES: u64 = 24;
 
 /// The bytes of all of it. A condition takes 48; a mutex takes 40, and in glibc on arm64 48.
 const BYTES: u64 = 32
@@ -54,6 +55,13 @@ impl Python {
             innermost.offset = 0;
         }
         frames
+    }
+
+    /// How often the lock had gone to another thread, if it is held: as long as this is so, the same thread has it, or had it
+    /// back at once.
+    pub fn holding_of(&self, lock: u64, memory: &impl ProcessMemory) -> Option<u64> {
+        self.holder_of(lock, memory)?;
+        memory.word(lock.wrapping_add(SWITCHES))
     }
 
     fn holder_of(&self, lock: u64, memory: &impl ProcessMemory) -> Option<u64> {

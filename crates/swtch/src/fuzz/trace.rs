@@ -19,7 +19,8 @@ use swtch_report::report::{
     self, BillBy, By, DiffRequest, Extent, Filter, Moment, Per, ReportRequest,
 };
 use swtch_store::{
-    Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, Writer,
+    Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, WaitingWorkersRow,
+    Writer,
 };
 use swtch_view::{Loaded, page};
 
@@ -488,6 +489,15 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         command: long(1_024),
     };
     writer.push_command(&command).expect("a scratch file");
+    let workers = WaitingWorkersRow {
+        ts: Timestamp::from_ns(1),
+        pid: Pid::new(10),
+        reason: Some(long(64)),
+        stack: Some(1),
+        thousandths: u64::MAX,
+        between: Nanos::from_ns(u64::MAX),
+    };
+    writer.push_worker(&workers).expect("a scratch file");
 }
 
 fn switch(start_ns: u64, number: u64) -> Switch {

@@ -140,8 +140,9 @@ pub(super) const BARRIER: Advice = row(
 );
 
 pub(super) const GIL: Advice = row(
-    "only one thread of a Python process runs Python code at a time: run what has it for long in processes of its \
-     own (multiprocessing, ProcessPoolExecutor), or use a Python built without the GIL",
+    "only one thread of an interpreter runs Python code at a time: run what has it for long in processes of its own \
+     (multiprocessing, ProcessPoolExecutor), let native code go of it while it waits or computes, or use a Python built \
+     without the GIL",
     "the threads share much data that would have to be copied between processes",
 );
 
@@ -175,7 +176,8 @@ pub(super) const WORKER_NO_CPU: Advice = row(
 );
 
 pub(super) const WORKER_NO_THREAD: Advice = row(
-    "hand over more at a time (buffered channels, larger pieces), and make fewer system calls between",
+    "if all CPUs are busy that it may use, let it use more (GOMAXPROCS, the quota of its cgroup); else hand over more at \
+     a time (buffered channels, larger pieces), and make fewer system calls between",
     "it is a moment each time, and nobody waits for the whole",
 );
 

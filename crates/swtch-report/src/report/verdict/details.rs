@@ -462,7 +462,10 @@ impl Details {
             at_locks.in_calls,
             &[AwaitedThing::Own, AwaitedThing::Others],
         );
-        time.was_for_a_lock(serial.map_or(Nanos::ZERO, |serial| serial.waited));
+        // What is known to be for locks is a part of that.
+        let known = at_locks.lost() + monitors.sum();
+        let serial = serial.map_or(Nanos::ZERO, |serial| serial.waited);
+        time.was_for_a_lock(serial.saturating_sub(known));
         let in_work = loops.time + self.for_room.sum();
         time.was_in_work(in_work, &[AwaitedThing::Others]);
         time

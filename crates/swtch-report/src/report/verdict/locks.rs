@@ -38,6 +38,9 @@ const TIMED_OUT_PCT: f64 = 80.0;
 /// are woken together, and the first of them has nobody before.
 const BARRIER_PCT: f64 = 40.0;
 
+/// From this share on, nearly all are of one kind.
+const NEARLY_ALL_PCT: f64 = 80.0;
+
 /// Most bytes between two adjacent words of one lock: the two conditions and mutexes of Python's
 /// global lock take 176 bytes (`struct _gil_runtime_state`, `CPython` 3.11, with glibc's types).
 const MOST_APART: u64 = 192;
@@ -107,7 +110,11 @@ pub struct TimeAtLocks {
 
 impl TimeAtLocks {
     /// After all rows, and what was open at the end.
-    pub fn of(objects: &Objects, arch: Option<Arch>) -> Self {
+    pub fn of(
+        objects: &Objects,
+        arch: Option<Arch>,
+        runs_goroutines: impl Fn(usize) -> bool,
+    ) -> Self {
         let mut time = Self {
             elsewhere: *objects.between_processes(),
             ..Self::default()
@@ -119,6 +126,13 @@ impl TimeAtLocks {
             sum.add(waited);
             if object.kind == ObjectKind::Futex && sum.hands_out() {
                 time.handed_out += waited.blocked;
+            }
+            // A thread without a goroutine has nothing to do, whatever goroutines wait for.
+            if waited.waiters < 2
+                && object.kind == ObjectKind::Futex
+                && runs_goroutines(object.process)
+            {
+                continue;
             }
             if !sum.is_lock_at(object, arch) {
                 time.inverted_elsewhere += inverted;
@@ -263,9 +277,9 @@ impl VerdictInput<'_> {
         let is_barrier = sum.is_barrier() && !is_python;
         let alike = format!("as at {locks} locks that are alike, most at futex word");
         let what = match (words.len(), sum.is_lock()) {
+            _ if is_known => "for Python's global interpreter lock (GIL)",
             _ if locks > 1 && !is_barrier => alike.as_str(),
             _ if is_barrier => "Threads wait for the last of them, as at a barrier: futex word",
-            _ if is_known => "for Python's global interpreter lock (GIL)",
             _ if is_python => {
                 "Threads wait for each other, most likely for Python's global interpreter lock (GIL): futex words side by \
                  side"
@@ -567,10 +581,10 @@ impl VerdictInput<'_> {
             }
         }
         let is_of_go = percent(of_go.as_ns(), sum.blocked.as_ns());
-        let is_of_go = is_of_go.is_some_and(|share| share >= MOST_PCT);
+        let is_of_go = is_of_go.is_some_and(|share| share >= NEARLY_ALL_PCT);
         // What is known to be for monitors is told as that.
         let at_monitors = percent(self.monitors.sum().as_ns(), sum.blocked.as_ns());
-        let is_of_monitors = at_monitors.is_some_and(|share| share >= MOST_PCT);
+        let is_of_monitors = at_monitors.is_some_and(|share| share >= NEARLY_ALL_PCT);
         if !self.is_much(sum.switches, sum.blocked, total) || is_of_monitors {
             return None;
         }
@@ -750,7 +764,7 @@ impl VerdictInput<'_> {
         let mut shared_until: Option<(usize, u64)> = None;
         for word in words {
             let (object, waited) = word;
-            let is_shared = waited.waiters > 1;
+            let is_shared = waited.waiters > 1 || !waited.ends.held_in.is_empty();
             let is_beside = shared_until.is_some_and(|(process, key)| {
                 is_shared && process == object.process && object.key - key <= MOST_APART
             });

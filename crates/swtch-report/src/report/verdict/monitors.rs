@@ -24,6 +24,7 @@ const ENTER: [&str; 3] = [
 /// What a thread is in while it waits for a lock of `java.util.concurrent.locks` for itself alone: one calls the other, and
 /// for semaphores, latches and conditions nobody calls both (`AbstractQueuedSynchronizer.java`, JDK 11, 17 and 25).
 const ACQUIRE: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire";
+const REENTRANT: &str = "java.util.concurrent.locks.Reentrant";
 const ACQUIRE_QUEUED: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquireQueued";
 
 /// Time of threads that waited for locks of Java.
@@ -49,7 +50,8 @@ impl JavaWait {
         let enters = |frame: &String| ENTER.iter().any(|name| frame.starts_with(name));
         let acquires = |pair: &[String]| {
             let [inner, outer] = [&pair[0], &pair[1]].map(|frame| function_name(frame));
-            [ACQUIRE, ACQUIRE_QUEUED].contains(&inner) && outer == ACQUIRE
+            let is_outer = outer == ACQUIRE || outer.starts_with(REENTRANT);
+            [ACQUIRE, ACQUIRE_QUEUED].contains(&inner) && is_outer
         };
         match () {
             () if frames.iter().any(enters) => Self::Monitor,
@@ -71,6 +73,9 @@ impl MonitorTime {
             if is_lock_object(object, waited, arch) {
                 continue;
             }
+            // What was seen stands for the time off the CPU, of which some passed in run queues.
+            let seen: u64 = waited.ends.waited_in.values().sum();
+            let blocked = u128::from(waited.blocked.as_ns());
             for (stack, ns) in &waited.ends.waited_in {
                 let wait = known
                     .entry(*stack)
@@ -80,7 +85,8 @@ impl MonitorTime {
                     JavaWait::Lock => &mut time.locks,
                     JavaWait::Other => continue,
                 };
-                *stacks.entry(*stack).or_default() += ns;
+                let part = u128::from(*ns) * blocked / u128::from(seen.max(1));
+                *stacks.entry(*stack).or_default() += u64::try_from(part).unwrap_or(u64::MAX);
             }
         }
         time

@@ -31,14 +31,15 @@ impl VerdictInput<'_> {
     pub(super) fn worker_no_thread(&self, total: &Tally) -> Option<Finding> {
         let whole = self.wall.as_ns().saturating_mul(self.cpus.into());
         let used = percent(self.lost.ran.as_ns(), whole);
-        let (seen, advice) = match used.is_some_and(|share| share >= USED_PCT) {
+        let is_used = used.is_some_and(|share| share >= USED_PCT);
+        let (seen, advice) = match is_used && !self.names.is_of_the_machine() {
             true => (
                 "More goroutines can run than the runtime runs at once (GOMAXPROCS)",
                 &advice::WORKER_NO_CPU,
             ),
             false => (
-                "Goroutines that could run were not run at once: they waited behind others, whose thread was in a system \
-                 call or had yet to wake up",
+                "Goroutines that could run were not run at once: as many ran as may at a time (GOMAXPROCS), or they waited \
+                 behind others, whose thread was in a system call or had yet to wake up",
                 &advice::WORKER_NO_THREAD,
             ),
         };
