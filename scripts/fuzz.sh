@@ -10,7 +10,7 @@
 set -u -o pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
-all=(stream records parquet perf_data load_file price_list http stacks)
+all=(stream records parquet perf_data load_file price_list http stacks memories)
 targets=()
 seconds=60
 seed=1

@@ -25,6 +25,7 @@
 mod archive;
 mod http;
 mod load_file;
+mod memories;
 mod mutate;
 mod perf_data;
 mod price_list;
@@ -58,6 +59,7 @@ enum FuzzTarget {
     PriceList,
     Http,
     Stacks,
+    Memories,
 }
 
 impl FuzzTarget {
@@ -72,6 +74,7 @@ impl FuzzTarget {
             Self::PriceList => "price_list",
             Self::Http => "http",
             Self::Stacks => "stacks",
+            Self::Memories => "memories",
         }
     }
 
@@ -86,6 +89,7 @@ impl FuzzTarget {
             Self::PriceList => Box::new(price_list::PriceLists::new(directory)),
             Self::Http => Box::new(http::HttpSubject::new(directory)),
             Self::Stacks => Box::new(stacks::ReadStacks::new(directory)),
+            Self::Memories => Box::new(memories::Memories),
         }
     }
 
@@ -144,4 +148,10 @@ fn http() {
 #[test]
 fn stacks() {
     supervise(FuzzTarget::Stacks);
+}
+
+/// Memories of processes that say that they run Python, Go or Java.
+#[test]
+fn memories() {
+    supervise(FuzzTarget::Memories);
 }

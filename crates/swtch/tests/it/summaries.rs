@@ -94,12 +94,14 @@ const RULED_BY_AGE: [&str; 14] = [
 
 /// The rules that depend on the queue of a lock, in which it is read that a task waits for that of its address space or
 /// of a file. The queue may let go of the task between the looks of two recorders: then one tells the lock, and the
-/// other what the task was about. Seen beside other work: one of three such waits was a `page_fault` for one of them.
-const RULED_BY_QUEUE: [&str; 7] = [
+/// other what the task was about, or that it was a lock. Seen beside other work: one of three such waits was a
+/// `page_fault` for one of them, and one of one a `kernel_lock`.
+const RULED_BY_QUEUE: [&str; 8] = [
     "address_space_lock",
     "ending",
     "file_system_call",
     "inode_lock",
+    "kernel_lock",
     "memory_call",
     "page_fault",
     "plain_file",
