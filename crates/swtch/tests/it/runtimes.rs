@@ -42,6 +42,20 @@ produce()
 end(workers)
 ";
 
+/// The functions of each user stack that have names, the innermost first.
+fn functions_by_stack(trace: &Trace) -> HashMap<u32, Vec<String>> {
+    let frames = trace.frames().unwrap().into_iter();
+    let named = frames.filter_map(|frame| Some((frame.id, frame.symbol?)));
+    let names: HashMap<u32, String> = named.collect();
+    let stacks = trace.stacks().unwrap().into_iter();
+    let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
+    let functions = stacks.map(|stack| {
+        let named = stack.frames.iter().filter_map(|frame| names.get(frame));
+        (stack.id, named.cloned().collect())
+    });
+    functions.collect()
+}
+
 /// Blocked time of the waits that were seen, by reason and by the innermost of the program's own functions; `None` where
 /// none is on the stack.
 fn time_by_function(recording: &Recording) -> BTreeMap<(Reason, Option<String>), u64> {
@@ -168,17 +182,13 @@ fn root_who_holds_pythons_lock_is_told_by_its_functions() {
         let command = ["--stack-budget", "10%", "--", &python, program];
         let recording = Recording::that_succeeds(&command);
         let trace = Trace::open(&recording.place.trace()).unwrap();
-        let frames = trace.frames().unwrap().into_iter();
-        let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
-        let stacks = trace.stacks().unwrap().into_iter();
-        let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
-        let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+        let stacks = functions_by_stack(&trace);
         let (mut all, mut right) = (0, 0);
         for row in recording.read().switches {
             let Some(holder) = row.wait.holder_stack else {
                 continue;
             };
-            let named = |frame: &u32| frames[frame].symbol.as_deref() == Some("hash_all");
+            let named = |frame: &String| frame == "hash_all";
             all += 1;
             right += u32::from(stacks[&holder].iter().any(named));
         }
@@ -274,13 +284,9 @@ fn root_goroutines_that_wait_for_a_lock_are_told_though_all_threads_are_idle() {
     println!("{waited} thousandths of a second; by Go's own measure {known}");
     // Five of six wait; looks begin once the tables of the program are read.
     assert!((7_500..=18_000).contains(&waited), "{waited}: {rows:?}");
-    let frames = trace.frames().unwrap().into_iter();
-    let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
-    let stacks = trace.stacks().unwrap().into_iter();
-    let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
-    let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+    let stacks = functions_by_stack(&trace);
     let is_in_store = |row: &&WaitingWorkersRow| {
-        let named = |frame: &u32| frames[frame].symbol.as_deref() == Some("main.putInStore");
+        let named = |frame: &String| frame == "main.putInStore";
         row.stack
             .is_some_and(|stack| stacks[&stack].iter().any(named))
     };
@@ -374,16 +380,10 @@ fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
         ];
         let recording = Recording::that_succeeds(&command);
         let trace = Trace::open(&recording.place.trace()).unwrap();
-        let frames = trace.frames().unwrap().into_iter();
-        let frames: HashMap<u32, Frame> = frames.map(|frame| (frame.id, frame)).collect();
-        let stacks = trace.stacks().unwrap().into_iter();
-        let stacks = stacks.filter(|stack| stack.kind == StackKind::User);
-        let stacks: HashMap<_, _> = stacks.map(|stack| (stack.id, stack.frames)).collect();
+        let stacks = functions_by_stack(&trace);
         let has = |stack: u32, name: &str| {
-            let mut names = stacks[&stack]
-                .iter()
-                .filter_map(|frame| frames[frame].symbol.as_deref());
-            names.any(|symbol| symbol.starts_with(name))
+            let mut names = stacks[&stack].iter();
+            names.any(|function| function.starts_with(name))
         };
         let (mut all, mut right) = (0, 0);
         for row in recording.read().switches {
