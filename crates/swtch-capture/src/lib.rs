@@ -81,7 +81,7 @@ pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
-pub use stacks::{ScriptPlace, Stacks, UserFrame};
+pub use stacks::{ScriptPlace, ScriptRuntime, Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use symbols::{FilesById, NamedByFiles, named_by};
 pub use tree::TreeCount;

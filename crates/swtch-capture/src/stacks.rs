@@ -233,16 +233,34 @@ pub enum UserFrame {
 /// A place in a program that an interpreter runs, or a virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScriptPlace {
+    /// What runs it.
+    pub runtime: ScriptRuntime,
     /// The function.
     pub function: String,
-    /// The file of its source; `None` for a method of Java.
+    /// The file of its source, where the runtime says it.
     pub file: Option<String>,
     /// The line there.
     pub line: Option<u32>,
 }
 
-/// What stands for the module of a place in a program of Python.
-const PYTHON: &str = "[python]";
+/// What runs programs that are not in the processor's language, or were not until it made them so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ScriptRuntime {
+    /// `CPython`.
+    Python,
+    /// `HotSpot`.
+    Java,
+}
+
+impl ScriptRuntime {
+    /// What stands for the module of such a place.
+    const fn module(self) -> &'static str {
+        match self {
+            Self::Python => "[python]",
+            Self::Java => "[java]",
+        }
+    }
+}
 
 /// What stands for the module of a function that was compiled while the program ran.
 const COMPILED: &str = "[jit]";
@@ -462,11 +480,7 @@ impl Stacks {
             CodeAddress::File(number, offset) => (*number, *offset),
             CodeAddress::Script(number) => {
                 let place = &self.scripts[*number];
-                let module = match place.file {
-                    Some(_) => PYTHON,
-                    None => COMPILED,
-                };
-                frame.module = Some(module.to_owned());
+                frame.module = Some(place.runtime.module().to_owned());
                 frame.symbol = Some(place.function.clone());
                 frame.file.clone_from(&place.file);
                 frame.line = place.line;

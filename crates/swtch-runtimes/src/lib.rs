@@ -25,8 +25,8 @@ pub use memory::ProcessMemory;
 pub struct SourcePlace {
     /// The function, with what it is in: `Worker.run`.
     pub function: String,
-    /// The file of its source, as the runtime knows it.
-    pub file: String,
+    /// The file of its source, as the runtime knows it; `None` where it does not say it.
+    pub file: Option<String>,
     /// The line of the call that has not returned; `None` where the runtime does not say it.
     pub line: Option<u32>,
 }

@@ -193,7 +193,7 @@ impl Python {
         // The interpreter's own, below one that begins an object (`_Py_InitCleanup`, 3.13).
         (file != "__init__").then_some(SourcePlace {
             function,
-            file,
+            file: Some(file),
             line,
         })
     }
@@ -341,7 +341,7 @@ mod tests {
         let frames = python.frames(thread, memory).into_iter();
         let named = frames.filter_map(|frame| {
             let place = python.place_of(&frame, memory)?;
-            assert_eq!(place.file, "/app/worker.py");
+            assert_eq!(place.file.as_deref(), Some("/app/worker.py"));
             Some((place.function, place.line, frame.is_entry))
         });
         named.collect()

@@ -45,6 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 enum ReaderRequest {
     Read(Pid),
     ReadSoon(Pid),
+    /// The same, unless it is known.
+    Meet(Pid),
     Forget(Pid),
     ReadAll,
 }
@@ -96,11 +98,14 @@ impl Commands {
 
     /// Asks for the command line of a task's process, or forgets it, as the event requires.
     pub fn meet(&self, task: &TaskEvent) {
-        let is_leader = task.pid.get() == task.tid.get();
-        if task.is_kthread || !is_leader {
+        if task.is_kthread {
             return;
         }
+        let is_leader = task.pid.get() == task.tid.get();
         let ask = match task.kind {
+            TaskEventKind::Exit if !is_leader => return,
+            // The first thread of Java only waits, and may never be met itself.
+            _ if !is_leader => ReaderRequest::Meet(task.pid),
             TaskEventKind::Exec => ReaderRequest::Read(task.pid),
             // The id may be given to another process.
             TaskEventKind::Exit => ReaderRequest::Forget(task.pid),
@@ -165,11 +170,11 @@ impl Reader {
                 .map_or(SETTLED, |(at, _)| at.saturating_duration_since(now));
             match asked.recv_timeout(pause) {
                 Ok(ReaderRequest::Read(pid)) => self.read(pid),
-                Ok(ReaderRequest::ReadSoon(pid)) => {
-                    // The process is known from now on, so that it is read at the end even if that
-                    // comes at once.
-                    self.known.entry(pid).or_default();
-                    self.later.push_back((Instant::now() + SETTLED, pid));
+                Ok(ReaderRequest::ReadSoon(pid)) => self.read_soon(pid),
+                Ok(ReaderRequest::Meet(pid)) => {
+                    if !self.known.contains_key(&pid) {
+                        self.read_soon(pid);
+                    }
                 }
                 Ok(ReaderRequest::Forget(pid)) => drop(self.known.remove(&pid)),
                 Ok(ReaderRequest::ReadAll) => {
@@ -181,6 +186,12 @@ impl Reader {
             }
             self.read_due();
         }
+    }
+
+    /// The process is known from now on, so that it is read at the end even if that comes at once.
+    fn read_soon(&mut self, pid: Pid) {
+        self.known.entry(pid).or_default();
+        self.later.push_back((Instant::now() + SETTLED, pid));
     }
 
     fn read_due(&mut self) {
@@ -255,6 +266,22 @@ mod tests {
         assert_eq!(rows.len(), 1, "{rows:?}");
         assert_eq!(rows[0].pid, own);
         assert!(!rows[0].command.is_empty());
+    }
+
+    /// Its first thread may never be met: it only waits.
+    #[test]
+    fn a_process_is_met_by_any_of_its_threads() {
+        let own = Pid::new(std::process::id());
+        let thread = |kind| TaskEvent {
+            kind,
+            ..swtch_fixtures::seen(1, own.get(), own.get() + 1, "worker")
+        };
+        let mut commands = Commands::start().unwrap();
+        commands.meet(&thread(TaskEventKind::Seen));
+        commands.meet(&thread(TaskEventKind::Exit));
+        let rows = commands.end();
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert_eq!(rows[0].pid, own);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Methods of Java in the place of code without a file.
 
 use swtch_capture::LookedThread;
+use swtch_runtimes::SourcePlace;
 use swtch_runtimes::java::{Java, JavaFrame, JavaPlaces};
 use swtch_unwind::RuntimeFrame;
 
@@ -48,15 +49,17 @@ impl JavaProcess {
         })
     }
 
-    /// The method of the code at an address; `word` reads the stack.
-    pub fn method_at(
+    /// The methods of the code at an address, the innermost first; `word` reads the stack.
+    pub fn methods_at(
         &self,
         address: u64,
         frame_pointer: Option<u64>,
         word: impl Fn(u64) -> Option<u64>,
-    ) -> Option<String> {
-        let (java, memory) = self.read.as_ref()?;
-        watched(|| java.method_at(address, frame_pointer, word, memory))
+    ) -> Vec<SourcePlace> {
+        let Some((java, memory)) = &self.read else {
+            return Vec::new();
+        };
+        watched(|| java.methods_at(address, frame_pointer, word, memory))
     }
 
     /// Begins the time anew for which its memory is read.

@@ -15,7 +15,7 @@ use nix::sys::prctl::set_dumpable;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use swtch_capture::{
     CodeFile, ConfinedWork, LookRefusal, LookSources, LookedRole, LookedStack, LookedThread, Looks,
-    ScriptPlace, UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
+    ScriptPlace, ScriptRuntime, UserFrame, monotonic_ns, open_compiled, process_cpu_ns,
 };
 use swtch_core::{Pid, StackEnd};
 use swtch_runtimes::go::GoPlaces;
@@ -389,8 +389,8 @@ impl UnwoundStacks {
             let words = self.unknown.of(words);
             self.news.extend(words);
         }
-        let mut frames = self.frames_of(pid, &chain.addresses)?;
-        self.name_methods(pid, &chain, stack, &mut frames);
+        let frames = self.frames_of(pid, &chain.addresses)?;
+        let frames = self.name_methods(pid, &chain, stack, frames);
         let is_compiled = |address: &u64| self.codes.known(pid)?.is_made_at(*address).then_some(());
         if chain
             .addresses
@@ -399,7 +399,7 @@ impl UnwoundStacks {
         {
             self.compiled.meet(thread);
         }
-        let number = self.number_of_frames(pid, frames, end_of(&chain))?;
+        let number = self.number_of_named(pid, frames, &chain)?;
         self.copies
             .extend((holds && is_met).then_some((key, KnownCopy::Numbered(number))));
         Some((Some(number), None))
@@ -442,24 +442,34 @@ impl UnwoundStacks {
         for (frame, in_loop) in native.into_iter().zip(in_loop) {
             let functions = found.as_mut().filter(|_| in_loop).and_then(Iterator::next);
             match functions {
-                Some(functions) => frames.extend(functions.into_iter().map(|one| self.script(one))),
+                Some(functions) => frames.extend(self.scripts_of(ScriptRuntime::Python, functions)),
                 None => frames.push(frame),
             }
         }
+        let number = self.number_of_named(thread.pid, frames, chain)?;
+        Some((Some(number), self.number_of_holder(thread.pid, holder)))
+    }
+
+    /// The number of a stack in which several functions may stand in the place of one address.
+    fn number_of_named(
+        &mut self,
+        pid: Pid,
+        mut frames: Vec<UserFrame>,
+        chain: &Chain,
+    ) -> Option<u32> {
         let end = match frames.len() > MOST_FRAMES {
             true => StackEnd::Deep,
             false => end_of(chain),
         };
         frames.truncate(MOST_FRAMES);
-        let number = self.number_of_frames(thread.pid, frames, end)?;
-        Some((Some(number), self.number_of_holder(thread.pid, holder)))
+        self.number_of_frames(pid, frames, end)
     }
 
     /// The number of the stack of who holds a lock: functions of Python alone.
     fn number_of_holder(&mut self, pid: Pid, functions: Option<LoopFrames>) -> Option<u32> {
         let functions = functions.filter(|functions| !functions.is_empty())?;
-        let frames = functions.into_iter().map(|one| self.script(one));
-        let frames = frames.take(MOST_FRAMES).collect();
+        let mut frames = self.scripts_of(ScriptRuntime::Python, functions);
+        frames.truncate(MOST_FRAMES);
         self.number_of_frames(pid, frames, StackEnd::Start)
     }
 
@@ -515,38 +525,41 @@ impl UnwoundStacks {
         pid: Pid,
         chain: &Chain,
         stack: &LookedStack<'_>,
-        frames: &mut [UserFrame],
-    ) {
+        frames: Vec<UserFrame>,
+    ) -> Vec<UserFrame> {
         let Some(java) = self.java_of(pid).map(Rc::clone) else {
-            return;
+            return frames;
         };
         let copy = copy_of(stack);
         let pointers = chain.frame_pointers.iter();
-        for (frame, pointer) in frames.iter_mut().zip(pointers) {
-            let UserFrame::At(address) = *frame else {
-                continue;
+        let mut named = Vec::with_capacity(frames.len());
+        for (frame, pointer) in frames.into_iter().zip(pointers) {
+            let methods = match frame {
+                UserFrame::At(address) => java.methods_at(address, *pointer, |at| copy.word(at)),
+                UserFrame::InFile(..) | UserFrame::Script(_) => Vec::new(),
             };
-            if let Some(method) = java.method_at(address, *pointer, |at| copy.word(at)) {
-                *frame = self.script_frame(ScriptPlace {
-                    function: told(&method, MOST_OF_A_NAME),
-                    file: None,
-                    line: None,
-                });
+            if methods.is_empty() {
+                named.push(frame);
             }
+            named.extend(self.scripts_of(ScriptRuntime::Java, methods));
         }
+        named
     }
 
-    /// The frame of a place in a program that an interpreter runs, which is told if it is new.
-    fn script(&mut self, place: SourcePlace) -> UserFrame {
+    /// The frames of places in a program that a runtime runs.
+    fn scripts_of(&mut self, runtime: ScriptRuntime, places: Vec<SourcePlace>) -> Vec<UserFrame> {
+        let places = places.into_iter();
+        places.map(|place| self.script(runtime, place)).collect()
+    }
+
+    /// The frame of one of them, which is told if it is new.
+    fn script(&mut self, runtime: ScriptRuntime, place: SourcePlace) -> UserFrame {
         let place = ScriptPlace {
+            runtime,
             function: told(&place.function, MOST_OF_A_NAME),
-            file: Some(told(&place.file, MOST_OF_A_PATH)),
+            file: place.file.map(|file| told(&file, MOST_OF_A_PATH)),
             line: place.line,
         };
-        self.script_frame(place)
-    }
-
-    fn script_frame(&mut self, place: ScriptPlace) -> UserFrame {
         if let Some(number) = self.scripts.get(&place) {
             return UserFrame::Script(*number);
         }
@@ -820,6 +833,7 @@ mod tests {
         });
         let text = "\u{1}".repeat(5000);
         let script = StackNews::Script(ScriptPlace {
+            runtime: ScriptRuntime::Python,
             function: told(&text, MOST_OF_A_NAME),
             file: Some(told(&text, MOST_OF_A_PATH)),
             line: Some(u32::MAX),

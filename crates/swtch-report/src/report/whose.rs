@@ -25,8 +25,10 @@ const FETCHED_SOURCES: [&str; 5] = [
     "/dist-packages/",
 ];
 
-/// What stands for the modules of functions of Python, and of those that were compiled while the program ran.
+/// What stands for the modules of functions of Python, of methods of Java, and of functions that others have compiled while
+/// the program ran.
 const PYTHON: &str = "[python]";
+const JAVA: &str = "[java]";
 const COMPILED: &str = "[jit]";
 
 /// Sources of the libraries of Node, and names of those of Java.
@@ -53,7 +55,7 @@ impl Whose {
         if frame.module.as_deref() == Some(PYTHON) {
             return Self::of_python(source);
         }
-        if frame.module.as_deref() == Some(COMPILED) {
+        if matches!(frame.module.as_deref(), Some(COMPILED | JAVA)) {
             return Self::of_compiled(frame.symbol.as_deref().unwrap_or_default(), source);
         }
         let is_of_library = LIBRARY_SOURCES
@@ -99,7 +101,9 @@ const PYTHON_LOOP: &str = "_PyEval_EvalFrameDefault";
 
 /// Returns true for words of a function that an interpreter runs.
 pub fn is_of_interpreted(frame: &str) -> bool {
-    frame.ends_with(PYTHON) || frame.ends_with(COMPILED)
+    [PYTHON, JAVA, COMPILED]
+        .iter()
+        .any(|module| frame.ends_with(module))
 }
 
 /// Returns true for a function of Go's own library: no address of a host begins its package, and its source is in the

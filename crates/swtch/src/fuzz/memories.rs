@@ -218,6 +218,6 @@ fn java(memory: &Image<'_>, choice: &mut Rng) {
     for _ in 0..64 {
         let (address, pointer) = (choice.u64(..END), choice.u64(..END));
         let _ = java.frame_at(address, memory);
-        let _ = java.method_at(address, Some(pointer), |at| memory.word(at), memory);
+        let _ = java.methods_at(address, Some(pointer), |at| memory.word(at), memory);
     }
 }

@@ -351,6 +351,71 @@ fn javas() -> Vec<String> {
     found.filter(is_read).map(str::to_owned).collect()
 }
 
+/// Four threads that work while they have a lock, in methods that the compiler puts into each other.
+const SHOP: &str = "
+import java.util.concurrent.locks.ReentrantLock;
+public class Shop {
+    static final ReentrantLock stock = new ReentrantLock();
+    static long left = 1;
+    static long price() {
+        for (int item = 0; item < 3000; item++) {
+            left = left * 31 + item;
+        }
+        return left;
+    }
+    static void reserve() {
+        stock.lock();
+        try {
+            price();
+        } finally {
+            stock.unlock();
+        }
+    }
+    static void order() {
+        reserve();
+    }
+    public static void main(String[] words) throws InterruptedException {
+        long end = System.nanoTime() + 4_000_000_000L;
+        Thread[] threads = new Thread[4];
+        for (int place = 0; place < threads.length; place++) {
+            threads[place] = new Thread(() -> {
+                while (System.nanoTime() < end) {
+                    order();
+                }
+            });
+            threads[place].start();
+        }
+        for (Thread thread : threads) {
+            thread.join();
+        }
+    }
+}
+";
+
+/// A recording of a class, from its start on.
+fn record_java(java: &str, class: &str, source: &str) -> Recording {
+    let place = TraceDir::new();
+    fs::write(place.dir().join(format!("{class}.java")), source).unwrap();
+    let dir = place.dir().to_str().unwrap();
+    let built = Command::new(format!("{java}javac"))
+        .args(["-d", dir, &format!("{dir}/{class}.java")])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", stderr(&built));
+    let program = format!("{java}java");
+    let budget = ["--stack-budget", "20%"];
+    Recording::that_succeeds(&[&budget[..], &["--", &program, "-cp", dir, class]].concat())
+}
+
+/// The words of the first screen, with one space between them.
+fn explained(recording: &Recording) -> String {
+    let told = swtch(["explain", "--no-bill"])
+        .arg(recording.place.trace())
+        .output();
+    let told = stdout(&told.unwrap());
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
@@ -360,25 +425,7 @@ fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
         swtch_test::skip!("there is no javac");
     }
     for java in javas {
-        let place = TraceDir::new();
-        fs::write(place.dir().join("Ledger.java"), LEDGER).unwrap();
-        let dir = place.dir().to_str().unwrap();
-        let built = Command::new(format!("{java}javac"))
-            .args(["-d", dir, &format!("{dir}/Ledger.java")])
-            .output()
-            .unwrap();
-        assert!(built.status.success(), "{}", stderr(&built));
-        let program = format!("{java}java");
-        let command = [
-            "--stack-budget",
-            "20%",
-            "--",
-            &program,
-            "-cp",
-            dir,
-            "Ledger",
-        ];
-        let recording = Recording::that_succeeds(&command);
+        let recording = record_java(&java, "Ledger", LEDGER);
         let trace = Trace::open(&recording.place.trace()).unwrap();
         let stacks = functions_by_stack(&trace);
         let has = |stack: u32, name: &str| {
@@ -400,13 +447,29 @@ fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
         // Three wait, and looks begin once the tables of the virtual machine are read.
         assert!(all > 1_000_000_000, "{java}: {right} of {all} ns");
         assert!(right * 100 >= all * 75, "{java}: {right} of {all} ns");
-        let told = swtch(["explain", "--no-bill"])
-            .arg(recording.place.trace())
-            .output();
-        let told = stdout(&told.unwrap());
-        let words: Vec<_> = told.split_whitespace().collect();
-        let first = "1. Threads wait for a monitor of Java in Ledger.book (synchronized):";
-        assert!(words.join(" ").contains(first), "{told}");
+        let told = explained(&recording);
+        let first = "1. Threads wait for a monitor of Java in Ledger.book (Ledger.java:4) (synchronized):";
+        assert!(told.contains(first), "{told}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_methods_that_java_has_put_into_others_are_told_with_their_lines() {
+    let _machine = beside_others();
+    let javas = javas();
+    if javas.is_empty() {
+        swtch_test::skip!("there is no javac");
+    }
+    for java in javas {
+        let recording = record_java(&java, "Shop", SHOP);
+        let told = explained(&recording);
+        for words in [
+            "Threads wait for a lock of Java in Shop.reserve (Shop.java:13) (java.util.concurrent.locks):",
+            "waited in: Shop.reserve (Shop.java:13) < Shop.order < Shop.lambda$main$0",
+        ] {
+            assert!(told.contains(words), "{java}: {told}");
+        }
     }
 }
 

@@ -685,7 +685,7 @@ fn waits_for_locks_of_java_are_told_by_their_stacks() {
     };
     let library = "/usr/lib/jvm/java-17/lib/server/libjvm.so";
     let enter = ("ObjectMonitor::enter(JavaThread*)", library);
-    let book = ("shop.Ledger.book", "[jit]");
+    let book = ("shop.Ledger.book", "[java]");
     let (name, seen, places) = told(&[enter, book]);
     assert_eq!(name, "monitor");
     let first = "Threads wait for a monitor of Java in shop.Ledger.book (synchronized): ";
@@ -699,7 +699,7 @@ fn waits_for_locks_of_java_are_told_by_their_stacks() {
     // What takes a lock for itself alone calls another of that name; a semaphore or a condition does not.
     let acquire = (
         "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquire",
-        "[jit]",
+        "[java]",
     );
     let (name, seen, _) = told(&[acquire, acquire, book]);
     assert_eq!(name, "java_lock");
