@@ -448,7 +448,8 @@ fn root_waits_for_a_monitor_of_java_are_in_the_methods_that_wait() {
         assert!(all > 1_000_000_000, "{java}: {right} of {all} ns");
         assert!(right * 100 >= all * 75, "{java}: {right} of {all} ns");
         let told = explained(&recording);
-        let first = "1. Threads wait for a monitor of Java in Ledger.book (Ledger.java:4) (synchronized):";
+        let first =
+            "1. Threads wait for a monitor of Java in Ledger.book (Ledger.java:4) (synchronized):";
         assert!(told.contains(first), "{told}");
     }
 }
