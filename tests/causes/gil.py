@@ -1,6 +1,8 @@
 """Four threads that compute in Python: its global lock lets one of them run at a time. `gil.py processes` has four
-processes instead, as advised. `gil.py lock` has a lock of the program's own, whose holder sleeps."""
+processes instead, as advised. `gil.py lock` has a lock of the program's own, whose holder sleeps. `gil.py loop` has one
+event loop, whose tasks sleep in the middle of their turns."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -28,7 +30,27 @@ def puts_in_store(end: float) -> int:
     return rounds
 
 
+def charges_card() -> None:
+    time.sleep(0.004)
+
+
+async def serves(end: float) -> int:
+    rounds = 0
+    while time.monotonic() < end:
+        charges_card()
+        await asyncio.sleep(0)
+        rounds += 1
+    return rounds
+
+
+async def serves_all() -> int:
+    return sum(await asyncio.gather(*[serves(END) for _ in range(4)]))
+
+
 if __name__ == "__main__":
+    if "loop" in sys.argv:
+        print("rounds", asyncio.run(serves_all()))
+        sys.exit()
     work = puts_in_store if "lock" in sys.argv else work
     pool = ProcessPoolExecutor if "processes" in sys.argv else ThreadPoolExecutor
     with pool(4) as workers:

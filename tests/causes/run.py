@@ -328,6 +328,14 @@ ROWS = (
         names="puts_in_store",
     ),
     Row(
+        "python-loop",
+        "an event loop whose tasks sleep in the middle of their turns",
+        ("blocked_turn",),
+        command="python3 " + str(HERE / "gil.py") + " loop",
+        needs=("python3",),
+        names="charges_card",
+    ),
+    Row(
         "openmp",
         "8 threads of OpenMP on 2 CPUs",
         ("oversubscribed", "futex_barrier"),

@@ -4,7 +4,7 @@
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{EndedBy, Ender, Switch, WakerKind};
+use swtch_core::{EndedBy, Ender, Nanos, Switch, WakerKind};
 
 use super::names::Names;
 use super::waker::Waker;
@@ -67,6 +67,15 @@ impl WaitEnds {
             *self.held_in.entry(*stack).or_default() += time;
         }
     }
+}
+
+/// The time in each of these stacks, in ns, so that together they are `blocked`: what was seen of waits stands for all of
+/// them, and for their time off the CPU, of which some passed in run queues.
+pub fn scaled(seen: &FxHashMap<u32, u64>, blocked: Nanos) -> impl Iterator<Item = (u32, u64)> {
+    let all = u128::from(seen.values().sum::<u64>().max(1));
+    let blocked = u128::from(blocked.as_ns());
+    let part = move |ns: u64| u64::try_from(u128::from(ns) * blocked / all).unwrap_or(u64::MAX);
+    seen.iter().map(move |(stack, ns)| (*stack, part(*ns)))
 }
 
 /// Returns what ended a wait of the task with this index, seen from it; `families` has a number for the program of each

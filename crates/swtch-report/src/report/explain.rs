@@ -49,7 +49,7 @@ use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
 use super::verdict::{
     self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
-    MonitorTime, PartFacts, RecordedMachine, SerialWork, TimeAtLocks, VerdictInput,
+    MonitorTime, PartFacts, RecordedMachine, SerialWork, TimeAtLocks, TurnTime, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -496,7 +496,10 @@ impl<'p> ExplainPage<'p> {
         let known = at_locks.lost() + monitors.sum() + self.workers.at_locks();
         let serial = SerialWork::of(details, objects, known, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);
+        let blocked = |reason| details.of_programs(&self.reasons, reason).blocked_in_all();
+        let turns = TurnTime::of(details, blocked, &loops, symbols);
         let mut lost = details.lost_time(&at_locks, &monitors, serial.as_ref(), &loops);
+        turns.take_from(&mut lost);
         lost.workers = self.workers.lost();
         let picture = VerdictInput {
             reasons: &self.reasons,
@@ -522,6 +525,7 @@ impl<'p> ExplainPage<'p> {
             workers: &self.workers,
             serial,
             loops,
+            turns,
             at_locks,
             monitors,
             busiest: BusiestThread::of(&self.details, names, &self.wakers, machine.wall),

@@ -30,6 +30,7 @@ mod no_cpu;
 mod nothing;
 mod preempted;
 mod serial;
+mod turns;
 mod used_up;
 mod who;
 mod workers;
@@ -41,6 +42,7 @@ pub use locks::TimeAtLocks;
 pub use monitors::MonitorTime;
 pub use nothing::BusiestThread;
 pub use serial::SerialWork;
+pub use turns::TurnTime;
 
 use std::cmp::Reverse;
 
@@ -142,6 +144,8 @@ pub struct VerdictInput<'a> {
     pub serial: Option<SerialWork>,
     /// Event loops that block.
     pub loops: BlockedLoops,
+    /// Time of event loops in the middle of a turn.
+    pub turns: TurnTime,
     /// A thread that ran nearly all the time.
     pub busiest: Option<BusiestThread>,
     /// The time of goroutines.
@@ -293,6 +297,7 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::tokens,
         VerdictInput::pipe,
         VerdictInput::blocked_loop,
+        VerdictInput::blocked_turn,
         VerdictInput::no_room,
         VerdictInput::net,
         VerdictInput::ipc,

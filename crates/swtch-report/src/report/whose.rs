@@ -11,7 +11,17 @@ use swtch_core::Frame;
 const WAITING_LIBRARIES: [&str; 5] = ["[libc.", "[libc-", "[libpthread", "[ld-", "[vdso"];
 
 /// Functions of the libraries of Rust, C++ and Go, which are linked into the program's own file.
-const WAITING_PREFIXES: [&str; 5] = ["std::", "<std::", "core::", "<core::", "runtime."];
+const WAITING_PREFIXES: [&str; 9] = [
+    "std::",
+    "<std::",
+    "core::",
+    "<core::",
+    "runtime.",
+    "uv_",
+    "v8::",
+    "Builtins_",
+    "__pyx_f_6uvloop",
+];
 
 /// Where the sources of such libraries are.
 const LIBRARY_SOURCES: [&str; 3] = ["/usr/include/", "/usr/lib/", "/rustc/"];

@@ -3,6 +3,7 @@
 
 mod chains;
 mod locks;
+mod turns;
 
 use super::*;
 use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};

@@ -14,6 +14,7 @@ use super::super::ends::{WaitEnds, ended_by};
 use super::super::filter::CountedParts;
 use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
+use super::super::reason::ByReason;
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
 use super::locks::TimeAtLocks;
@@ -515,6 +516,15 @@ impl Details {
     /// The longest wait for a reason.
     pub fn longest(&self, reason: Reason) -> Option<LongestWait> {
         self.longest[reason.index()]
+    }
+
+    /// Returns what was counted for a reason, without the recorder and without kernel threads, which have a finding of
+    /// their own.
+    pub fn of_programs(&self, reasons: &ByReason, reason: Reason) -> Tally {
+        let mut tally = reasons.of(reason).tally.clone();
+        tally.subtract(&self.kernel[reason.index()]);
+        tally.subtract(&self.recorder[reason.index()]);
+        tally
     }
 
     /// Returns how the waits of programs for a reason began and ended.

@@ -5,12 +5,13 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Nanos, StackKind, Tally};
 use swtch_output::sheet::percent;
 
+use super::super::ends::scaled;
 use super::super::stack::Symbols;
 use super::super::wait::Objects;
-use super::super::whose::{function_name, is_of_interpreted};
+use super::super::whose::function_name;
 use super::super::workers::sum_of;
 use super::locks::is_lock_object;
-use super::who::WAITED_IN;
+use super::who::{WAITED_IN, in_innermost};
 use super::{Finding, MOST_PCT, VerdictInput, advice};
 
 /// What a thread is in while it waits for a monitor that another has, also one that it had given up in `Object.wait`
@@ -73,20 +74,16 @@ impl MonitorTime {
             if is_lock_object(object, waited, arch) {
                 continue;
             }
-            // What was seen stands for the time off the CPU, of which some passed in run queues.
-            let seen: u64 = waited.ends.waited_in.values().sum();
-            let blocked = u128::from(waited.blocked.as_ns());
-            for (stack, ns) in &waited.ends.waited_in {
+            for (stack, part) in scaled(&waited.ends.waited_in, waited.blocked) {
                 let wait = known
-                    .entry(*stack)
-                    .or_insert_with(|| JavaWait::of(*stack, symbols));
+                    .entry(stack)
+                    .or_insert_with(|| JavaWait::of(stack, symbols));
                 let stacks = match wait {
                     JavaWait::Monitor => &mut time.monitors,
                     JavaWait::Lock => &mut time.locks,
                     JavaWait::Other => continue,
                 };
-                let part = u128::from(*ns) * blocked / u128::from(seen.max(1));
-                *stacks.entry(*stack).or_default() += u64::try_from(part).unwrap_or(u64::MAX);
+                *stacks.entry(stack).or_default() += part;
             }
         }
         time
@@ -125,23 +122,11 @@ impl VerdictInput<'_> {
         kind: &str,
         total: &Tally,
     ) -> Option<Finding> {
-        let symbols = self.symbols?;
-        let is_named = |stack: &u32| {
-            let first = symbols.first_own(*stack);
-            first.is_some_and(|frame| is_of_interpreted(&frame))
-        };
-        let named: FxHashMap<u32, u64> = stacks
-            .iter()
-            .filter(|(stack, _)| is_named(stack))
-            .map(|(stack, ns)| (*stack, *ns))
-            .collect();
+        let named = self.of_a_language(stacks);
         let are_named = percent(sum_of(&named).as_ns(), sum_of(stacks).as_ns());
         let are_named = are_named.is_some_and(|share| share >= MOST_PCT);
         let place = self.one_place(&named).filter(|_| are_named);
-        let place = place.map_or_else(String::new, |functions| {
-            let innermost = functions.split(" < ").next().unwrap_or(&functions);
-            format!(" in {innermost}")
-        });
+        let place = place.map_or_else(String::new, |functions| in_innermost(&functions));
         let seen = format!("Threads wait for {what}{place} ({kind})");
         let mut finding = self.of_stacks(name, stacks, &seen, total)?;
         let functions = self.main_functions(&named).filter(|_| are_named);

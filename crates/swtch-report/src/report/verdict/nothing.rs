@@ -4,14 +4,17 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent};
+use rustc_hash::FxHashMap;
+use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent, StackKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
+use super::super::ends::scaled;
 use super::super::names::Names;
 use super::super::waker::Wakers;
+use super::super::workers::sum_of;
 use super::details::WaitsForOthers;
-use super::who::main_of;
+use super::who::{in_innermost, main_of};
 use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, capitalised, share};
 
 /// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
@@ -353,21 +356,44 @@ impl VerdictInput<'_> {
         programs
     }
 
+    /// The time for which threads of Java were in `Thread.sleep`, in each user stack: it waits at a word for what does not
+    /// come.
+    fn sleeps_of_java(&self) -> FxHashMap<u32, u64> {
+        let waited_in = &self.details.ends_of(Reason::Futex).waited_in;
+        let blocked = self.of_programs(Reason::Futex).blocked_in_all();
+        let sleeps = |stack: u32| {
+            let symbols = self.symbols?;
+            let frames = symbols.frames(StackKind::User, Some(stack));
+            Some(frames.iter().any(|frame| frame.starts_with("JVM_Sleep")))
+        };
+        let parts = scaled(waited_in, blocked).filter(|(stack, _)| sleeps(*stack) == Some(true));
+        parts.collect()
+    }
+
     /// Tells of programs that mostly wait until a time they chose: nobody but them knows whether for something.
     fn asleep_instead(&self) -> Option<MainWait> {
         let (asleep, timed_out) = (&self.details.asleep, &self.details.timed_out);
         let in_doubt = "If these are tries for what others have (a lock, a file, an answer), that time is lost.";
-        let (sum, what, doubt) = if asleep.blocked >= timed_out.blocked {
+        let (sum, what, place, doubt) = if asleep.blocked >= timed_out.blocked {
             let at_work = self.asleep_at_work(asleep.blocked);
             let at_work = at_work.map(|words| format!("{}.", capitalised(&words)));
             (
                 asleep,
                 "sleeps",
+                self.in_function(self.details.ends_of(Reason::Sleep)),
                 at_work.unwrap_or_else(|| in_doubt.to_owned()),
             )
         } else {
-            let what = "waits for what does not come before a time limit";
-            (timed_out, what, in_doubt.to_owned())
+            let sleeps = self.sleeps_of_java();
+            let is_asleep = percent(sum_of(&sleeps).as_ns(), timed_out.blocked.as_ns());
+            let is_asleep = is_asleep.is_some_and(|share| share >= MOST_PCT);
+            let what = match is_asleep {
+                true => "sleeps",
+                false => "waits for what does not come before a time limit",
+            };
+            let place = self.one_place(&sleeps).filter(|_| is_asleep);
+            let place = place.map_or_else(String::new, |functions| in_innermost(&functions));
+            (timed_out, what, place, in_doubt.to_owned())
         };
         let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);
         // Threads that wait for one that sleeps are paced by it, as in a runtime; a pipeline is held up.
@@ -375,7 +401,7 @@ impl VerdictInput<'_> {
         let time = asleep.blocked + timed_out.blocked + through;
         let waited = self.waited_for_those(through, time);
         let words = format!(
-            "It mostly {what}: {}, {mean} each (mean), {} in all. {doubt}{}",
+            "It mostly {what}{place}: {}, {mean} each (mean), {} in all. {doubt}{}",
             counted(sum.waits, "time"),
             sum.blocked,
             waited

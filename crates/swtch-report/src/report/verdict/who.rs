@@ -16,6 +16,7 @@ use super::super::ends::WaitEnds;
 use super::super::group::{GroupKey, RowSyscall};
 use super::super::stack::sign_in_words;
 use super::super::waker::Waker;
+use super::super::whose::is_of_interpreted;
 use super::{NAMED, SPREAD_PCT, VerdictInput, share};
 use swtch_core::Tally;
 
@@ -102,14 +103,16 @@ impl PreemptionPair {
     }
 }
 
+/// ` in take_ticket (server.c:88)`, of functions of which that is the innermost.
+pub fn in_innermost(functions: &str) -> String {
+    let innermost = functions.split(" < ").next().unwrap_or(functions);
+    format!(" in {innermost}")
+}
+
 impl VerdictInput<'_> {
-    /// Returns what was counted for a reason, without the recorder and without kernel threads, which have a finding of
-    /// their own.
+    /// Returns what was counted for a reason of programs.
     pub fn of_programs(&self, reason: Reason) -> Tally {
-        let mut tally = self.reasons.of(reason).tally.clone();
-        tally.subtract(&self.details.kernel[reason.index()]);
-        tally.subtract(&self.details.recorder[reason.index()]);
-        tally
+        self.details.of_programs(self.reasons, reason)
     }
 
     /// The count with its share, as `1,234 switches (12.3 %)`.
@@ -257,11 +260,8 @@ impl VerdictInput<'_> {
     /// ` in take_ticket (server.c:88)`: the program's function in which most of this time passed; nothing where that is
     /// not known, or where it is several.
     pub fn in_function(&self, ends: &WaitEnds) -> String {
-        let Some(functions) = self.one_place(&ends.waited_in) else {
-            return String::new();
-        };
-        let innermost = functions.split(" < ").next().unwrap_or(&functions);
-        format!(" in {innermost}")
+        let place = self.one_place(&ends.waited_in);
+        place.map_or_else(String::new, |functions| in_innermost(&functions))
     }
 
     /// The program's functions in which nearly all of this passed, the innermost first; `None` if that is not known, or
@@ -270,6 +270,14 @@ impl VerdictInput<'_> {
         let (functions, count, all) = self.main_place(stacks)?;
         let is_one = percent(count, all).is_some_and(|share| share >= ONE_PLACE_PCT);
         (is_one && sign_in_words(&functions).is_none()).then_some(functions)
+    }
+
+    /// Those of these stacks in which the innermost function that tells is one of a language with a runtime.
+    pub(super) fn of_a_language(&self, stacks: &FxHashMap<u32, u64>) -> FxHashMap<u32, u64> {
+        let first = |stack: u32| self.symbols?.first_own(stack);
+        let is_named = |stack: u32| first(stack).is_some_and(|frame| is_of_interpreted(&frame));
+        let named = stacks.iter().filter(|(stack, _)| is_named(**stack));
+        named.map(|(stack, ns)| (*stack, *ns)).collect()
     }
 
     /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.

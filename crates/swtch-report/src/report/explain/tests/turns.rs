@@ -1,0 +1,110 @@
+//! Tests of what is said of event loops by their stacks.
+
+use swtch_core::{Frame, Stack, StackKind};
+
+use super::*;
+
+/// A thread that waits 10 ms in these functions, the innermost first, a hundred times.
+fn waits_in(reason: Reason, functions: &[(&str, &str)]) -> Explanation {
+    let mut drawing = DrawnMachine::new();
+    let frame = |(id, (name, module)): (u32, &(&str, &str))| Frame {
+        id,
+        symbol: Some((*name).to_owned()),
+        module: Some((*module).to_owned()),
+        file: module.starts_with('[').then(|| "/app/app.py".to_owned()),
+        line: module.starts_with('[').then_some(8),
+        ..Frame::default()
+    };
+    let frames: Vec<_> = (0..).zip(functions).map(frame).collect();
+    let stack = Stack {
+        kind: StackKind::User,
+        frames: frames.iter().map(|frame| frame.id).collect(),
+        ..Stack::default()
+    };
+    drawing.symbols = Some(Symbols::new(vec![stack], &frames));
+    for _ in 0..100 {
+        let mut wait = after(row(1, reason), reason, 10 * MS, 0);
+        wait.wait.stacks.user = Some(0);
+        wait.wait.wakeup.kind = Some(WakerKind::Timer);
+        drawing.run(wait, 1_000, 0);
+    }
+    drawing.explained()
+}
+
+const CHARGE: (&str, &str) = ("charge", "[python]");
+const TURN: (&str, &str) = ("Handle._run", "[python]");
+const LOOP: (&str, &str) = ("BaseEventLoop._run_once", "[python]");
+
+#[test]
+fn a_sleep_in_a_turn_of_a_loop_is_lost() {
+    let explained = waits_in(Reason::Sleep, &[CHARGE, TURN, LOOP]);
+    let first = &explained.findings[0];
+    assert_eq!(first.name, "blocked_turn");
+    let words = "An event loop of asyncio waits in the middle of its work, in charge (app.py:8): ";
+    assert!(first.seen.starts_with(words), "{}", first.seen);
+    assert!(
+        first.seen.contains("1.00 s: 100.0 % of the time"),
+        "{}",
+        first.seen
+    );
+}
+
+#[test]
+fn outside_of_a_turn_it_is_not() {
+    for functions in [&[CHARGE, LOOP][..], &[CHARGE, TURN], &[CHARGE, LOOP, TURN]] {
+        let explained = waits_in(Reason::Sleep, functions);
+        let first = explained.first_sentence().unwrap();
+        let words = "It mostly sleeps in charge (app.py:8): 100 times, 10.0 ms each (mean), 1.00 s";
+        assert!(first.starts_with(words), "{first}");
+    }
+}
+
+#[test]
+fn a_loop_of_node_waits_for_its_child_in_a_turn() {
+    let node = "/usr/bin/node";
+    let functions = [
+        (
+            "node::SyncProcessRunner::Spawn(v8::FunctionCallbackInfo<v8::Value> const&)",
+            node,
+        ),
+        ("v8::Function::Call(v8::Local<v8::Context>)", node),
+        ("uv_run", node),
+        ("node::SpinEventLoopInternal(node::Environment*)", node),
+    ];
+    let first = waits_in(Reason::Poll, &functions).findings[0].clone();
+    assert_eq!(first.name, "blocked_turn");
+    let words = "An event loop of Node waits in the middle of its work, in node::SyncProcessRunner::Spawn: ";
+    assert!(first.seen.starts_with(words), "{}", first.seen);
+    assert!(
+        first.places[1].contains("--perf-basic-prof"),
+        "{:?}",
+        first.places
+    );
+    let mut listed = functions.to_vec();
+    listed.insert(1, ("convert", "[jit]"));
+    let first = waits_in(Reason::Poll, &listed).findings[0].clone();
+    assert_eq!(first.places, ["waited in: convert (app.py:8) 100.0 %"]);
+    // The loop itself waits for many.
+    let idle = waits_in(Reason::Poll, &functions[2..]);
+    assert!(
+        idle.findings
+            .iter()
+            .all(|finding| finding.name != "blocked_turn")
+    );
+}
+
+/// Java waits at a word for a time, and nobody writes there.
+#[test]
+fn a_sleep_of_java_is_called_so() {
+    let library = "/usr/lib/jvm/java-17/lib/server/libjvm.so";
+    let told = |call: &str| {
+        let explained = waits_in(Reason::Futex, &[(call, library), ("Shop.handle", "[java]")]);
+        explained.first_sentence().unwrap()
+    };
+    let first = told("JVM_Sleep");
+    let words = "It mostly sleeps in Shop.handle (app.py:8): 100 times, 10.0 ms each (mean), 1.00 s in all.";
+    assert!(first.starts_with(words), "{first}");
+    let first = told("Unsafe_Park");
+    let words = "It mostly waits for what does not come before a time limit: 100 times";
+    assert!(first.starts_with(words), "{first}");
+}
