@@ -19,7 +19,7 @@ mod tests;
 use layout::{Layout, name_at};
 use lines::Lines;
 use numbers::Coding;
-use scopes::{Scope, Scopes};
+use scopes::{InlinedScope, Scopes};
 
 use crate::{ProcessMemory, SourcePlace};
 
@@ -213,7 +213,7 @@ impl Java {
         };
         let places = scopes
             .iter()
-            .map(|Scope { method, bytecode }| self.place(*method, Some(*bytecode), memory));
+            .map(|InlinedScope { method, bytecode }| self.place(*method, Some(*bytecode), memory));
         places.collect()
     }
 

@@ -31,7 +31,7 @@ const KINDS: [&str; 16] = [
     "Symbol",
 ];
 
-/// Numbers of no object that are needed.
+/// CodedNumbers of no object that are needed.
 const NUMBERS: [(&str, &str); 1] = [("Abstract_VM_Version", "_vm_major_version")];
 
 /// Types of which the size is needed.

@@ -1,7 +1,7 @@
 //! The source file and line of a place in a method.
 
 use super::layout::Layout;
-use super::numbers::{Coding, Numbers};
+use super::numbers::{CodedNumbers, Coding};
 use crate::ProcessMemory;
 
 /// The most lines of a method.
@@ -45,7 +45,7 @@ impl Lines {
         (bytecode < length && flags[0] & HAS_LINES != 0).then_some(())?;
         // Each line goes from its byte code to the next; they need not be in order.
         let mut best: Option<(i64, i64)> = None;
-        let mut numbers = Numbers::new(bytecodes.end, self.coding, memory);
+        let mut numbers = CodedNumbers::new(bytecodes.end, self.coding, memory);
         let wanted = i64::try_from(bytecode).ok()?;
         let (mut at, mut line) = (0_i64, 0_i64);
         for _ in 0..MOST_LINES {

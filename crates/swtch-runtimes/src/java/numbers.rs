@@ -1,4 +1,4 @@
-//! Numbers of one to five bytes, as the virtual machine writes its lists (`src/hotspot/share/utilities/unsigned5.hpp`).
+//! CodedNumbers of one to five bytes, as the virtual machine writes its lists (`src/hotspot/share/utilities/unsigned5.hpp`).
 
 use crate::ProcessMemory;
 
@@ -24,13 +24,13 @@ impl Coding {
 }
 
 /// The numbers from an address on.
-pub struct Numbers<'a, M> {
+pub struct CodedNumbers<'a, M> {
     at: u64,
     coding: Coding,
     memory: &'a M,
 }
 
-impl<'a, M: ProcessMemory> Numbers<'a, M> {
+impl<'a, M: ProcessMemory> CodedNumbers<'a, M> {
     /// Those from this address on.
     pub const fn new(at: u64, coding: Coding, memory: &'a M) -> Self {
         Self { at, coding, memory }
@@ -73,7 +73,7 @@ mod tests {
     fn numbers(major: u32, bytes: &[u8]) -> Vec<u32> {
         let mut memory = MadeUp::up_to(bytes.len() as u64);
         memory.put(0, bytes);
-        let mut numbers = Numbers::new(0, Coding::of_version(major), &memory);
+        let mut numbers = CodedNumbers::new(0, Coding::of_version(major), &memory);
         std::iter::from_fn(|| numbers.next()).collect()
     }
 
@@ -92,7 +92,7 @@ mod tests {
     fn the_lowest_bit_is_the_sign() {
         let mut memory = MadeUp::up_to(8);
         memory.put(0, &[0, 1, 2, 3]);
-        let mut numbers = Numbers::new(0, Coding::of_version(11), &memory);
+        let mut numbers = CodedNumbers::new(0, Coding::of_version(11), &memory);
         let signed = std::iter::from_fn(|| numbers.next_signed()).take(4);
         assert_eq!(signed.collect::<Vec<_>>(), [0, -1, 1, -2]);
     }

@@ -5,7 +5,7 @@
 //! JDK 22 to 24 are not read, and code of theirs has the name of its outermost method alone.
 
 use super::layout::Layout;
-use super::numbers::{Coding, Numbers};
+use super::numbers::{CodedNumbers, Coding};
 use crate::ProcessMemory;
 
 /// The most methods that are at one address.
@@ -58,7 +58,7 @@ struct Lists {
 
 /// A method at an address, and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scope {
+pub struct InlinedScope {
     /// The address of the method.
     pub method: u64,
     /// The byte code that is being run; zero at the method's lock, before its first.
@@ -85,19 +85,19 @@ impl Scopes {
         address: u64,
         method: u64,
         memory: &impl ProcessMemory,
-    ) -> Option<Vec<Scope>> {
+    ) -> Option<Vec<InlinedScope>> {
         let lists = self.lists.read(start, memory)?;
         let mut place = self.scope_at(&lists, address, memory)?;
         let mut found = Vec::new();
         while found.len() < MOST_SCOPES {
             let scope = lists.scopes.wrapping_add(u64::from(place));
-            let mut numbers = Numbers::new(scope, self.coding, memory);
+            let mut numbers = CodedNumbers::new(scope, self.coding, memory);
             let outer = numbers.next()?;
             let index = u64::from(numbers.next()?).checked_sub(1)?;
             let method = memory.word(lists.methods.wrapping_add(8 * index))?;
             // One less is written down, for the method's lock comes before all byte codes.
             let bytecode = u64::from(numbers.next()?).saturating_sub(1);
-            found.push(Scope { method, bytecode });
+            found.push(InlinedScope { method, bytecode });
             if outer == 0 {
                 break;
             }
