@@ -16,7 +16,7 @@ mod scopes;
 #[cfg(test)]
 mod tests;
 
-use layout::{Layout, name_at};
+use layout::{JavaLayout, name_at};
 use lines::Lines;
 use numbers::Coding;
 use scopes::{InlinedScope, Scopes};
@@ -121,7 +121,7 @@ const BYTECODE_BELOW: u64 = 64;
 impl Java {
     /// The virtual machine with these symbols; `None` if its layout is not that of JDK 11 and later.
     pub fn at(places: JavaPlaces, memory: &impl ProcessMemory) -> Option<Self> {
-        let layout = Layout::read(places, memory)?;
+        let layout = JavaLayout::read(places, memory)?;
         let field = |known: &[(&str, &str)]| layout.field(known);
         let version = memory.number(field(&[("Abstract_VM_Version", "_vm_major_version")])?)?;
         let coding = Coding::of_version(version);

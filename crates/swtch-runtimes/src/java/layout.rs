@@ -31,19 +31,19 @@ const KINDS: [&str; 16] = [
     "Symbol",
 ];
 
-/// CodedNumbers of no object that are needed.
+/// Numbers of no object that are needed.
 const NUMBERS: [(&str, &str); 1] = [("Abstract_VM_Version", "_vm_major_version")];
 
 /// Types of which the size is needed.
 const SIZED: [&str; 4] = ["HeapBlock", "ConstantPool", "ConstMethod", "PcDesc"];
 
 /// The fields of a virtual machine: each one's offset, or the address of one of no object.
-pub struct Layout {
+pub struct JavaLayout {
     fields: HashMap<(String, String), u64>,
     sizes: HashMap<String, u64>,
 }
 
-impl Layout {
+impl JavaLayout {
     /// What the lists with these symbols say; `None` if they are not read to their end.
     pub fn read(places: JavaPlaces, memory: &impl ProcessMemory) -> Option<Self> {
         let [structs, rest @ ..] = places.0;

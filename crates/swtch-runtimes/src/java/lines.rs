@@ -1,6 +1,6 @@
 //! The source file and line of a place in a method.
 
-use super::layout::Layout;
+use super::layout::JavaLayout;
 use super::numbers::{CodedNumbers, Coding};
 use crate::ProcessMemory;
 
@@ -24,7 +24,7 @@ pub struct Lines {
 
 impl Lines {
     /// Those of a virtual machine.
-    pub fn of(layout: &Layout, coding: Coding) -> Option<Self> {
+    pub fn of(layout: &JavaLayout, coding: Coding) -> Option<Self> {
         let field = |name| layout.field(&[("ConstMethod", name)]);
         Some(Self {
             flags: field("_flags._flags").or_else(|| field("_flags"))?,

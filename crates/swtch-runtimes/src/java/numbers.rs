@@ -1,4 +1,4 @@
-//! CodedNumbers of one to five bytes, as the virtual machine writes its lists (`src/hotspot/share/utilities/unsigned5.hpp`).
+//! Numbers of one to five bytes, as the virtual machine writes its lists (`src/hotspot/share/utilities/unsigned5.hpp`).
 
 use crate::ProcessMemory;
 

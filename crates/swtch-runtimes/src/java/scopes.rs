@@ -4,7 +4,7 @@
 //! The lists lie in the code (JDK 11 to 21) or apart from it (JDK 25; `src/hotspot/share/code/nmethod.hpp`). Those of
 //! JDK 22 to 24 are not read, and code of theirs has the name of its outermost method alone.
 
-use super::layout::Layout;
+use super::layout::JavaLayout;
 use super::numbers::{CodedNumbers, Coding};
 use crate::ProcessMemory;
 
@@ -67,7 +67,7 @@ pub struct InlinedScope {
 
 impl Scopes {
     /// Those of a virtual machine; `None` for versions whose lists are not known.
-    pub fn of(layout: &Layout, coding: Coding) -> Option<Self> {
+    pub fn of(layout: &JavaLayout, coding: Coding) -> Option<Self> {
         Some(Self {
             lists: ListsAt::of(layout)?,
             entry_size: layout.size("PcDesc")?,
@@ -133,7 +133,7 @@ impl Scopes {
 }
 
 impl ListsAt {
-    fn of(layout: &Layout) -> Option<Self> {
+    fn of(layout: &JavaLayout) -> Option<Self> {
         let code = |name| layout.field(&[("CodeBlob", name)]);
         let method = |name| layout.field(&[("nmethod", name)]);
         if let Some(scopes) = layout.field(&[("CompiledMethod", "_scopes_data_begin")]) {
