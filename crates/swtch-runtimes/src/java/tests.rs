@@ -87,7 +87,7 @@ fn places() -> JavaPlaces {
     JavaPlaces(places)
 }
 
-/// CodedNumbers below 190 as this version writes them.
+/// Numbers below 190 as this version writes them.
 fn written(version: u8, numbers: &[u8]) -> Vec<u8> {
     let least = u8::from(version >= 20);
     numbers.iter().map(|number| number + least).collect()
