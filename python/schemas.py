@@ -473,6 +473,16 @@ SUMMARY_REASONS = f"""{REASON_TALLY} irq_ns run_max_ns? off_p50_below_ns? off_p9
 LASTING = """program threads process_count state syscall? kernel_function? last_ran_before_ns?
     first_ran_before_ns? pids tids"""
 
+# Sums over turns; the times sum to their lengths.
+TURNS: Shape = {
+    "turns": "count",
+    "switches": "count",
+    "length_ns": "count",
+    "ran_ns": "count",
+    "no_cpu_ns": "count",
+    "blocked_ns": {"*": "count"},
+}
+
 ANSWERS: dict[str, Shape] = {
     **{f"swtch.report.{name}/1": report(name) for name in ROWS},
     "swtch.explain/1": {
@@ -532,6 +542,33 @@ ANSWERS: dict[str, Shape] = {
             }
         ],
         "without_findings": "text?",
+        # From a message to the next wait for one; the program with the most of them first.
+        "turns": [
+            {
+                "program": "text",
+                "from": "text",
+                "all": TURNS,
+                "slowest": TURNS,
+                "p50_ns": "count?",
+                "p99_ns": "count?",
+                "longest_ns": "count?",
+                "longest_at_ns": "count?",
+                "longest_thread": "text",
+                "broken": "count",
+                "without_message": "count",
+            }
+        ],
+        # Sums, to be divided by `--unit N`; null without it.
+        "per_unit": [
+            "null",
+            {
+                "units": "count",
+                "switches": "count",
+                "ran_ns": "count",
+                "no_cpu_ns": "count",
+                "in_work_ns": "count",
+            },
+        ],
     },
     "swtch.summary/1": {
         "host": "@traced_host",

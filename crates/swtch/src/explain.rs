@@ -20,7 +20,7 @@ use swtch_record::counters;
 use swtch_record::record::{self, AfterRecording, RecordRequest, RecordingResult, Target};
 use swtch_report::opening;
 use swtch_report::prices;
-use swtch_report::report::{self, By, Extent, Filter};
+use swtch_report::report::{self, By, ExplainAsked, Filter};
 use swtch_store::Trace;
 
 use crate::cli::AskedRecording;
@@ -37,8 +37,8 @@ pub enum BillChoice {
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerForm {
     pub format: Format,
-    /// The amount that the table shows.
-    pub extent: Extent,
+    /// What the table shows.
+    pub asked: ExplainAsked,
     /// The choice whether the answer says what the switches cost.
     pub bill: BillChoice,
 }
@@ -120,7 +120,7 @@ fn tell(trace: &Trace, answer: AnswerForm, prices: Option<&PriceList>) -> Result
     if let Some(list) = prices {
         prices::warn(trace, list);
     }
-    report::explain(trace, &request, prices, answer.extent, &mut stdout())
+    report::explain(trace, &request, prices, answer.asked, &mut stdout())
 }
 
 /// The prices of this machine. A failure is reported, and the recording is explained without a

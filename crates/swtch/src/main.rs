@@ -32,7 +32,7 @@ use swtch_output::exit_code::{CHECK_FAILED, FAILED};
 use swtch_output::message;
 use swtch_output::text;
 use swtch_record::{dump, record};
-use swtch_report::report::Extent;
+use swtch_report::report::{ExplainAsked, Extent};
 use swtch_report::{export, import, opening, prices, report};
 use swtch_view::page;
 
@@ -74,9 +74,12 @@ fn run(cli: Cli) -> Result<u8> {
             };
             let answer = AnswerForm {
                 format: words.format,
-                extent: match words.full {
-                    true => Extent::Full,
-                    false => Extent::Screen(text::page_width()),
+                asked: ExplainAsked {
+                    extent: match words.full {
+                        true => Extent::Full,
+                        false => Extent::Screen(text::page_width()),
+                    },
+                    units: words.unit,
                 },
                 bill,
             };

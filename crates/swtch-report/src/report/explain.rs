@@ -17,6 +17,7 @@
 
 use std::cmp::Reverse;
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
@@ -40,6 +41,7 @@ use super::group::{Groups, KeyNames, reason_of_open};
 use super::head::{ReportedSwitches, TraceHead};
 use super::lasting::LastingThreads;
 use super::names::Names;
+use super::per_unit::PerUnit;
 use super::preemptor::Preemptors;
 use super::pricing::Prices;
 use super::programs::Programs;
@@ -47,6 +49,7 @@ use super::reason::ByReason;
 use super::screen::{self, Screen};
 use super::stack::{self, StackCounts, Symbols};
 use super::summary::Summary;
+use super::turns::ProgramTurns;
 use super::verdict::{
     self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
     MonitorTime, PartFacts, RecordedMachine, SerialWork, TimeAtLocks, TurnTime, VerdictInput,
@@ -123,6 +126,8 @@ pub struct Explanation {
     /// Threads that were blocked all the time; `None` if it is not known.
     lasting: Option<LastingAnswer>,
     billed: Option<Billed>,
+    /// The turns of programs, the one with the most first.
+    turns: Vec<ProgramTurns>,
     /// The counts for the first screen.
     pub screen: Screen,
 }
@@ -144,6 +149,24 @@ pub enum Extent {
     Full,
 }
 
+/// What is asked of an explanation.
+#[derive(Clone, Copy, Debug)]
+pub struct ExplainAsked {
+    /// What is written for people.
+    pub extent: Extent,
+    /// The number of requests, or other units of work, that were done meanwhile: somebody has counted them.
+    pub units: Option<NonZeroU64>,
+}
+
+impl From<Extent> for ExplainAsked {
+    fn from(extent: Extent) -> Self {
+        Self {
+            extent,
+            units: None,
+        }
+    }
+}
+
 /// Writes what explains a trace, and with `prices` also what its switches cost. `request.by` is
 /// ignored.
 ///
@@ -155,9 +178,10 @@ pub fn explain(
     trace: &Trace,
     request: &ReportRequest,
     prices: Option<&PriceList>,
-    extent: Extent,
+    asked: impl Into<ExplainAsked>,
     out: &mut dyn Write,
 ) -> Result<()> {
+    let ExplainAsked { extent, units } = asked.into();
     if request.format == Format::Csv {
         return Err(no_csv());
     }
@@ -172,6 +196,7 @@ pub fn explain(
         path: trace.path(),
         top: request.top,
         extent,
+        units,
     };
     answer::write(&answer, request.format, out)
 }
@@ -185,24 +210,59 @@ struct ExplainAnswer<'a> {
     /// Number of rows of each table.
     top: Option<usize>,
     extent: Extent,
+    units: Option<NonZeroU64>,
 }
 
 impl VerbAnswer for ExplainAnswer<'_> {
     fn to_table(&self) -> String {
         let Extent::Screen(width) = self.extent else {
             let most = self.top.unwrap_or(ROWS);
-            return self.explained.to_text(self.head, self.rows, most);
+            let mut page = self.explained.to_text(self.head, self.rows, most);
+            for line in self.units_and_turns() {
+                page += &format!("{}\n", text::escaped(&line));
+            }
+            return page;
         };
-        let lines = screen::lines(self.explained, self.head, self.rows, self.path, width);
+        let besides = self.units_and_turns();
+        let lines = screen::lines(
+            self.explained,
+            self.head,
+            self.rows,
+            &besides,
+            self.path,
+            width,
+        );
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
     fn to_json(&self) -> Value {
-        self.explained.to_json(self.head, self.rows, self.top)
+        let mut answer = self.explained.to_json(self.head, self.rows, self.top);
+        answer["per_unit"] = json!(self.per_unit().map(|one| one.to_json()));
+        answer
     }
 
     fn to_csv(&self) -> Result<String> {
         Err(no_csv())
+    }
+}
+
+impl ExplainAnswer<'_> {
+    fn per_unit(&self) -> Option<PerUnit<'_>> {
+        let screen = &self.explained.screen;
+        Some(PerUnit {
+            units: self.units?,
+            total: &screen.total,
+            reasons: &screen.reasons,
+            lost: &self.explained.lost,
+            wall: self.head.duration(),
+        })
+    }
+
+    /// What one unit of work took, and what is said of turns.
+    fn units_and_turns(&self) -> Vec<String> {
+        let units = self.per_unit().map(|one| one.words());
+        let turns = self.explained.turns(self.head);
+        units.into_iter().chain(turns).collect()
     }
 }
 
@@ -574,6 +634,10 @@ impl<'p> ExplainPage<'p> {
             fired: None,
             lasting: None,
             billed,
+            turns: self
+                .details
+                .turns
+                .by_program(names, &programs, runs_goroutines),
             screen,
         }
     }
@@ -724,6 +788,13 @@ impl Explanation {
         tables
     }
 
+    /// What is said of the turns of the program with the most of them.
+    fn turns(&self, head: &TraceHead) -> Option<String> {
+        let start = Timestamp::from_ns(head.meta.start_ns);
+        let first = self.turns.first()?;
+        Some(first.words(head.duration(), start))
+    }
+
     /// The main threads that were blocked all the time, in sentences.
     pub fn lasting(&self) -> &[String] {
         self.lasting.as_ref().map_or(&[], |lasting| &lasting.told)
@@ -851,6 +922,7 @@ impl Explanation {
             "summary": self.summary.to_json(),
             "fired": self.fired,
             "lost": lost_json(&self.lost),
+            "turns": self.turns.iter().map(|program| program.to_json(start)).collect::<Vec<_>>(),
             "findings": findings,
             "without_findings": self.first_sentence(),
         })

@@ -44,6 +44,7 @@ mod level;
 pub mod live;
 mod names;
 mod neighbour;
+mod per_unit;
 mod preemptor;
 mod pricing;
 mod programs;
@@ -52,6 +53,7 @@ mod screen;
 mod stack;
 mod summary;
 mod tally;
+mod turns;
 mod verdict;
 mod wait;
 mod waker;
@@ -83,7 +85,7 @@ pub use diff::{
     compare, time_words,
 };
 pub use empty::{is_failure, why_empty};
-pub use explain::{BESIDES, ExplainPageParts, Extent, FindingText, explain, parts};
+pub use explain::{BESIDES, ExplainAsked, ExplainPageParts, Extent, FindingText, explain, parts};
 pub use filter::{Asker, EmptySpan, Filter, GivenUp, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use flame::{FlameNaming, FlameNode, FrameKind};

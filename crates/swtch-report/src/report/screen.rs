@@ -100,8 +100,10 @@ fn columns<'a>(label: Word, lengths: [Column<ScreenRow<'a>>; 2]) -> [Column<Scre
 #[derive(Debug, Default)]
 pub struct Screen {
     programs: Vec<ProgramCounts>,
-    reasons: Vec<(Reason, Tally)>,
-    total: Tally,
+    /// Reasons, the most frequent first.
+    pub reasons: Vec<(Reason, Tally)>,
+    /// All switches.
+    pub total: Tally,
 }
 
 impl Screen {
@@ -162,16 +164,17 @@ fn per_second(count: u64, length: Nanos) -> Option<u64> {
     (length > Nanos::ZERO).then(|| u64::try_from(per_s).unwrap_or(u64::MAX))
 }
 
-/// The lines of the screen. None is wider than `width`, unless a single word is. `trace` is the
-/// path that the suggested commands name.
+/// The lines of the screen, with sentences about units of work. None is wider than `width`, unless a single word is.
+/// `trace` is the path that the suggested commands name.
 pub fn lines(
     explained: &Explanation,
     head: &TraceHead,
     rows: ReportedSwitches,
+    besides: &[String],
     trace: &Path,
     width: usize,
 ) -> Vec<String> {
-    let mut lines = beginning(explained, head, rows, width);
+    let mut lines = beginning(explained, head, rows, besides, width);
     let end = ending(trace, width);
     let room = LINES.saturating_sub(lines.len() + end.len());
     lines.extend(verdict(explained, room, width));
@@ -186,6 +189,7 @@ fn beginning(
     explained: &Explanation,
     head: &TraceHead,
     rows: ReportedSwitches,
+    besides: &[String],
     width: usize,
 ) -> Vec<String> {
     let length = head.duration();
@@ -210,6 +214,9 @@ fn beginning(
     lines.extend(hung("", &format!("{switches}{rate}{complete}."), width));
     if let Some(used) = utilisation(explained, head) {
         lines.extend(hung("", &used, width));
+    }
+    for words in besides {
+        lines.extend(hung("", &escaped(words), width));
     }
     if is_short(head) {
         let words = format!("{length} is too short to say what is usual: record for longer (-d 5)");

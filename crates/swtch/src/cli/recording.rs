@@ -4,6 +4,7 @@
 //! and which options cannot be had together is said in one place here, `refuse_for`.
 
 use std::ffi::OsString;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -146,6 +147,9 @@ pub struct Explain {
     /// Leave out what the switches cost, and measure no prices.
     #[arg(long)]
     pub no_bill: bool,
+    /// So many requests, or other units of work, were done meanwhile: says what one of them took.
+    #[arg(long, value_name = "N")]
+    pub unit: Option<NonZeroU64>,
 }
 
 /// What the words ask for.

@@ -15,6 +15,7 @@ use super::super::filter::CountedParts;
 use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
 use super::super::reason::ByReason;
+use super::super::turns::Turns;
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
 use super::locks::TimeAtLocks;
@@ -74,6 +75,8 @@ pub struct Details {
     pub(super) ran_on: Vec<Nanos>,
     /// The runs of each program, at the number of its family.
     pub(super) together: Vec<RunsTogether>,
+    /// The turns of programs.
+    pub turns: Turns,
 }
 
 /// Facts about the part of a recording that is read.
@@ -254,6 +257,7 @@ impl Details {
                 .collect(),
             ran_on: Vec::new(),
             together: Vec::new(),
+            turns: Turns::new(names),
         }
     }
 
@@ -262,6 +266,12 @@ impl Details {
     pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         let waker = Waker::of(row, names);
         self.see(row, task);
+        if counted.switch && self.kinds[task] == TaskKind::Program {
+            let call = row.evidence.syscall;
+            let is_for_room =
+                call.is_some_and(|call| self.arch.is_some_and(|arch| arch.hands_over(call)));
+            self.turns.add(row, task, waker, is_for_room, names);
+        }
         if counted.switch {
             self.add_switch(row, task);
         }
@@ -474,6 +484,7 @@ impl Details {
 
     /// Counts what can be told only after the last row.
     pub fn finish(&mut self) {
+        self.turns.finish();
         for (ends, woken_by) in self.ends.iter_mut().zip(&mut self.woken_by) {
             for (waker, count) in woken_by.iter_mut().enumerate() {
                 let count = std::mem::take(count);

@@ -340,6 +340,7 @@ fn screen(drawing: &DrawnMachine, width: usize) -> Vec<String> {
         &drawing.explained(),
         &head(),
         rows,
+        &[],
         Path::new("run.swtch"),
         width,
     )
@@ -391,7 +392,7 @@ fn a_screen_says_how_many_switches_were_not_traced() {
     head.meta.counts.untraced = 426;
     let rows = ReportedSwitches::default();
     let explained = DrawnMachine::new().explained();
-    let lines = screen::lines(&explained, &head, rows, Path::new("x"), 200);
+    let lines = screen::lines(&explained, &head, rows, &[], Path::new("x"), 200);
     assert_eq!(lines[1], "0 context switches, 0 a second.");
     assert_eq!(
         lines[2],
@@ -412,6 +413,7 @@ fn a_screen_of_an_incomplete_recording_does_not_say_complete() {
         &drawing.explained(),
         &head,
         ReportedSwitches::default(),
+        &[],
         Path::new("x"),
         100,
     );

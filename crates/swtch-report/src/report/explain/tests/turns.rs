@@ -1,5 +1,7 @@
 //! Tests of what is said of event loops by their stacks.
 
+use std::num::NonZeroU64;
+
 use swtch_core::{Frame, Stack, StackKind};
 
 use super::*;
@@ -107,4 +109,45 @@ fn a_sleep_of_java_is_called_so() {
     let first = told("Unsafe_Park");
     let words = "It mostly waits for what does not come before a time limit: 100 times";
     assert!(first.starts_with(words), "{first}");
+}
+
+/// A server takes a message, waits for the disk, and waits again; every hundredth time it has no CPU first.
+#[test]
+fn turns_and_their_slowest_are_told_and_what_a_unit_took() {
+    let mut drawing = DrawnMachine::beside_a_stranger();
+    drawing.run(row(1, Reason::Poll), 1_000, 3);
+    for turn in 0..200 {
+        let runq = if turn % 100 == 50 { 9 * MS } else { 0 };
+        drawing.run(row(3, Reason::Slice), MS + runq, 1);
+        let message = after(row(1, Reason::Io), Reason::Poll, MS, runq);
+        drawing.run(woken_by(message, 3), 100_000, 3);
+        drawing.run(row(3, Reason::Slice), 300_000, 1);
+        drawing.run(
+            after(row(1, Reason::Poll), Reason::Io, 300_000, 0),
+            100_000,
+            0,
+        );
+    }
+    let explained = drawing.explained();
+    let head = head();
+    let told = explained.turns(&head).unwrap();
+    for words in [
+        "From a message to the next wait for one, server took 500 µs (median), 500 µs (99 %), 9.50 ms (longest: server/10 at",
+        "200 turns, ",
+        " of 2.00 switches each",
+        "The slowest 1.0 %: without a CPU 94.7 %; the others: blocked (io) 60.0 %, on a CPU 40.0 %.",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+    let per_unit = PerUnit {
+        units: NonZeroU64::new(100).unwrap(),
+        total: &explained.screen.total,
+        reasons: &explained.screen.reasons,
+        lost: &explained.lost,
+        wall: Nanos::from_ns(1_000 * MS),
+    };
+    let words = "Each of 100 units (100 a second): 4.01 switches (2.01 waited in epoll, poll or select, 2.00 waited for a \
+                 file or disk); 400 µs on a CPU, 180 µs without one, 600 µs blocked in the middle of work.";
+    assert_eq!(per_unit.words(), words);
+    assert_eq!(per_unit.to_json()["ran_ns"], 40_001_000);
 }

@@ -1,0 +1,74 @@
+//! What one unit of work took, where somebody counted them: requests, jobs, frames.
+
+use std::num::NonZeroU64;
+
+use serde_json::{Value, json};
+use swtch_core::{AwaitedThing, LostTime, Nanos, Reason, Tally};
+use swtch_output::text::{counted, grouped};
+
+use super::screen::in_hundredths;
+use super::verdict::in_words;
+
+/// Reasons below this number of switches a unit are not told.
+const LEAST_HUNDREDTHS: u64 = 1;
+
+/// The most reasons in the sentence.
+const REASONS: usize = 3;
+
+/// Sums over the units that were done while it was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct PerUnit<'a> {
+    pub units: NonZeroU64,
+    pub total: &'a Tally,
+    /// The most frequent first.
+    pub reasons: &'a [(Reason, Tally)],
+    pub lost: &'a LostTime,
+    pub wall: Nanos,
+}
+
+impl PerUnit<'_> {
+    /// `Each of 240,000 units (80,000 a second): 0.19 switches (0.12 waited in epoll, …), 8.30 µs on a CPU, …`
+    pub fn words(self) -> String {
+        let units = self.units.get();
+        let per_second = u128::from(units) * 1_000_000_000 / u128::from(self.wall.as_ns().max(1));
+        let reasons = self.reasons.iter().filter(|(_, tally)| {
+            u128::from(tally.switches) * 100 >= u128::from(units) * u128::from(LEAST_HUNDREDTHS)
+        });
+        let reasons = reasons.take(REASONS).map(|(reason, tally)| {
+            format!(
+                "{} {}",
+                in_hundredths(tally.switches, units),
+                in_words(*reason)
+            )
+        });
+        let reasons: Vec<_> = reasons.collect();
+        let reasons = match reasons.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", reasons.join(", ")),
+        };
+        format!(
+            "Each of {} ({} a second): {} switches{reasons}; {} on a CPU, {} without one, {} blocked in the middle of work.",
+            counted(units, "unit"),
+            grouped(u64::try_from(per_second).unwrap_or(u64::MAX)),
+            in_hundredths(self.total.switches, units),
+            self.each(self.lost.ran),
+            self.each(self.lost.no_cpu),
+            self.each(self.lost.blocked(AwaitedThing::Work)),
+        )
+    }
+
+    fn each(self, time: Nanos) -> Nanos {
+        Nanos::from_ns(time.as_ns() / self.units)
+    }
+
+    /// The same for programs: what sums are divided by is there, so that nothing is rounded.
+    pub fn to_json(self) -> Value {
+        json!({
+            "units": self.units,
+            "switches": self.total.switches,
+            "ran_ns": self.lost.ran.as_ns(),
+            "no_cpu_ns": self.lost.no_cpu.as_ns(),
+            "in_work_ns": self.lost.blocked(AwaitedThing::Work).as_ns(),
+        })
+    }
+}

@@ -1,0 +1,228 @@
+//! What is said of the turns of programs ([`swtch_core::turns`]): how many there were, how long they took, and why the
+//! slowest were slow.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use swtch_core::{
+    MessageEnd, MessageWait, Nanos, Reason, Switch, ThreadTurns, Timestamp, TurnSum, TurnSums,
+    WakerKind,
+};
+use swtch_output::sheet::percent;
+use swtch_output::text::{counted, grouped};
+
+use super::names::Names;
+use super::programs::{Programs, eldest_of_each};
+use super::screen::in_hundredths;
+use super::waker::Waker;
+
+/// Of fewer turns nothing is said: the slowest 1 % is one.
+const FEWEST_TURNS: u64 = 100;
+
+/// The share of turns that are the slowest.
+const SLOWEST_PCT: f64 = 1.0;
+
+/// Parts below this share of the time are not told, and this many are.
+const LEAST_PCT: f64 = 5.0;
+const MOST_PARTS: usize = 4;
+
+/// The turns of each thread, by its index.
+#[derive(Debug, Default)]
+pub struct Turns {
+    threads: Vec<Option<Box<ThreadTurns>>>,
+    /// A number for each process, the same for those that a process of their name has started.
+    kin: Vec<usize>,
+}
+
+impl Turns {
+    /// For a trace with these processes.
+    pub fn new(names: &Names) -> Self {
+        Self {
+            threads: Vec::new(),
+            kin: eldest_of_each(names),
+        }
+    }
+
+    /// Adds a row of the task with this index: what ended its wait, and whether it waits now for room.
+    pub fn add(
+        &mut self,
+        row: &Switch,
+        task: usize,
+        waker: Option<Waker>,
+        is_for_room: bool,
+        names: &Names,
+    ) {
+        let waits = match row.rule.reason {
+            Reason::Poll => Some(MessageWait::AtMany),
+            Reason::Net | Reason::Pipe | Reason::Ipc if !is_for_room => {
+                Some(MessageWait::AtOne(row.evidence.wait_key))
+            }
+            _ => None,
+        };
+        if task >= self.threads.len() {
+            self.threads.resize_with(task + 1, || None);
+        }
+        let thread = &mut self.threads[task];
+        if waits.is_some() || thread.is_some() {
+            let kin = |task: usize| self.kin[names.thread(task).process];
+            let end = match waker {
+                Some(Waker::Task(waker)) if kin(waker) == kin(task) => MessageEnd::Own,
+                Some(Waker::Other(WakerKind::Timer)) | None => MessageEnd::Nothing,
+                Some(_) => MessageEnd::Message,
+            };
+            thread.get_or_insert_default().add(row, end, waits);
+        }
+    }
+
+    /// After the last row.
+    pub fn finish(&mut self) {
+        let threads = self.threads.iter_mut().flatten();
+        threads.for_each(|thread| thread.finish());
+    }
+
+    /// The turns of each program that took enough of them, the one with the most first. Threads of Go serve whoever is
+    /// there, and their turns are no requests: those processes are left out.
+    pub fn by_program(
+        &self,
+        names: &Names,
+        programs: &Programs,
+        runs_goroutines: impl Fn(usize) -> bool,
+    ) -> Vec<ProgramTurns> {
+        let mut by_program: BTreeMap<&str, TurnSums> = BTreeMap::new();
+        for (task, thread) in self.threads.iter().enumerate() {
+            let process = names.thread(task).process;
+            let turns = thread.as_ref().and_then(|thread| thread.turns());
+            if let Some(turns) = turns.filter(|_| !runs_goroutines(process)) {
+                let label = programs.label(process);
+                by_program.entry(label).or_default().merge(turns);
+            }
+        }
+        let told = by_program.into_iter().filter_map(|(label, turns)| {
+            let longest = turns.longest?;
+            (turns.count() >= FEWEST_TURNS).then(|| ProgramTurns {
+                label: label.to_owned(),
+                thread: names.label(names.index(longest.task)),
+                turns,
+            })
+        });
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|program| Reverse(program.turns.count()));
+        told
+    }
+}
+
+/// The turns of one program.
+#[derive(Clone, Debug)]
+pub struct ProgramTurns {
+    label: String,
+    /// The thread that took the longest.
+    thread: String,
+    turns: TurnSums,
+}
+
+impl ProgramTurns {
+    /// Says how many turns there were in a recording of this length, and what the slowest waited for.
+    pub fn words(&self, wall: Nanos, start: Timestamp) -> String {
+        let (all, slowest) = self.turns.slowest(SLOWEST_PCT);
+        let length = |percent| self.turns.percentile(percent).unwrap_or(Nanos::ZERO);
+        let per_second = u128::from(all.turns) * 1_000_000_000 / u128::from(wall.as_ns().max(1));
+        let per_second = grouped(u64::try_from(per_second).unwrap_or(u64::MAX));
+        let longest = self.turns.longest.map_or_else(String::new, |longest| {
+            let at = longest.began.since(start).unwrap_or(Nanos::ZERO);
+            format!(", {} (longest: {} at {at})", longest.length, self.thread)
+        });
+        format!(
+            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, {per_second} a \
+             second, of {} switches each (what comes meanwhile is served in the same turn). The slowest {}: {}; the others: \
+             {}.",
+            self.label,
+            length(50.0),
+            length(99.0),
+            counted(all.turns, "turn"),
+            in_hundredths(all.switches, all.turns),
+            share_words(slowest.turns, all.turns),
+            parts_in_words(&slowest),
+            parts_in_words(&without(&all, &slowest)),
+        )
+    }
+
+    /// The same for programs.
+    pub fn to_json(&self, start: Timestamp) -> Value {
+        let (all, slowest) = self.turns.slowest(SLOWEST_PCT);
+        let longest = self.turns.longest;
+        json!({
+            "program": self.label,
+            "from": "inferred",
+            "all": sum_json(&all),
+            "slowest": sum_json(&slowest),
+            "p50_ns": self.turns.percentile(50.0).map(Nanos::as_ns),
+            "p99_ns": self.turns.percentile(99.0).map(Nanos::as_ns),
+            "longest_ns": longest.map(|longest| longest.length.as_ns()),
+            "longest_at_ns": longest.and_then(|longest| longest.began.since(start)).map(Nanos::as_ns),
+            "longest_thread": self.thread,
+            "broken": self.turns.broken,
+            "without_message": self.turns.without_message,
+        })
+    }
+}
+
+fn sum_json(sum: &TurnSum) -> Value {
+    let blocked = sum.blocked.iter();
+    let blocked: BTreeMap<_, _> = blocked
+        .map(|(reason, time)| (reason.to_string(), time.as_ns()))
+        .collect();
+    json!({
+        "turns": sum.turns,
+        "switches": sum.switches,
+        "length_ns": sum.length().as_ns(),
+        "ran_ns": sum.ran.as_ns(),
+        "no_cpu_ns": sum.no_cpu.as_ns(),
+        "blocked_ns": blocked,
+    })
+}
+
+/// All without the slowest.
+fn without(all: &TurnSum, slowest: &TurnSum) -> TurnSum {
+    let of = |reason: Reason| {
+        let mut known = slowest.blocked.iter();
+        let known = known.find(|(known, _)| *known == reason);
+        known.map_or(Nanos::ZERO, |(_, time)| *time)
+    };
+    let blocked = all.blocked.iter();
+    TurnSum {
+        turns: all.turns.saturating_sub(slowest.turns),
+        switches: all.switches.saturating_sub(slowest.switches),
+        ran: all.ran.saturating_sub(slowest.ran),
+        no_cpu: all.no_cpu.saturating_sub(slowest.no_cpu),
+        blocked: blocked
+            .map(|(reason, time)| (*reason, time.saturating_sub(of(*reason))))
+            .collect(),
+    }
+}
+
+/// `without a CPU 62.0 %, on a CPU 20.0 %, blocked (io) 18.0 %`
+fn parts_in_words(sum: &TurnSum) -> String {
+    let whole = sum.length();
+    let mut parts = vec![
+        ("on a CPU".to_owned(), sum.ran),
+        ("without a CPU".to_owned(), sum.no_cpu),
+    ];
+    parts.extend(
+        sum.blocked
+            .iter()
+            .map(|(reason, time)| (format!("blocked ({reason})"), *time)),
+    );
+    parts.sort_by_key(|(_, time)| Reverse(*time));
+    let is_large =
+        |time: Nanos| percent(time.as_ns(), whole.as_ns()).is_some_and(|part| part >= LEAST_PCT);
+    let told = parts.into_iter().filter(|(_, time)| is_large(*time));
+    let told = told
+        .take(MOST_PARTS)
+        .map(|(words, time)| format!("{words} {}", share_words(time.as_ns(), whole.as_ns())));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn share_words(part: u64, whole: u64) -> String {
+    percent(part, whole).map_or_else(|| "0 %".to_owned(), |share| format!("{share:.1} %"))
+}
