@@ -554,6 +554,7 @@ ANSWERS: dict[str, Shape] = {
                 "longest_ns": "count?",
                 "longest_at_ns": "count?",
                 "longest_thread": "text",
+                "perhaps_more": "count",
                 "broken": "count",
                 "without_message": "count",
             }

@@ -78,7 +78,7 @@ pub use timeline::Timeline;
 pub use together::RunsTogether;
 pub use topology::{CpuPlaces, CpuTopology, NumaNode};
 pub use trigger::{Trigger, TriggerMistake, TriggerMoment, TriggerThread};
-pub use turns::{LongestTurn, MessageEnd, MessageWait, ThreadTurns, TurnSum, TurnSums};
+pub use turns::{LongestTurn, MessageEnd, MessageWait, ThreadTurns, TurnKind, TurnSum, TurnSums};
 pub use units::{Nanos, Timestamp};
 pub use user::{Level, UserDeparture, UserSide, UserSwitchEvent, UserWait, UserWaitType, UserWord};
 pub use wait::{Wait, WaitEvidence, Wakeup};

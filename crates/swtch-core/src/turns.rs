@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nothing is asked of the program, so a turn is *inferred*: what comes while a thread is busy is served in the same turn,
-//! for nothing says where one request ends; and a wait for several descriptors (`epoll`) is one for the next request,
+//! for nothing says where one request ends (where its client took the CPU from it, that is counted: `perhaps_more`); and a wait for several descriptors (`epoll`) is one for the next request,
 //! whatever it was for. A wait that the same program ended is in the middle of a turn: PostgreSQL waits for locks where it
 //! waits for its clients, and loops for what they have handed to other threads. The parts of a turn sum to its length exactly; a turn of which a row is missing is counted apart.
 
@@ -50,6 +50,15 @@ pub enum MessageWait {
     AtOne(Option<u64>),
 }
 
+/// The waits between which a thread takes turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnKind {
+    /// Those at several descriptors.
+    AtMany,
+    /// Those at one socket.
+    AtOne,
+}
+
 /// Turns of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadTurns {
@@ -76,6 +85,9 @@ struct TurnSeries {
 #[derive(Clone, Debug)]
 struct OpenTurn {
     task: TaskKey,
+    client: Option<TaskKey>,
+    /// How often that took the CPU from the thread.
+    by_client: u64,
     began: Timestamp,
     sum: TurnSum,
 }
@@ -94,6 +106,10 @@ impl OpenTurn {
 #[derive(Clone, Debug, Default)]
 pub struct TurnSums {
     by_length: BTreeMap<u32, TurnSum>,
+    counted: u64,
+    /// How often a turn was interrupted by the task whose message had begun it: perhaps that had its answer, and the next
+    /// message came while the thread waited for a CPU.
+    pub perhaps_more: u64,
     /// Turns of which a row is missing.
     pub broken: u64,
     /// Waits that ended without a message: by a limit, or a clock.
@@ -181,14 +197,31 @@ impl ThreadTurns {
 
     /// The turns of this thread; `None` if it takes none, or if it is not known which of its waits are for requests.
     pub fn turns(&self) -> Option<&TurnSums> {
+        Some(self.of(self.kind()?))
+    }
+
+    /// The turns of a kind that have ended so far.
+    pub const fn of(&self, kind: TurnKind) -> &TurnSums {
+        &self.series(kind).turns
+    }
+
+    const fn series(&self, kind: TurnKind) -> &TurnSeries {
+        match kind {
+            TurnKind::AtMany => &self.at_many,
+            TurnKind::AtOne => &self.at_one,
+        }
+    }
+
+    /// Which turns are this thread's; `None` where [`Self::turns`] is.
+    pub fn kind(&self) -> Option<TurnKind> {
         let many = self.at_many.turns.count();
         let is_at_many = many * 100 >= (many + self.at_ones) * FEWEST_AT_MANY_PCT;
         if many >= FEWEST_TURNS && is_at_many {
-            return Some(&self.at_many.turns);
+            return Some(TurnKind::AtMany);
         }
         let is_known = self.at_others * 100 <= self.at_ones * MOST_OTHERS_PCT;
         let is_many = self.at_one.turns.count() >= FEWEST_TURNS;
-        (is_many && is_known).then_some(&self.at_one.turns)
+        (is_many && is_known).then_some(TurnKind::AtOne)
     }
 }
 
@@ -214,6 +247,10 @@ impl TurnSeries {
         }
         match (&mut self.open, row.ran) {
             (Some(open), Some(ran)) => {
+                let is_by_client = row.rule.reason == Reason::Wakeup
+                    && row.next_task.is_some()
+                    && row.next_task == open.client;
+                open.by_client += u64::from(is_by_client);
                 open.sum.ran += ran;
                 open.sum.switches += 1;
             }
@@ -246,6 +283,8 @@ impl TurnSeries {
         let began = row.ts.before(row.ran?).before(runq);
         Some(OpenTurn {
             task: row.task,
+            client: row.wait.wakeup.waker,
+            by_client: 0,
             began,
             sum,
         })
@@ -273,6 +312,8 @@ impl TurnSums {
         if self.longest.is_none_or(|known| known.length < length) {
             self.longest = Some(longest);
         }
+        self.counted += 1;
+        self.perhaps_more += open.by_client;
         self.by_length
             .entry(part_of(length))
             .or_default()
@@ -284,6 +325,8 @@ impl TurnSums {
         for (part, sum) in &other.by_length {
             self.by_length.entry(*part).or_default().merge(sum);
         }
+        self.counted += other.counted;
+        self.perhaps_more += other.perhaps_more;
         self.broken += other.broken;
         self.without_message += other.without_message;
         let both = [self.longest, other.longest].into_iter().flatten();
@@ -291,8 +334,8 @@ impl TurnSums {
     }
 
     /// The number of turns.
-    pub fn count(&self) -> u64 {
-        self.by_length.values().map(|sum| sum.turns).sum()
+    pub const fn count(&self) -> u64 {
+        self.counted
     }
 
     /// All of them, and those of them that took longest: about `percent` of all, and more where others are as long.

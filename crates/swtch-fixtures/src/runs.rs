@@ -6,7 +6,7 @@ use fastrand::Rng;
 use swtch_core::{Frame, Nanos, Pid, Reason, Stack, StackKind, TaskKey, Timestamp};
 use swtch_store::{ClockSample, Meta, Writer};
 
-use crate::{after, meta, row, seen};
+use crate::{after, meta, row, seen, woken_by};
 
 /// The number of the stack of all waits.
 const STACK: u32 = 7;
@@ -30,6 +30,10 @@ pub struct MadeUpRun {
     pub functions: Vec<String>,
     /// The name of the thread that waits.
     pub comm: String,
+    /// The number of messages that `server` takes instead.
+    pub messages: u64,
+    /// In how many of a hundred turns it waits for the disk a second time.
+    pub second_reads_pct: u64,
     /// Decides what varies by chance.
     pub seed: u64,
 }
@@ -52,6 +56,8 @@ impl MadeUpRun {
             has_stacks: false,
             functions: Vec::new(),
             comm: "server".to_owned(),
+            messages: 0,
+            second_reads_pct: 0,
             seed: second,
         }
     }
@@ -75,6 +81,13 @@ impl MadeUpRun {
         self.write_stack(&mut writer);
         let length = self.meta.end_ns - self.meta.start_ns;
         let every = (waits / preemptions.max(1)).max(1);
+        let waits = match self.messages {
+            0 => waits,
+            _ => {
+                self.write_turns(&mut writer, &mut rng);
+                0
+            }
+        };
         for number in 0..waits {
             let is_preempted = preemptions > 0 && number % every == 0;
             let reason = if is_preempted {
@@ -95,6 +108,31 @@ impl MadeUpRun {
             writer.push_switch(&row).unwrap();
         }
         writer.finish(&self.meta, &mut |_, _| ()).unwrap();
+    }
+
+    /// Writes the turns of `server`: it takes a message from `hog`, reads from the disk, and waits for the next.
+    fn write_turns(&self, writer: &mut Writer, rng: &mut Rng) {
+        let every = (self.meta.end_ns - self.meta.start_ns) / self.messages;
+        let mut now = self.meta.start_ns;
+        let mut write = |reason, blocked_ns, leaves| {
+            let ran_ns = 20_000;
+            now += blocked_ns + ran_ns;
+            let mut row = woken_by(after(row(1, leaves), reason, blocked_ns, 0), 3);
+            row.ran = Some(Nanos::from_ns(ran_ns));
+            row.ts = Timestamp::from_ns(now);
+            row.evidence.wait_key = Some(7);
+            writer.push_switch(&row).unwrap();
+        };
+        for _ in 0..self.messages {
+            let has_second = rng.u64(..100) < self.second_reads_pct;
+            let reads_ns = if has_second { 120_000 } else { 60_000 };
+            let idle_ns = every - 40_000 - reads_ns;
+            write(Reason::Net, idle_ns, Reason::Io);
+            if has_second {
+                write(Reason::Io, 40_000, Reason::Io);
+            }
+            write(Reason::Io, 40_000, Reason::Net);
+        }
     }
 
     /// Writes the frames of the stack, at addresses that differ from run to run.

@@ -7,12 +7,12 @@ const MESSAGE: Option<MessageWait> = Some(MessageWait::AtOne(Some(7)));
 
 /// A thread that is drawn row by row: each waits, runs, and leaves the CPU.
 #[derive(Default)]
-struct Drawn {
+struct DrawnThread {
     now: u64,
     turns: ThreadTurns,
 }
 
-impl Drawn {
+impl DrawnThread {
     /// A wait for a reason, without a CPU after it, and a run, in ns; a message ended it, and then it waits for one.
     fn row(
         &mut self,
@@ -51,7 +51,7 @@ impl Drawn {
 /// A request with a wait for the disk and one without a CPU, whose parts are its length.
 #[test]
 fn the_parts_of_a_turn_are_its_length() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     // Before the first wait for a message nothing is known of what began.
     drawn.row((Reason::Io, 100, 0, 50), MessageEnd::Nothing, MESSAGE);
     for _ in 0..3 {
@@ -78,10 +78,33 @@ fn the_parts_of_a_turn_are_its_length() {
     assert_eq!((turns.broken, turns.without_message), (0, 0));
 }
 
+/// A client on the same CPU runs as soon as it has its answer, and its next message is there before the server waits.
+#[test]
+fn what_may_be_several_requests_is_counted() {
+    let mut drawn = DrawnThread::default();
+    drawn.row((Reason::Net, 100, 0, 50), MessageEnd::Nothing, MESSAGE);
+    let mut row = drawn.row((Reason::Net, 100, 5, 50), MessageEnd::Message, MESSAGE);
+    for client in [8, 9, 8] {
+        row.ts = Timestamp::from_ns(row.ts.as_ns() + 155);
+        row.rule = all_rules()
+            .find(|rule| rule.reason == Reason::Wakeup)
+            .unwrap();
+        row.wait.wakeup.waker = Some(TaskKey::new(8));
+        row.next_task = Some(TaskKey::new(client));
+        drawn.turns.add(&row, MessageEnd::Message, None);
+    }
+    drawn.now = row.ts.as_ns();
+    for _ in 0..3 {
+        drawn.row((Reason::Wakeup, 0, 5, 50), MessageEnd::Nothing, MESSAGE);
+        drawn.served(100, 50, MESSAGE);
+    }
+    assert_eq!(drawn.turns().perhaps_more, 2);
+}
+
 /// What a message did not begin is no request: a limit, a clock.
 #[test]
 fn a_wait_that_no_message_ended_begins_no_turn() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     drawn.row((Reason::Net, 100, 0, 50), MessageEnd::Nothing, MESSAGE);
     for turn in 0..8 {
         drawn.row(
@@ -96,7 +119,7 @@ fn a_wait_that_no_message_ended_begins_no_turn() {
 
 #[test]
 fn a_turn_of_which_a_row_is_missing_is_counted_apart() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     drawn.served(100, 50, MESSAGE);
     for _ in 0..4 {
         drawn.served(100, 50, MESSAGE);
@@ -118,7 +141,7 @@ fn a_turn_of_which_a_row_is_missing_is_counted_apart() {
 /// It waits for a lock where it waits for its clients; and a thread of its own may be the first to wake it.
 #[test]
 fn what_the_same_program_ended_is_in_the_middle_of_a_turn() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     let many = Some(MessageWait::AtMany);
     drawn.row((Reason::Poll, 100, 0, 50), MessageEnd::Nothing, many);
     drawn.row((Reason::Poll, 100, 5, 10), MessageEnd::Own, many);
@@ -136,7 +159,7 @@ fn what_the_same_program_ended_is_in_the_middle_of_a_turn() {
 /// An event loop waits at many descriptors, and now and then at one in the middle of a turn.
 #[test]
 fn a_loop_takes_turns_between_its_waits_at_many() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     let many = Some(MessageWait::AtMany);
     drawn.row((Reason::Poll, 100, 0, 50), MessageEnd::Message, many);
     for _ in 0..10 {
@@ -152,7 +175,7 @@ fn a_loop_takes_turns_between_its_waits_at_many() {
 /// One that asks several others tells nobody which of them its requests come from.
 #[test]
 fn a_thread_that_waits_at_several_sockets_in_turn_is_not_understood() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     for turn in 0..10 {
         drawn.served(100, 50, Some(MessageWait::AtOne(Some(turn % 2))));
     }
@@ -162,7 +185,7 @@ fn a_thread_that_waits_at_several_sockets_in_turn_is_not_understood() {
 
 #[test]
 fn the_slowest_are_told_apart_and_lengths_are_within_three_percent() {
-    let mut drawn = Drawn::default();
+    let mut drawn = DrawnThread::default();
     drawn.served(100, 50, MESSAGE);
     for turn in 0..1_000 {
         let ran = if turn % 100 == 0 {

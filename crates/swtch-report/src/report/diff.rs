@@ -120,11 +120,16 @@ fn read(
             message!("swtch: {}", escaped(&warning));
         }
     }
-    let run = measure(&trace, &request.filter, billing, blocks)
+    let run = measure(&trace, &request.filter, billing, (blocks, request.per))
         .with_context(|| format!("comparing {}", path.display()))?;
     ensure!(
         run.length > Nanos::ZERO,
         "{} has no length, so it has no rates: it was stopped before the first switch; record it again",
+        path.display()
+    );
+    ensure!(
+        request.per != Per::Turn || run.all_turns() > 0.0,
+        "{} has no turns: none of its threads was seen to wait for a message, or Go runs them; --per second or run compares",
         path.display()
     );
     for line in &run.missing {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use swtch_core::{
-    MessageEnd, MessageWait, Nanos, Reason, Switch, ThreadTurns, Timestamp, TurnSum, TurnSums,
-    WakerKind,
+    Arch, MessageEnd, MessageWait, Nanos, Reason, Switch, ThreadTurns, Timestamp, TurnKind,
+    TurnSum, TurnSums, WakerKind,
 };
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, grouped};
@@ -29,13 +29,13 @@ const MOST_PARTS: usize = 4;
 
 /// The turns of each thread, by its index.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct TurnsByThread {
     threads: Vec<Option<Box<ThreadTurns>>>,
     /// A number for each process, the same for those that a process of their name has started.
     kin: Vec<usize>,
 }
 
-impl Turns {
+impl TurnsByThread {
     /// For a trace with these processes.
     pub fn new(names: &Names) -> Self {
         Self {
@@ -44,15 +44,10 @@ impl Turns {
         }
     }
 
-    /// Adds a row of the task with this index: what ended its wait, and whether it waits now for room.
-    pub fn add(
-        &mut self,
-        row: &Switch,
-        task: usize,
-        waker: Option<Waker>,
-        is_for_room: bool,
-        names: &Names,
-    ) {
+    /// Adds a row of the task with this index, on a machine of this architecture.
+    pub fn add(&mut self, row: &Switch, task: usize, arch: Option<Arch>, names: &Names) {
+        let call = row.evidence.syscall;
+        let is_for_room = call.is_some_and(|call| arch.is_some_and(|arch| arch.hands_over(call)));
         let waits = match row.rule.reason {
             Reason::Poll => Some(MessageWait::AtMany),
             Reason::Net | Reason::Pipe | Reason::Ipc if !is_for_room => {
@@ -66,13 +61,27 @@ impl Turns {
         let thread = &mut self.threads[task];
         if waits.is_some() || thread.is_some() {
             let kin = |task: usize| self.kin[names.thread(task).process];
-            let end = match waker {
+            let end = match Waker::of(row, names) {
                 Some(Waker::Task(waker)) if kin(waker) == kin(task) => MessageEnd::Own,
                 Some(Waker::Other(WakerKind::Timer)) | None => MessageEnd::Nothing,
                 Some(_) => MessageEnd::Message,
             };
             thread.get_or_insert_default().add(row, end, waits);
         }
+    }
+
+    /// The turns of the task with this index that have ended so far, at several descriptors and at one.
+    pub fn ended(&self, task: usize) -> [u64; 2] {
+        let thread = self.threads.get(task).and_then(Option::as_ref);
+        let count = |kind| thread.map_or(0, |thread| thread.of(kind).count());
+        [count(TurnKind::AtMany), count(TurnKind::AtOne)]
+    }
+
+    /// Which of these are the task's turns, and how many more they may be.
+    pub fn kind(&self, task: usize) -> Option<(TurnKind, u64)> {
+        let thread = self.threads.get(task)?.as_ref()?;
+        let kind = thread.kind()?;
+        Some((kind, thread.of(kind).perhaps_more))
     }
 
     /// After the last row.
@@ -132,9 +141,18 @@ impl ProgramTurns {
             let at = longest.began.since(start).unwrap_or(Nanos::ZERO);
             format!(", {} (longest: {} at {at})", longest.length, self.thread)
         });
+        let more = self.turns.perhaps_more;
+        let is_perhaps_more = percent(more, all.turns).is_some_and(|share| share >= LEAST_PCT);
+        let caveat = match is_perhaps_more {
+            true => format!(
+                "up to {}, if one had ended whenever its client took the CPU",
+                grouped(all.turns + more)
+            ),
+            false => "what comes meanwhile is served in the same turn".to_owned(),
+        };
         format!(
-            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, {per_second} a \
-             second, of {} switches each (what comes meanwhile is served in the same turn). The slowest {}: {}; the others: \
+            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, \
+             {per_second} a second, of {} switches each ({caveat}). The slowest {}: {}; the others: \
              {}.",
             self.label,
             length(50.0),
@@ -161,6 +179,7 @@ impl ProgramTurns {
             "longest_ns": longest.map(|longest| longest.length.as_ns()),
             "longest_at_ns": longest.and_then(|longest| longest.began.since(start)).map(Nanos::as_ns),
             "longest_thread": self.thread,
+            "perhaps_more": self.turns.perhaps_more,
             "broken": self.turns.broken,
             "without_message": self.turns.without_message,
         })

@@ -163,6 +163,7 @@ fn flame_graphs(root: &FrameDiff, per: Per) -> Result<Markup> {
     let together = match per {
         Per::Second => "the runs of a side together, divided by their lengths",
         Per::Run => "the runs of a side together, divided by their number",
+        Per::Turn => "the runs of a side together, divided by their turns",
     };
     Ok(html! {
         p {

@@ -546,6 +546,8 @@ fn value_words(value: f64, key: &FigureKey, per: Per) -> String {
         (FigureUnit::TimeShare, Per::Second) => format!("{}/s", time()),
         (FigureUnit::Events, Per::Second) => format!("{}/s", number_words(value)),
         (FigureUnit::Events, Per::Run) => number_words(value),
+        (FigureUnit::TimeShare, Per::Turn) => format!("{}/turn", time()),
+        (FigureUnit::Events, Per::Turn) => format!("{}/turn", number_words(value)),
     }
 }
 
@@ -570,6 +572,8 @@ const fn unit_word(key: &FigureKey, per: Per) -> &'static str {
         (FigureUnit::TimeShare, Per::Run) => "ns_per_run",
         (FigureUnit::Events, Per::Second) => "per_s",
         (FigureUnit::Events, Per::Run) => "per_run",
+        (FigureUnit::TimeShare, Per::Turn) => "ns_per_turn",
+        (FigureUnit::Events, Per::Turn) => "per_turn",
     }
 }
 

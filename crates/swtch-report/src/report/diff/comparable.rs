@@ -11,6 +11,9 @@ use swtch_store::{Meta, RecordingState};
 use super::judge::Per;
 use super::measure::MeasuredRun;
 
+/// Requests in a turn that may differ by more than this factor are told.
+const OTHER_MERGED: f64 = 1.1;
+
 /// Mean lengths that differ by more than this factor are told.
 const OTHER_LENGTH: f64 = 1.2;
 
@@ -136,6 +139,7 @@ pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDi
     });
     let mut found: Vec<_> = facts.collect();
     found.extend(length(a, b, per));
+    found.extend(merged_turns(a, b, per));
     found.extend(load(a, b));
     found.extend(host_share(a, b, &PRESSURE));
     found.extend(host_share(a, b, &STEAL));
@@ -179,12 +183,33 @@ fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifferen
                 "amounts are per second: if the runs do the same work, the longer ones do less of it \
                  in a second (--per run compares whole runs)"
             }
+            Per::Turn => "amounts are per turn, of which longer runs have more",
             Per::Run => {
                 "amounts are of whole runs: if the runs do not do the same work, the longer ones do \
                  more of it (--per second compares rates)"
             }
         }
         .to_owned(),
+    })
+}
+
+/// How many requests a turn may have served: where client and server share a CPU, these are more.
+fn merged_turns(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifference> {
+    let most = |runs: &[MeasuredRun]| {
+        let turns: f64 = runs.iter().map(MeasuredRun::all_turns).sum();
+        let more: f64 = runs.iter().map(|run| run.more_turns).sum();
+        (turns + more) / turns.max(1.0)
+    };
+    let [of_a, of_b] = [a, b].map(most);
+    let is_other = of_a.max(of_b) > OTHER_MERGED * of_a.min(of_b);
+    let words = |most: f64| format!("up to {most:.2} requests in a turn");
+    (per == Per::Turn && is_other).then(|| SideDifference {
+        what: "turns",
+        a: words(of_a),
+        b: words(of_b),
+        why: "what a client sends while the server is busy is served in the same turn, which then has more switches: that \
+              follows from where both run"
+            .to_owned(),
     })
 }
 

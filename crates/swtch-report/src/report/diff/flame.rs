@@ -117,6 +117,7 @@ impl SideTree {
         let divisor = match per {
             Per::Second => runs.iter().map(MeasuredRun::seconds).sum(),
             Per::Run => runs.iter().map(|_| 1.0).sum(),
+            Per::Turn => runs.iter().map(MeasuredRun::all_turns).sum(),
         };
         Ok(Self { tree, divisor })
     }
@@ -220,6 +221,7 @@ pub fn time_words(ns: f64, per: Per) -> String {
         _ if time == Nanos::ZERO => "0".to_owned(),
         Per::Second => format!("{time}/s"),
         Per::Run => format!("{time} a run"),
+        Per::Turn => format!("{time} a turn"),
     }
 }
 

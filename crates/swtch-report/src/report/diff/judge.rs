@@ -38,17 +38,20 @@ pub enum Per {
     Second,
     /// Nothing: for runs that do the same work, however long that takes.
     Run,
+    /// The turns of all that was recorded: for servers under another load.
+    Turn,
 }
 
 impl Per {
     /// All units of a comparison, in the order in which help names them.
-    pub const ALL: [Self; 2] = [Self::Second, Self::Run];
+    pub const ALL: [Self; 3] = [Self::Second, Self::Run, Self::Turn];
 
     /// The word on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Second => "second",
             Self::Run => "run",
+            Self::Turn => "turn",
         }
     }
 
@@ -298,6 +301,7 @@ struct SideFigure {
     /// Runs that have no value.
     missing: usize,
     mean_seconds: f64,
+    mean_turns: f64,
 }
 
 impl SideFigure {
@@ -309,6 +313,7 @@ impl SideFigure {
             _ => None,
         };
         let seconds: f64 = runs.iter().map(MeasuredRun::seconds).sum();
+        let turns: f64 = runs.iter().map(MeasuredRun::all_turns).sum();
         Self {
             values: SideValues {
                 runs: known.clone().map(|(value, _)| *value).collect(),
@@ -317,6 +322,7 @@ impl SideFigure {
             events: known.map(|(_, events)| *events).collect(),
             missing: measured.iter().filter(|one| one.is_none()).count(),
             mean_seconds: seconds / runs.len().max(1) as f64,
+            mean_turns: turns / runs.len().max(1) as f64,
         }
     }
 
@@ -355,7 +361,10 @@ fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
         FigureKey::Amount(amount) => {
             let measured = run.amounts.get(amount);
             let sums = measured.map_or_else(|| vec![0.0; run.blocks], |one| one.blocks.clone());
-            BlockSeries::Sums(sums)
+            BlockSeries::Sums(match per {
+                Per::Second | Per::Run => sums,
+                Per::Turn => at_equal_turns(&sums, &run.turns),
+            })
         }
         FigureKey::Percentile(wait, percent) => {
             let blocks = run.lengths.get(wait)?.iter();
@@ -369,6 +378,20 @@ fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
         }
     };
     WithinRun::of(&series, value(run, key, per)?.0)
+}
+
+/// The amounts of blocks as they would be if each had as many turns: load alone is no noise then.
+fn at_equal_turns(sums: &[f64], turns: &[f64]) -> Vec<f64> {
+    let mean = turns.iter().sum::<f64>() / turns.len().max(1) as f64;
+    let blocks = sums.iter().zip(turns);
+    let equal = blocks.map(|(sum, turns)| {
+        if *turns > 0.0 {
+            sum * mean / turns
+        } else {
+            *sum
+        }
+    });
+    equal.collect()
 }
 
 fn figure_values(
@@ -387,6 +410,7 @@ fn figure_values(
     let step = match per {
         Per::Run => 1.0,
         Per::Second => 2.0 / (a.mean_seconds + b.mean_seconds),
+        Per::Turn => 2.0 / (a.mean_turns + b.mean_turns).max(1.0),
     };
     FigureValues {
         a: a.values.clone(),
@@ -469,6 +493,7 @@ fn divisor(run: &MeasuredRun, per: Per) -> f64 {
     match per {
         Per::Second => run.seconds(),
         Per::Run => 1.0,
+        Per::Turn => run.all_turns(),
     }
 }
 

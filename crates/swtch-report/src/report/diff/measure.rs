@@ -11,10 +11,14 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use swtch_core::compare::LEAST_BLOCKS;
 use swtch_core::cost::{Account, Billing};
-use swtch_core::{Category, Distribution, Nanos, Reason, StackKind, Switch, TaskKey, Timestamp};
+use swtch_core::{
+    Arch, Category, Distribution, Nanos, Pid, Reason, StackKind, Switch, TaskKey, Timestamp,
+    TurnKind,
+};
 use swtch_store::{Columns, Meta, Trace};
 
 use super::figure::{AmountKey, FUNCTIONS_NAMED, StackPlace, WaitKey};
+use super::judge::Per;
 
 use crate::report::bill::is_complete;
 use crate::report::departure::{Departure, Departures};
@@ -24,7 +28,8 @@ use crate::report::head::told_length;
 use crate::report::names::Names;
 use crate::report::programs::of_kernel;
 use crate::report::stack::Stacks;
-use crate::report::{Symbols, WAIT};
+use crate::report::turns::TurnsByThread;
+use crate::report::{Symbols, WAIT, WAIT_OBJECT};
 
 /// The most blocks of a run.
 const MOST_BLOCKS: u64 = 40;
@@ -51,9 +56,18 @@ pub struct MeasuredRun {
     pub amounts: BTreeMap<AmountKey, MeasuredAmount>,
     /// Lengths of waits by block.
     pub lengths: BTreeMap<WaitKey, Vec<Distribution>>,
+    /// The number of turns in each block; empty if they were not asked for.
+    pub turns: Vec<f64>,
+    /// How many more they may be.
+    pub more_turns: f64,
 }
 
 impl MeasuredRun {
+    /// All of its turns.
+    pub fn all_turns(&self) -> f64 {
+        self.turns.iter().sum()
+    }
+
     /// Its length in seconds.
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     pub fn seconds(&self) -> f64 {
@@ -113,7 +127,7 @@ pub fn measure(
     trace: &Trace,
     filter: &Filter,
     billing: Option<&Billing>,
-    blocks: RunBlocks,
+    (blocks, per): (RunBlocks, Per),
 ) -> Result<MeasuredRun> {
     let mut filtered = FilteredTrace::open(trace, filter)?;
     if told_length(trace.meta()).is_none() {
@@ -130,11 +144,29 @@ pub fn measure(
     if billing.is_some() {
         columns = columns | Columns::CPU | Columns::RAN;
     }
+    if per == Per::Turn {
+        columns = columns | Columns::RAN | Columns::WAKER | WAIT_OBJECT;
+    }
     let mut counts = FigureCounts::new(&names, clock.blocks);
+    let mut turns = (per == Per::Turn).then(|| CountedTurns::new(&names, clock.blocks));
+    let (arch, recorder) = (
+        filtered.arch(),
+        filtered.head().meta.recorder_pid.map(Pid::new),
+    );
     let mut priced = billing.map(|billing| PricedRun::new(&names, &filtered, billing, &clock));
     filtered.scan_from_start(columns, &mut |row, task, counted| {
         let block = clock.block(row.ts);
         counts.add(row, task, counted, block, &names);
+        let is_of_a_program = || {
+            let process = names.process_of(task);
+            !process.is_kernel && (process.pid != recorder || recorder.is_none())
+        };
+        if let Some(turns) = turns
+            .as_mut()
+            .filter(|_| counted.switch && is_of_a_program())
+        {
+            turns.add(row, task, block, arch, &names);
+        }
         if let Some(priced) = &mut priced {
             priced.add(row, task, counted, block, &names);
         }
@@ -145,6 +177,7 @@ pub fn measure(
     };
     let mut amounts = counts.amounts(&names, &symbols);
     amounts.extend(priced.map(|priced| (AmountKey::Price, priced.finish())));
+    let (turns, more_turns) = turns.map_or_else(Default::default, CountedTurns::by_block);
     let head = filtered.head();
     Ok(MeasuredRun {
         path: head.path.clone(),
@@ -155,7 +188,59 @@ pub fn measure(
         blocks: clock.blocks,
         amounts,
         lengths: counts.lengths,
+        turns,
+        more_turns,
     })
+}
+
+/// Turns by block.
+struct CountedTurns {
+    turns: TurnsByThread,
+    blocks: usize,
+    /// Of each task, those at several descriptors and those at one, in each block.
+    counts: FxHashMap<usize, Vec<[u64; 2]>>,
+}
+
+impl CountedTurns {
+    fn new(names: &Names, blocks: usize) -> Self {
+        Self {
+            turns: TurnsByThread::new(names),
+            blocks,
+            counts: FxHashMap::default(),
+        }
+    }
+
+    fn add(&mut self, row: &Switch, task: usize, block: usize, arch: Option<Arch>, names: &Names) {
+        let before = self.turns.ended(task);
+        self.turns.add(row, task, arch, names);
+        let after = self.turns.ended(task);
+        if before != after {
+            let counts = self.counts.entry(task);
+            let counts = counts.or_insert_with(|| vec![[0; 2]; self.blocks]);
+            for kind in 0..2 {
+                counts[block][kind] += after[kind] - before[kind];
+            }
+        }
+    }
+
+    /// The turns of all threads that take turns, and how many more they may be.
+    fn by_block(self) -> (Vec<f64>, f64) {
+        let mut turns = vec![0.0; self.blocks];
+        let mut perhaps_more = 0.0;
+        for (task, counts) in &self.counts {
+            let Some((kind, more)) = self.turns.kind(*task) else {
+                continue;
+            };
+            perhaps_more += more as f64;
+            for (sum, [at_many, at_one]) in turns.iter_mut().zip(counts) {
+                *sum += match kind {
+                    TurnKind::AtMany => *at_many,
+                    TurnKind::AtOne => *at_one,
+                } as f64;
+            }
+        }
+        (turns, perhaps_more)
+    }
 }
 
 /// Divides the counted time of a trace into blocks.

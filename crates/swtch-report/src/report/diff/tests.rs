@@ -169,6 +169,54 @@ fn whole_runs_are_compared_on_request() {
     assert_eq!(row(&by_run, "context switches")["unit"], "per_run");
 }
 
+/// The server of B has twice the load; and then it also waits for the disk more often in each turn.
+#[test]
+fn per_turn_another_load_is_no_change() {
+    let mut runs = Runs::new();
+    let served = |messages: u64, second_reads_pct: u64| {
+        move |run: &mut MadeUpRun| {
+            (run.messages, run.second_reads_pct) = (messages + run.seed, second_reads_pct);
+        }
+    };
+    let mut make = |messages, percent| -> Vec<_> {
+        let runs = (0..5).map(|_| runs.make(served(messages, percent)));
+        runs.collect()
+    };
+    let (a, loaded, more) = (make(1000, 10), make(2000, 10), make(2000, 32));
+    let told = |b: &[PathBuf], per| {
+        let mut request = request(a.clone(), b.to_vec());
+        request.per = per;
+        row(&json(&mut request), "context switches").clone()
+    };
+    assert_eq!(told(&loaded, Per::Second)["verdict"], "worse");
+    let by_turn = told(&loaded, Per::Turn);
+    assert_eq!(
+        (&by_turn["verdict"], &by_turn["unit"]),
+        (&"no sure change".into(), &"per_turn".into())
+    );
+    let before = by_turn["before"].as_f64().unwrap();
+    assert!((2.0..2.2).contains(&before), "{by_turn}");
+    let by_turn = told(&more, Per::Turn);
+    assert_eq!(by_turn["verdict"], "worse");
+    let change = by_turn["change_pct"].as_f64().unwrap();
+    assert!((8.0..13.0).contains(&change), "{by_turn}");
+    // One on each side is judged by stretches of its time.
+    let mut pair = request(vec![a[0].clone()], vec![more[0].clone()]);
+    pair.per = Per::Turn;
+    assert_eq!(
+        row(&json(&mut pair), "context switches")["verdict"],
+        "worse"
+    );
+    // What has no messages has no turns.
+    let mut request = request(vec![runs.make(|_| ())], vec![a[0].clone()]);
+    request.per = Per::Turn;
+    assert!(
+        refusal(&request).contains("has no turns"),
+        "{}",
+        refusal(&request)
+    );
+}
+
 #[test]
 fn a_single_pair_says_how_weak_it_is() {
     let mut runs = Runs::new();

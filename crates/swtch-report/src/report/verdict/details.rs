@@ -15,7 +15,7 @@ use super::super::filter::CountedParts;
 use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
 use super::super::reason::ByReason;
-use super::super::turns::Turns;
+use super::super::turns::TurnsByThread;
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
 use super::locks::TimeAtLocks;
@@ -76,7 +76,7 @@ pub struct Details {
     /// The runs of each program, at the number of its family.
     pub(super) together: Vec<RunsTogether>,
     /// The turns of programs.
-    pub turns: Turns,
+    pub turns: TurnsByThread,
 }
 
 /// Facts about the part of a recording that is read.
@@ -257,7 +257,7 @@ impl Details {
                 .collect(),
             ran_on: Vec::new(),
             together: Vec::new(),
-            turns: Turns::new(names),
+            turns: TurnsByThread::new(names),
         }
     }
 
@@ -267,10 +267,7 @@ impl Details {
         let waker = Waker::of(row, names);
         self.see(row, task);
         if counted.switch && self.kinds[task] == TaskKind::Program {
-            let call = row.evidence.syscall;
-            let is_for_room =
-                call.is_some_and(|call| self.arch.is_some_and(|arch| arch.hands_over(call)));
-            self.turns.add(row, task, waker, is_for_room, names);
+            self.turns.add(row, task, self.arch, names);
         }
         if counted.switch {
             self.add_switch(row, task);
