@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Nothing is asked of the program, so a turn is *inferred*: what comes while a thread is busy is served in the same turn,
-//! for nothing says where one request ends (where its client took the CPU from it, that is counted: `perhaps_more`); and a wait for several descriptors (`epoll`) is one for the next request,
-//! whatever it was for. A wait that the same program ended is in the middle of a turn: PostgreSQL waits for locks where it
-//! waits for its clients, and loops for what they have handed to other threads. The parts of a turn sum to its length exactly; a turn of which a row is missing is counted apart.
+//! for nothing says where one request ends. Where the task that had begun it took the CPU from it, that is counted
+//! (`perhaps_more`). The turns of a thread that waits by `epoll` are between its waits at one such descriptor: PostgreSQL
+//! waits for locks at another. The parts of a turn sum to its length exactly; a turn of which a row is missing is counted
+//! apart.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ use crate::reason::Reason;
 use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
-/// Parts of an octave by which lengths are told apart: each is kept within 3 %.
+/// Parts of an octave by which lengths are told apart: each is kept within 4 %.
 const PARTS_OF_OCTAVE: u32 = 32;
 
 /// From so many turns on a thread is one that takes turns, and from this share of its waits for messages on it does so at
@@ -33,10 +34,9 @@ const MOST_OTHERS_PCT: u64 = 5;
 /// What ended a wait for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageEnd {
-    /// Others: a client, the network.
-    Message,
-    /// The same program: a result of what was handed to another thread, a lock that is free. What was begun goes on.
-    Own,
+    /// A message, or what a thread of the same program has handed over; and the program's task that sent it, if it is
+    /// known.
+    Message(Option<TaskKey>),
     /// A limit, a clock, or what was not seen.
     Nothing,
 }
@@ -44,8 +44,8 @@ pub enum MessageEnd {
 /// Where a thread waits for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageWait {
-    /// At several descriptors, by a call as `epoll_wait`.
-    AtMany,
+    /// At several descriptors, by a call as `epoll_wait`: at this descriptor of `epoll`, or at another list.
+    AtMany(Option<u64>),
     /// At one socket, whose inode this is.
     AtOne(Option<u64>),
 }
@@ -62,10 +62,13 @@ pub enum TurnKind {
 /// Turns of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadTurns {
-    /// Where it has waited since its last row.
-    waits: Option<MessageWait>,
+    /// Where it has waited since its last row, and for which reason.
+    waits: Option<(MessageWait, Reason)>,
     at_many: TurnSeries,
     at_one: TurnSeries,
+    /// The descriptor of `epoll` at which it waits most, by votes.
+    main: Option<u64>,
+    votes: u64,
     /// The number of its waits at one socket, and of those that were at another than the one before.
     at_ones: u64,
     at_others: u64,
@@ -76,8 +79,6 @@ pub struct ThreadTurns {
 #[derive(Clone, Debug, Default)]
 struct TurnSeries {
     open: Option<OpenTurn>,
-    /// A turn that has ended unless its own program goes on with it, and when.
-    ended: Option<(OpenTurn, Timestamp)>,
     turns: TurnSums,
 }
 
@@ -93,11 +94,39 @@ struct OpenTurn {
 }
 
 impl OpenTurn {
+    /// One that begins with the wakeup before a row's run.
+    fn begun(row: &Switch, client: Option<TaskKey>) -> Option<Self> {
+        let runq = row.wait.runq?;
+        let sum = TurnSum {
+            turns: 1,
+            no_cpu: runq,
+            ..TurnSum::default()
+        };
+        Some(Self {
+            task: row.task,
+            client,
+            by_client: 0,
+            began: row.ts.before(row.ran?).before(runq),
+            sum,
+        })
+    }
+
     /// Adds a wait of which both parts are known.
     fn add_wait(&mut self, row: &Switch) -> Option<()> {
         let blocked = row.wait.blocked()?;
         self.sum.add_blocked(row.wait.reason?, blocked);
         self.sum.no_cpu += row.wait.runq?;
+        Some(())
+    }
+
+    /// Adds the run that a row ends.
+    fn add_run(&mut self, row: &Switch) -> Option<()> {
+        self.sum.ran += row.ran?;
+        self.sum.switches += 1;
+        let is_by_client = row.rule.reason == Reason::Wakeup
+            && row.next_task.is_some()
+            && row.next_task == self.client;
+        self.by_client += u64::from(is_by_client);
         Some(())
     }
 }
@@ -107,12 +136,12 @@ impl OpenTurn {
 pub struct TurnSums {
     by_length: BTreeMap<u32, TurnSum>,
     counted: u64,
-    /// How often a turn was interrupted by the task whose message had begun it: perhaps that had its answer, and the next
+    /// How often the task whose message had begun a turn took the CPU in it: perhaps that had its answer, and its next
     /// message came while the thread waited for a CPU.
     pub perhaps_more: u64,
     /// Turns of which a row is missing.
     pub broken: u64,
-    /// Waits that ended without a message: by a limit, or a clock.
+    /// Waits that no message ended, as far as was seen: a limit, a clock.
     pub without_message: u64,
     /// The longest one.
     pub longest: Option<LongestTurn>,
@@ -174,25 +203,42 @@ impl ThreadTurns {
     /// Adds a row of this thread: what ended the wait before the run, if that was for a message, and where it waits for
     /// one now.
     pub fn add(&mut self, row: &Switch, end: MessageEnd, waits: Option<MessageWait>) {
-        let waited = std::mem::replace(&mut self.waits, waits);
-        let is_at_many = |wait: Option<MessageWait>| wait == Some(MessageWait::AtMany);
+        let waited = self.waits.take();
+        // If it had left for another reason, a row before this one is missing.
+        let waited = waited.filter(|(_, reason)| row.wait.reason == Some(*reason));
+        self.waits = waits.map(|wait| (wait, row.rule.reason));
+        let waited = waited.map(|(wait, _)| wait);
+        let [was_at_many, is_at_many] = [waited, waits]
+            .map(|wait| matches!(wait, Some(MessageWait::AtMany(at)) if self.is_main(at)));
         let is_at_one = |wait| matches!(wait, Some(MessageWait::AtOne(_)));
-        let ended = |is_it: bool| is_it.then_some(end);
         self.at_many
-            .add(row, ended(is_at_many(waited)), is_at_many(waits));
+            .add(row, was_at_many.then_some(end), is_at_many);
         self.at_one
-            .add(row, ended(is_at_one(waited)), is_at_one(waits));
-        if let Some(MessageWait::AtOne(socket)) = waits {
-            self.at_ones += 1;
-            let last = self.last_socket.replace(socket.unwrap_or_default());
-            self.at_others += u64::from(last.is_some_and(|last| Some(last) != socket));
+            .add(row, is_at_one(waited).then_some(end), is_at_one(waits));
+        match waits {
+            Some(MessageWait::AtOne(socket)) => {
+                self.at_ones += 1;
+                let last = self.last_socket.replace(socket.unwrap_or_default());
+                self.at_others += u64::from(last.is_some_and(|last| Some(last) != socket));
+            }
+            Some(MessageWait::AtMany(at)) => self.vote(at),
+            None => {}
         }
     }
 
-    /// After the last row: with nothing more to come, what has ended has.
-    pub fn finish(&mut self) {
-        self.at_many.close();
-        self.at_one.close();
+    fn is_main(&self, at: Option<u64>) -> bool {
+        self.votes == 0 || self.main == at
+    }
+
+    /// The majority wins: whoever waits at one more than at all others, has it.
+    fn vote(&mut self, at: Option<u64>) {
+        if self.votes == 0 {
+            self.main = at;
+        }
+        match self.main == at {
+            true => self.votes += 1,
+            false => self.votes -= 1,
+        }
     }
 
     /// The turns of this thread; `None` if it takes none, or if it is not known which of its waits are for requests.
@@ -228,66 +274,36 @@ impl ThreadTurns {
 impl TurnSeries {
     /// Adds a row: what ended its wait, if that was one for a message, and whether it waits for one again.
     fn add(&mut self, row: &Switch, ended: Option<MessageEnd>, waits: bool) {
-        if ended == Some(MessageEnd::Own)
-            && let Some((turn, _)) = self.ended.take()
-        {
-            self.open = Some(turn);
-        } else if let Some(ended) = ended {
-            self.close();
-            self.open = self.begun(row, ended);
+        match ended {
+            Some(MessageEnd::Nothing) => {
+                self.turns.without_message += 1;
+                self.open = None;
+            }
+            Some(MessageEnd::Message(client)) => {
+                let turn = OpenTurn::begun(row, client);
+                self.turns.broken += u64::from(turn.is_none());
+                self.open = turn;
+            }
+            None => {
+                if self
+                    .open
+                    .as_mut()
+                    .is_some_and(|open| open.add_wait(row).is_none())
+                {
+                    self.give_up();
+                }
+            }
         }
-        let goes_on = ended.is_none_or(|ended| ended == MessageEnd::Own);
-        let is_older = |open: &&mut OpenTurn| open.sum.switches > 0;
-        if let Some(open) = self.open.as_mut().filter(is_older)
-            && goes_on
-            && open.add_wait(row).is_none()
+        if self
+            .open
+            .as_mut()
+            .is_some_and(|open| open.add_run(row).is_none())
         {
-            // A row before this one is missing.
             self.give_up();
         }
-        match (&mut self.open, row.ran) {
-            (Some(open), Some(ran)) => {
-                let is_by_client = row.rule.reason == Reason::Wakeup
-                    && row.next_task.is_some()
-                    && row.next_task == open.client;
-                open.by_client += u64::from(is_by_client);
-                open.sum.ran += ran;
-                open.sum.switches += 1;
-            }
-            (Some(_), None) => self.give_up(),
-            (None, _) => {}
+        if waits && let Some(open) = self.open.take() {
+            self.turns.add(open, row.ts);
         }
-        if waits {
-            self.ended = self.open.take().map(|open| (open, row.ts));
-        }
-    }
-
-    /// Counts the turn that has ended.
-    fn close(&mut self) {
-        if let Some((turn, at)) = self.ended.take() {
-            self.turns.add(turn, at);
-        }
-    }
-
-    fn begun(&mut self, row: &Switch, ended: MessageEnd) -> Option<OpenTurn> {
-        if ended == MessageEnd::Nothing {
-            self.turns.without_message += 1;
-            return None;
-        }
-        let runq = row.wait.runq?;
-        let sum = TurnSum {
-            turns: 1,
-            no_cpu: runq,
-            ..TurnSum::default()
-        };
-        let began = row.ts.before(row.ran?).before(runq);
-        Some(OpenTurn {
-            task: row.task,
-            client: row.wait.wakeup.waker,
-            by_client: 0,
-            began,
-            sum,
-        })
     }
 
     fn give_up(&mut self) {
@@ -353,7 +369,7 @@ impl TurnSums {
         (all, slowest)
     }
 
-    /// The length that `percent` of all do not exceed, within 3 %; `None` without turns.
+    /// The length that `percent` of all do not exceed, within 4 %; `None` without turns.
     pub fn percentile(&self, percent: f64) -> Option<Nanos> {
         let all = self.count();
         let mut seen = 0;

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read as _;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -202,6 +203,10 @@ impl Reader {
             self.later.pop_front();
             if self.known.contains_key(&pid) {
                 self.read(pid);
+            }
+            // It has ended, or its first thread has, and another may be given the id.
+            if !Path::new(&format!("/proc/{pid}")).exists() {
+                self.known.remove(&pid);
             }
         }
     }

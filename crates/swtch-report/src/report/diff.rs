@@ -120,6 +120,10 @@ fn read(
             message!("swtch: {}", escaped(&warning));
         }
     }
+    ensure!(
+        request.per != Per::Turn || request.filter.reasons.is_empty(),
+        "--per turn needs the switches for all reasons, of which turns consist: leave out --reason"
+    );
     let run = measure(&trace, &request.filter, billing, (blocks, request.per))
         .with_context(|| format!("comparing {}", path.display()))?;
     ensure!(
@@ -129,7 +133,8 @@ fn read(
     );
     ensure!(
         request.per != Per::Turn || run.all_turns() > 0.0,
-        "{} has no turns: none of its threads was seen to wait for a message, or Go runs them; --per second or run compares",
+        "{} has no turns: none of its threads was seen to wait for messages three times, or goroutines of Go were read there; --per second or \
+         run compares",
         path.display()
     );
     for line in &run.missing {

@@ -24,7 +24,9 @@ use anyhow::{Result, anyhow};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Pid, Timestamp};
+use swtch_core::{
+    Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Pid, Reason, Timestamp,
+};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
@@ -128,6 +130,8 @@ pub struct Explanation {
     billed: Option<Billed>,
     /// The turns of programs, the one with the most first.
     turns: Vec<ProgramTurns>,
+    /// What was counted of programs for each reason, the most frequent first.
+    of_programs: Vec<(Reason, Tally)>,
     /// The counts for the first screen.
     pub screen: Screen,
 }
@@ -248,11 +252,9 @@ impl VerbAnswer for ExplainAnswer<'_> {
 
 impl ExplainAnswer<'_> {
     fn per_unit(&self) -> Option<PerUnit<'_>> {
-        let screen = &self.explained.screen;
         Some(PerUnit {
             units: self.units?,
-            total: &screen.total,
-            reasons: &screen.reasons,
+            reasons: &self.explained.of_programs,
             lost: &self.explained.lost,
             wall: self.head.duration(),
         })
@@ -528,6 +530,10 @@ impl<'p> ExplainPage<'p> {
             told: lasting.told(rows.counted == 0),
             sheet: lasting.sheet(),
         });
+        // A turn consists of switches for all reasons.
+        if !filtered.filter().reasons.is_empty() {
+            explained.turns.clear();
+        }
         if let Some(why) = why_nothing(head, rows) {
             explained.without_findings = why;
             // Of threads that made no switch nothing was measured.
@@ -596,6 +602,11 @@ impl<'p> ExplainPage<'p> {
             cgroups,
             places: None,
         };
+        let turns = self
+            .details
+            .turns
+            .by_program(names, &programs, runs_goroutines);
+        let of_programs = self.details.all_of_programs(&self.reasons);
         let total = self.reasons.total();
         let summary = Summary::new(&self.reasons);
         let mut reasons = self.reasons.sheet();
@@ -634,10 +645,8 @@ impl<'p> ExplainPage<'p> {
             fired: None,
             lasting: None,
             billed,
-            turns: self
-                .details
-                .turns
-                .by_program(names, &programs, runs_goroutines),
+            turns,
+            of_programs,
             screen,
         }
     }

@@ -391,7 +391,9 @@ pub fn families(names: &Names) -> Vec<usize> {
     let is_recorded = names.recorded();
     let is_of_the_machine = names.is_of_the_machine();
     let first = is_recorded.iter().position(|is_it| *is_it);
-    let by_pid = places_by_pid(processes);
+    let by_pid: BTreeMap<Pid, usize> = (0..processes.len())
+        .filter_map(|place| Some((processes[place].pid?, place)))
+        .collect();
     let family = |place: usize| match (is_recorded[place], is_of_the_machine) {
         (true, false) => first.unwrap_or(place),
         (true, true) => eldest_of_its_name(processes, &by_pid, place),
@@ -405,19 +407,8 @@ pub fn families(names: &Names) -> Vec<usize> {
         .collect()
 }
 
-/// The place of the process with each id.
-pub fn places_by_pid(processes: &[Process]) -> BTreeMap<Pid, usize> {
-    let places = 0..processes.len();
-    let places = places.filter_map(|place| Some((processes[place].pid?, place)));
-    places.collect()
-}
-
 /// The process from which this one is forked, as long as both have one name.
-pub fn eldest_of_its_name(
-    processes: &[Process],
-    by_pid: &BTreeMap<Pid, usize>,
-    place: usize,
-) -> usize {
+fn eldest_of_its_name(processes: &[Process], by_pid: &BTreeMap<Pid, usize>, place: usize) -> usize {
     let mut eldest = place;
     // Process ids are reused, so that parents may go round in a ring.
     for _ in 0..processes.len() {

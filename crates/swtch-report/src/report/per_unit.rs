@@ -15,12 +15,11 @@ const LEAST_HUNDREDTHS: u64 = 1;
 /// The most reasons in the sentence.
 const REASONS: usize = 3;
 
-/// Sums over the units that were done while it was recorded.
+/// Sums of programs, without kernel threads and the recorder, over the units that were done while they were recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct PerUnit<'a> {
     pub units: NonZeroU64,
-    pub total: &'a Tally,
-    /// The most frequent first.
+    /// Switches of programs, the most frequent first.
     pub reasons: &'a [(Reason, Tally)],
     pub lost: &'a LostTime,
     pub wall: Nanos,
@@ -47,14 +46,18 @@ impl PerUnit<'_> {
             false => format!(" ({})", reasons.join(", ")),
         };
         format!(
-            "Each of {} ({} a second): {} switches{reasons}; {} on a CPU, {} without one, {} blocked in the middle of work.",
+            "Each of {} ({} a second), of all that was recorded: {} switches{reasons}; {} on a CPU, {} without one, {} blocked in the middle of work.",
             counted(units, "unit"),
             grouped(u64::try_from(per_second).unwrap_or(u64::MAX)),
-            in_hundredths(self.total.switches, units),
+            in_hundredths(self.switches(), units),
             self.each(self.lost.ran),
             self.each(self.lost.no_cpu),
             self.each(self.lost.blocked(AwaitedThing::Work)),
         )
+    }
+
+    fn switches(self) -> u64 {
+        self.reasons.iter().map(|(_, tally)| tally.switches).sum()
     }
 
     fn each(self, time: Nanos) -> Nanos {
@@ -65,7 +68,7 @@ impl PerUnit<'_> {
     pub fn to_json(self) -> Value {
         json!({
             "units": self.units,
-            "switches": self.total.switches,
+            "switches": self.switches(),
             "ran_ns": self.lost.ran.as_ns(),
             "no_cpu_ns": self.lost.no_cpu.as_ns(),
             "in_work_ns": self.lost.blocked(AwaitedThing::Work).as_ns(),

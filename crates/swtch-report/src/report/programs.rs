@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use swtch_output::text;
 
 use super::group::{GroupKey, Groups};
-use super::names::{Names, Process, eldest_of_its_name, places_by_pid};
-use swtch_core::{Pid, Tally};
+use super::names::{Names, Process};
+use swtch_core::Tally;
 
 /// Most columns of a label that is taken from a command line.
 const WIDEST: usize = 40;
@@ -150,25 +150,6 @@ fn namesakes(names: &Names) -> BTreeSet<usize> {
 pub fn of_kernel(comm: &str) -> String {
     let kind = comm.split(['/', ':']).next().unwrap_or(comm);
     format!("[{kind}]")
-}
-
-/// For each process the eldest of its name from which it is forked. Where that one was not seen, as the first process of
-/// PostgreSQL may not be, it is the first of its children that have titles.
-pub fn eldest_of_each(names: &Names) -> Vec<usize> {
-    let processes = names.processes();
-    let by_pid = places_by_pid(processes);
-    let mut titled: BTreeMap<(Pid, &str), usize> = BTreeMap::new();
-    let eldest = (0..processes.len()).map(|place| {
-        let eldest = eldest_of_its_name(processes, &by_pid, place);
-        let process = &processes[eldest];
-        match process.parent {
-            Some(parent) if !by_pid.contains_key(&parent) && own_title(process).is_some() => {
-                *titled.entry((parent, &process.comm)).or_insert(eldest)
-            }
-            _ => eldest,
-        }
-    });
-    eldest.collect()
 }
 
 /// The first two words of a title that a process has set for itself, as setproctitle(3) makes them:

@@ -100,10 +100,8 @@ fn columns<'a>(label: Word, lengths: [Column<ScreenRow<'a>>; 2]) -> [Column<Scre
 #[derive(Debug, Default)]
 pub struct Screen {
     programs: Vec<ProgramCounts>,
-    /// Reasons, the most frequent first.
-    pub reasons: Vec<(Reason, Tally)>,
-    /// All switches.
-    pub total: Tally,
+    reasons: Vec<(Reason, Tally)>,
+    total: Tally,
 }
 
 impl Screen {

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, MessageEnd, MessageWait, Nanos, Reason, Switch, ThreadTurns, Timestamp, TurnKind,
-    TurnSum, TurnSums, WakerKind,
+    Arch, MessageEnd, MessageWait, Nanos, Reason, Switch, TaskKey, ThreadTurns, Timestamp,
+    TurnKind, TurnSum, TurnSums, WakerKind,
 };
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, grouped};
 
 use super::names::Names;
-use super::programs::{Programs, eldest_of_each};
+use super::programs::Programs;
 use super::screen::in_hundredths;
 use super::waker::Waker;
 
@@ -23,6 +23,12 @@ const FEWEST_TURNS: u64 = 100;
 /// The share of turns that are the slowest.
 const SLOWEST_PCT: f64 = 1.0;
 
+/// Where turns are nearly alike, the slowest cannot be told from the others: from this share on they are not.
+const MOST_OF_THE_SLOWEST_PCT: f64 = 5.0;
+
+/// From this share on it is said that turns are not known whole.
+const BROKEN_PCT: f64 = 1.0;
+
 /// Parts below this share of the time are not told, and this many are.
 const LEAST_PCT: f64 = 5.0;
 const MOST_PARTS: usize = 4;
@@ -31,40 +37,21 @@ const MOST_PARTS: usize = 4;
 #[derive(Debug, Default)]
 pub struct TurnsByThread {
     threads: Vec<Option<Box<ThreadTurns>>>,
-    /// A number for each process, the same for those that a process of their name has started.
-    kin: Vec<usize>,
 }
 
 impl TurnsByThread {
-    /// For a trace with these processes.
-    pub fn new(names: &Names) -> Self {
-        Self {
-            threads: Vec::new(),
-            kin: eldest_of_each(names),
-        }
-    }
-
     /// Adds a row of the task with this index, on a machine of this architecture.
     pub fn add(&mut self, row: &Switch, task: usize, arch: Option<Arch>, names: &Names) {
-        let call = row.evidence.syscall;
-        let is_for_room = call.is_some_and(|call| arch.is_some_and(|arch| arch.hands_over(call)));
-        let waits = match row.rule.reason {
-            Reason::Poll => Some(MessageWait::AtMany),
-            Reason::Net | Reason::Pipe | Reason::Ipc if !is_for_room => {
-                Some(MessageWait::AtOne(row.evidence.wait_key))
-            }
-            _ => None,
-        };
+        let waits = wait_of(row, arch);
         if task >= self.threads.len() {
             self.threads.resize_with(task + 1, || None);
         }
         let thread = &mut self.threads[task];
         if waits.is_some() || thread.is_some() {
-            let kin = |task: usize| self.kin[names.thread(task).process];
+            let is_program = |task: &TaskKey| !names.process_of(names.index(*task)).is_kernel;
             let end = match Waker::of(row, names) {
-                Some(Waker::Task(waker)) if kin(waker) == kin(task) => MessageEnd::Own,
                 Some(Waker::Other(WakerKind::Timer)) | None => MessageEnd::Nothing,
-                Some(_) => MessageEnd::Message,
+                Some(_) => MessageEnd::Message(row.wait.wakeup.waker.filter(is_program)),
             };
             thread.get_or_insert_default().add(row, end, waits);
         }
@@ -82,12 +69,6 @@ impl TurnsByThread {
         let thread = self.threads.get(task)?.as_ref()?;
         let kind = thread.kind()?;
         Some((kind, thread.of(kind).perhaps_more))
-    }
-
-    /// After the last row.
-    pub fn finish(&mut self) {
-        let threads = self.threads.iter_mut().flatten();
-        threads.for_each(|thread| thread.finish());
     }
 
     /// The turns of each program that took enough of them, the one with the most first. Threads of Go serve whoever is
@@ -121,6 +102,24 @@ impl TurnsByThread {
     }
 }
 
+/// Where a thread waits for a message from now on. A call for one descriptor tells nothing of it, if it names a list.
+fn wait_of(row: &Switch, arch: Option<Arch>) -> Option<MessageWait> {
+    let (call, args) = (row.evidence.syscall, row.evidence.args);
+    let is_for_room = || call.is_some_and(|call| arch.is_some_and(|arch| arch.hands_over(call)));
+    let name = call.and_then(|call| arch?.syscall_name(call));
+    match (row.rule.reason, name) {
+        (Reason::Poll, Some("epoll_wait" | "epoll_pwait" | "epoll_pwait2")) => {
+            Some(MessageWait::AtMany(Some(args[0])))
+        }
+        (Reason::Poll, Some("poll" | "ppoll")) if args[1] == 1 => Some(MessageWait::AtOne(None)),
+        (Reason::Poll, _) => Some(MessageWait::AtMany(None)),
+        (Reason::Net | Reason::Pipe, _) if !is_for_room() => {
+            Some(MessageWait::AtOne(row.evidence.wait_key))
+        }
+        _ => None,
+    }
+}
+
 /// The turns of one program.
 #[derive(Clone, Debug)]
 pub struct ProgramTurns {
@@ -141,27 +140,41 @@ impl ProgramTurns {
             let at = longest.began.since(start).unwrap_or(Nanos::ZERO);
             format!(", {} (longest: {} at {at})", longest.length, self.thread)
         });
-        let more = self.turns.perhaps_more;
-        let is_perhaps_more = percent(more, all.turns).is_some_and(|share| share >= LEAST_PCT);
-        let caveat = match is_perhaps_more {
-            true => format!(
-                "up to {}, if one had ended whenever its client took the CPU",
-                grouped(all.turns + more)
+        let TurnSums {
+            perhaps_more,
+            broken,
+            ..
+        } = self.turns;
+        let is_much =
+            |count: u64, least: f64| percent(count, all.turns).is_some_and(|share| share >= least);
+        let mut caveats = vec!["what comes meanwhile is served in the same turn".to_owned()];
+        if is_much(perhaps_more, LEAST_PCT) {
+            caveats.push(format!(
+                "{} times who had begun one took the CPU in it: perhaps it had its answer, and sent more",
+                grouped(perhaps_more)
+            ));
+        }
+        if is_much(broken, BROKEN_PCT) {
+            caveats.push(format!("{} more are not known whole", grouped(broken)));
+        }
+        let parts = match is_much(slowest.turns, MOST_OF_THE_SLOWEST_PCT) {
+            true => format!("All of them: {}.", parts_in_words(&all)),
+            false => format!(
+                "The slowest {}: {}; the others: {}.",
+                share_words(slowest.turns, all.turns),
+                parts_in_words(&slowest),
+                parts_in_words(&without(&all, &slowest)),
             ),
-            false => "what comes meanwhile is served in the same turn".to_owned(),
         };
         format!(
-            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, \
-             {per_second} a second, of {} switches each ({caveat}). The slowest {}: {}; the others: \
-             {}.",
+            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, {per_second} a second, \
+             of {} switches each ({}). {parts}",
             self.label,
             length(50.0),
             length(99.0),
             counted(all.turns, "turn"),
             in_hundredths(all.switches, all.turns),
-            share_words(slowest.turns, all.turns),
-            parts_in_words(&slowest),
-            parts_in_words(&without(&all, &slowest)),
+            caveats.join("; "),
         )
     }
 

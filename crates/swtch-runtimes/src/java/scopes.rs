@@ -95,7 +95,7 @@ impl Scopes {
             let outer = numbers.next()?;
             let index = u64::from(numbers.next()?).checked_sub(1)?;
             let method = memory.word(lists.methods.wrapping_add(8 * index))?;
-            // One less is written down, for the method's lock comes before all byte codes.
+            // One more is written down: the method's lock comes before all byte codes.
             let bytecode = u64::from(numbers.next()?).saturating_sub(1);
             found.push(InlinedScope { method, bytecode });
             if outer == 0 {

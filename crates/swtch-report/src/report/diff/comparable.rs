@@ -193,7 +193,7 @@ fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifferen
     })
 }
 
-/// How many requests a turn may have served: where client and server share a CPU, these are more.
+/// How often a turn may have served several requests because client and server share a CPU.
 fn merged_turns(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifference> {
     let most = |runs: &[MeasuredRun]| {
         let turns: f64 = runs.iter().map(MeasuredRun::all_turns).sum();
@@ -202,13 +202,13 @@ fn merged_turns(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDi
     };
     let [of_a, of_b] = [a, b].map(most);
     let is_other = of_a.max(of_b) > OTHER_MERGED * of_a.min(of_b);
-    let words = |most: f64| format!("up to {most:.2} requests in a turn");
+    let words = |most: f64| format!("in {:.0} of 100 turns", (most - 1.0) * 100.0);
     (per == Per::Turn && is_other).then(|| SideDifference {
         what: "turns",
         a: words(of_a),
         b: words(of_b),
-        why: "what a client sends while the server is busy is served in the same turn, which then has more switches: that \
-              follows from where both run"
+        why: "so often who had begun a turn took the CPU in it, and perhaps sent more: a turn that serves several has more \
+              switches, and that follows from where client and server run"
             .to_owned(),
     })
 }

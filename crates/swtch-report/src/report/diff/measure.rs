@@ -29,6 +29,7 @@ use crate::report::names::Names;
 use crate::report::programs::of_kernel;
 use crate::report::stack::Stacks;
 use crate::report::turns::TurnsByThread;
+use crate::report::workers::WorkerTimes;
 use crate::report::{Symbols, WAIT, WAIT_OBJECT};
 
 /// The most blocks of a run.
@@ -148,7 +149,7 @@ pub fn measure(
         columns = columns | Columns::RAN | Columns::WAKER | WAIT_OBJECT;
     }
     let mut counts = FigureCounts::new(&names, clock.blocks);
-    let mut turns = (per == Per::Turn).then(|| CountedTurns::new(&names, clock.blocks));
+    let mut turns = (per == Per::Turn).then(|| CountedTurns::new(clock.blocks));
     let (arch, recorder) = (
         filtered.arch(),
         filtered.head().meta.recorder_pid.map(Pid::new),
@@ -177,7 +178,16 @@ pub fn measure(
     };
     let mut amounts = counts.amounts(&names, &symbols);
     amounts.extend(priced.map(|priced| (AmountKey::Price, priced.finish())));
-    let (turns, more_turns) = turns.map_or_else(Default::default, CountedTurns::by_block);
+    let goroutines = match turns {
+        Some(_) => WorkerTimes::of(&filtered.workers()?),
+        None => WorkerTimes::default(),
+    };
+    let runs_goroutines = |task: usize| {
+        let pid = names.process_of(task).pid;
+        pid.is_some_and(|pid| goroutines.is_known(pid))
+    };
+    let (turns, more_turns) =
+        turns.map_or_else(Default::default, |turns| turns.by_block(runs_goroutines));
     let head = filtered.head();
     Ok(MeasuredRun {
         path: head.path.clone(),
@@ -202,9 +212,9 @@ struct CountedTurns {
 }
 
 impl CountedTurns {
-    fn new(names: &Names, blocks: usize) -> Self {
+    fn new(blocks: usize) -> Self {
         Self {
-            turns: TurnsByThread::new(names),
+            turns: TurnsByThread::default(),
             blocks,
             counts: FxHashMap::default(),
         }
@@ -224,11 +234,12 @@ impl CountedTurns {
     }
 
     /// The turns of all threads that take turns, and how many more they may be.
-    fn by_block(self) -> (Vec<f64>, f64) {
+    fn by_block(self, runs_goroutines: impl Fn(usize) -> bool) -> (Vec<f64>, f64) {
         let mut turns = vec![0.0; self.blocks];
         let mut perhaps_more = 0.0;
         for (task, counts) in &self.counts {
-            let Some((kind, more)) = self.turns.kind(*task) else {
+            let known = self.turns.kind(*task);
+            let Some((kind, more)) = known.filter(|_| !runs_goroutines(*task)) else {
                 continue;
             };
             perhaps_more += more as f64;

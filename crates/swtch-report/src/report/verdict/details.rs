@@ -257,7 +257,7 @@ impl Details {
                 .collect(),
             ran_on: Vec::new(),
             together: Vec::new(),
-            turns: TurnsByThread::new(names),
+            turns: TurnsByThread::default(),
         }
     }
 
@@ -481,7 +481,6 @@ impl Details {
 
     /// Counts what can be told only after the last row.
     pub fn finish(&mut self) {
-        self.turns.finish();
         for (ends, woken_by) in self.ends.iter_mut().zip(&mut self.woken_by) {
             for (waker, count) in woken_by.iter_mut().enumerate() {
                 let count = std::mem::take(count);
@@ -533,6 +532,15 @@ impl Details {
         tally.subtract(&self.kernel[reason.index()]);
         tally.subtract(&self.recorder[reason.index()]);
         tally
+    }
+
+    /// The same for all reasons that there were, the most frequent first.
+    pub fn all_of_programs(&self, reasons: &ByReason) -> Vec<(Reason, Tally)> {
+        let counted = Reason::ALL.iter();
+        let counted = counted.map(|reason| (*reason, self.of_programs(reasons, *reason)));
+        let mut counted: Vec<_> = counted.filter(|(_, tally)| tally.switches > 0).collect();
+        counted.sort_by_key(|(reason, tally)| (Reverse(tally.switches), *reason));
+        counted
     }
 
     /// Returns how the waits of programs for a reason began and ended.

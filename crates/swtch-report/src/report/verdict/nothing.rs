@@ -21,6 +21,9 @@ use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, capitalised, share};
 const BUSY_PCT: f64 = 90.0;
 const DECIDES_PCT: f64 = 95.0;
 
+/// From this share on waits are called by what they are then.
+const NEARLY_ALL_PCT: f64 = 90.0;
+
 /// From this share of all time on, which idle threads of a runtime have, too, it is the main thing.
 const MOSTLY_PCT: f64 = 30.0;
 
@@ -386,7 +389,7 @@ impl VerdictInput<'_> {
         } else {
             let sleeps = self.sleeps_of_java();
             let is_asleep = percent(sum_of(&sleeps).as_ns(), timed_out.blocked.as_ns());
-            let is_asleep = is_asleep.is_some_and(|share| share >= MOST_PCT);
+            let is_asleep = is_asleep.is_some_and(|share| share >= NEARLY_ALL_PCT);
             let what = match is_asleep {
                 true => "sleeps",
                 false => "waits for what does not come before a time limit",

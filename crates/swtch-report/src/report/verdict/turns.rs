@@ -1,6 +1,8 @@
 //! The finding about event loops that wait in the middle of a turn, where stacks tell: while they serve one, they serve no
 //! other. A loop that is never idle does not wait for many at once, so that its calls do not give it away.
 
+use std::collections::BTreeMap;
+
 use rustc_hash::FxHashMap;
 use swtch_core::{AwaitedThing, LostTime, Nanos, Reason, StackKind, Tally};
 use swtch_output::sheet::percent;
@@ -46,14 +48,14 @@ const REASONS: [(Reason, &[AwaitedThing]); 6] = [
 const FOR_MESSAGES: &[AwaitedThing] =
     &[AwaitedThing::Others, AwaitedThing::Own, AwaitedThing::Clock];
 
-/// Time in which event loops waited in the middle of a turn.
+/// Time in which event loops of one kind waited in the middle of a turn: of the kind that did so longest.
 #[derive(Clone, Debug, Default)]
 pub struct TurnTime {
     /// In each user stack, in ns.
     stacks: FxHashMap<u32, u64>,
     by_reason: Vec<(&'static [AwaitedThing], Nanos)>,
     /// Whose loops.
-    of: Option<&'static str>,
+    of: &'static str,
 }
 
 impl TurnTime {
@@ -64,27 +66,24 @@ impl TurnTime {
         loops: &BlockedLoops,
         symbols: Option<&Symbols>,
     ) -> Self {
-        let mut time = Self::default();
-        let Some(symbols) = symbols else {
-            return time;
-        };
+        let mut kinds: BTreeMap<&str, Self> = BTreeMap::new();
         for (reason, awaited) in REASONS {
-            if loops.time > Nanos::ZERO && matches!(reason, Reason::Net | Reason::Pipe) {
+            let is_known = loops.time > Nanos::ZERO && matches!(reason, Reason::Net | Reason::Pipe);
+            let Some(symbols) = symbols.filter(|_| !is_known) else {
                 continue;
-            }
+            };
             let waited_in = &details.ends_of(reason).waited_in;
-            let mut sum = Nanos::ZERO;
             for (stack, part) in scaled(waited_in, blocked(reason)) {
-                let Some(of) = loop_of(stack, symbols) else {
-                    continue;
-                };
-                *time.stacks.entry(stack).or_default() += part;
-                sum += Nanos::from_ns(part);
-                time.of = Some(of);
+                if let Some(of) = loop_of(stack, symbols) {
+                    let kind = kinds.entry(of).or_default();
+                    kind.of = of;
+                    *kind.stacks.entry(stack).or_default() += part;
+                    kind.by_reason.push((awaited, Nanos::from_ns(part)));
+                }
             }
-            time.by_reason.push((awaited, sum));
         }
-        time
+        let longest = kinds.into_values().max_by_key(|kind| sum_of(&kind.stacks));
+        longest.unwrap_or_default()
     }
 
     /// It was lost, whatever it would be taken for otherwise.
@@ -95,23 +94,20 @@ impl TurnTime {
     }
 }
 
-/// Whose event loop is in the middle of a turn in this stack.
+/// Whose event loop is in the middle of a turn in this stack, and does not wait in another loop within that.
 fn loop_of(stack: u32, symbols: &Symbols) -> Option<&'static str> {
     let frames = symbols.frames(StackKind::User, Some(stack));
     let mut loops = LOOPS.iter();
     loops.find_map(|(name, turn, all_turns)| {
-        let in_turn = frames.iter().position(|frame| frame.starts_with(turn))?;
-        let mut outer = frames[in_turn..].iter();
-        outer
-            .any(|frame| frame.starts_with(all_turns))
-            .then_some(*name)
+        let place = |begins: &str| frames.iter().position(|frame| frame.starts_with(begins));
+        (place(turn)? < place(all_turns)?).then_some(*name)
     })
 }
 
 impl VerdictInput<'_> {
     /// Event loops that wait in the middle of a turn.
     pub(super) fn blocked_turn(&self, total: &Tally) -> Option<Finding> {
-        let of = self.turns.of?;
+        let of = self.turns.of;
         let place = self.one_place(&self.turns.stacks);
         let place = place.map_or_else(String::new, |functions| {
             format!(",{}", in_innermost(&functions))

@@ -53,7 +53,12 @@ fn a_sleep_in_a_turn_of_a_loop_is_lost() {
 
 #[test]
 fn outside_of_a_turn_it_is_not() {
-    for functions in [&[CHARGE, LOOP][..], &[CHARGE, TURN], &[CHARGE, LOOP, TURN]] {
+    for functions in [
+        &[CHARGE, LOOP][..],
+        &[CHARGE, TURN],
+        &[CHARGE, LOOP, TURN],
+        &[CHARGE, LOOP, TURN, LOOP],
+    ] {
         let explained = waits_in(Reason::Sleep, functions);
         let first = explained.first_sentence().unwrap();
         let words = "It mostly sleeps in charge (app.py:8): 100 times, 10.0 ms each (mean), 1.00 s";
@@ -141,13 +146,29 @@ fn turns_and_their_slowest_are_told_and_what_a_unit_took() {
     }
     let per_unit = PerUnit {
         units: NonZeroU64::new(100).unwrap(),
-        total: &explained.screen.total,
-        reasons: &explained.screen.reasons,
+        reasons: &explained.of_programs,
         lost: &explained.lost,
         wall: Nanos::from_ns(1_000 * MS),
     };
-    let words = "Each of 100 units (100 a second): 4.01 switches (2.01 waited in epoll, poll or select, 2.00 waited for a \
+    let words = "Each of 100 units (100 a second), of all that was recorded: 4.01 switches (2.01 waited in epoll, poll or select, 2.00 waited for a \
                  file or disk); 400 µs on a CPU, 180 µs without one, 600 µs blocked in the middle of work.";
     assert_eq!(per_unit.words(), words);
     assert_eq!(per_unit.to_json()["ran_ns"], 40_001_000);
+}
+
+/// Of turns that are all alike, none is the slowest.
+#[test]
+fn turns_that_are_alike_are_told_together() {
+    let mut drawing = DrawnMachine::beside_a_stranger();
+    drawing.run(row(1, Reason::Poll), 1_000, 3);
+    for _ in 0..200 {
+        drawing.run(row(3, Reason::Slice), MS, 1);
+        let message = after(row(1, Reason::Poll), Reason::Poll, MS, 0);
+        drawing.run(woken_by(message, 3), 100_000, 3);
+    }
+    let told = drawing.explained().turns(&head()).unwrap();
+    assert!(
+        told.ends_with("). All of them: on a CPU 100.0 %."),
+        "{told}"
+    );
 }
