@@ -480,7 +480,7 @@ TURNS: Shape = {
     "length_ns": "count",
     "ran_ns": "count",
     "no_cpu_ns": "count",
-    "blocked_ns": {"*": "count"},
+    "blocked_ns_by_reason": {"*": "count"},
 }
 
 ANSWERS: dict[str, Shape] = {

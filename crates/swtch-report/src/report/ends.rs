@@ -69,14 +69,19 @@ impl WaitEnds {
     }
 }
 
-/// The blocked time in each of these stacks, in ns. What was seen of waits stands for their time off the CPU, of which some
-/// passed in run queues; if all of it is more than `blocked`, it is that much less. Waits of which no stack was read are in
-/// no stack.
+/// The time in each of these stacks, in ns, so that together they are `blocked`: what was seen of waits stands for all of
+/// them, and for their time off the CPU, of which some passed in run queues.
 pub fn scaled(seen: &FxHashMap<u32, u64>, blocked: Nanos) -> impl Iterator<Item = (u32, u64)> {
     let all = u128::from(seen.values().sum::<u64>().max(1));
-    let blocked = u128::from(blocked.as_ns()).min(all);
+    let blocked = u128::from(blocked.as_ns());
     let part = move |ns: u64| u64::try_from(u128::from(ns) * blocked / all).unwrap_or(u64::MAX);
     seen.iter().map(move |(stack, ns)| (*stack, part(*ns)))
+}
+
+/// The same of waits of several programs: those of which no stack was read are in none.
+pub fn scaled_down(seen: &FxHashMap<u32, u64>, blocked: Nanos) -> impl Iterator<Item = (u32, u64)> {
+    let all: u64 = seen.values().sum();
+    scaled(seen, blocked.min(Nanos::from_ns(all)))
 }
 
 /// Returns what ended a wait of the task with this index, seen from it; `families` has a number for the program of each

@@ -210,7 +210,7 @@ fn sum_json(sum: &TurnSum) -> Value {
         "length_ns": sum.length().as_ns(),
         "ran_ns": sum.ran.as_ns(),
         "no_cpu_ns": sum.no_cpu.as_ns(),
-        "blocked_ns": blocked,
+        "blocked_ns_by_reason": blocked,
     })
 }
 

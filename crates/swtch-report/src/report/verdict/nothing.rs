@@ -9,7 +9,7 @@ use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent, StackKind};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
-use super::super::ends::scaled;
+use super::super::ends::scaled_down;
 use super::super::names::Names;
 use super::super::waker::Wakers;
 use super::super::workers::sum_of;
@@ -369,7 +369,8 @@ impl VerdictInput<'_> {
             let frames = symbols.frames(StackKind::User, Some(stack));
             Some(frames.iter().any(|frame| frame.starts_with("JVM_Sleep")))
         };
-        let parts = scaled(waited_in, blocked).filter(|(stack, _)| sleeps(*stack) == Some(true));
+        let parts =
+            scaled_down(waited_in, blocked).filter(|(stack, _)| sleeps(*stack) == Some(true));
         parts.collect()
     }
 

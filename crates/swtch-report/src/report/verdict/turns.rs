@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{AwaitedThing, LostTime, Nanos, Reason, StackKind, Tally};
 use swtch_output::sheet::percent;
 
-use super::super::ends::scaled;
+use super::super::ends::scaled_down;
 use super::super::stack::Symbols;
 use super::super::workers::sum_of;
 use super::blocked::BlockedLoops;
@@ -73,7 +73,7 @@ impl TurnTime {
                 continue;
             };
             let waited_in = &details.ends_of(reason).waited_in;
-            for (stack, part) in scaled(waited_in, blocked(reason)) {
+            for (stack, part) in scaled_down(waited_in, blocked(reason)) {
                 if let Some(of) = loop_of(stack, symbols) {
                     let kind = kinds.entry(of).or_default();
                     kind.of = of;
