@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import why_not_ebpf
 
 import swtch
 
+Run = Callable[..., str]
 Report = Callable[..., dict[str, Any]]
 Row = dict[str, Any]
 
@@ -96,6 +100,43 @@ def test_processes_are_those_of_the_report(
     columns = ("pid", "command", "main_reason", *MEASURES)
     assert picked(ours, columns) == picked(theirs, columns)
     assert_names(ours, theirs, ("process",))
+
+
+# Its first thread waits for the other, and is not seen to do anything else.
+WAITS = """
+import threading, time
+def work():
+    while True:
+        time.sleep(0.001)
+worker = threading.Thread(target=work)
+worker.start()
+print("ready", flush=True)
+worker.join()
+"""
+
+
+def test_a_process_of_which_the_first_thread_only_waits_has_the_name_of_its_program(
+    run: Run, report: Report, place: Path
+) -> None:
+    if why := why_not_ebpf():
+        pytest.skip(f"cannot record: {why}")
+    path = place / "waits.swtch"
+    words = [sys.executable, "-c", WAITS]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            run("record", "-o", path, "-p", str(process.pid), "-d", "0.4")
+        finally:
+            process.kill()
+    theirs = report(path, "process")["rows"]
+    with swtch.open(path) as trace:
+        ours = trace.processes().rows()
+        threads = trace.threads().rows()
+    program = Path(sys.executable).name[:15]
+    assert [row["process"] for row in theirs] == [program]
+    assert_names(ours, theirs, ("process",))
+    assert [row["process"] for row in threads] == [program]
 
 
 def assert_names(ours: list[Row], theirs: list[Row], names: tuple[str, ...]) -> None:

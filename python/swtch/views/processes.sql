@@ -3,7 +3,8 @@
 -- trace       VARCHAR   the trace, by the path that was given
 -- process     BIGINT    its number within the trace; ids of processes are used again
 -- pid         UINTEGER  process id
--- comm        VARCHAR   last name of its leader, or of the first thread that was seen
+-- comm        VARCHAR   last name of its leader; if that was not seen, the program of its command line, or
+--                       the name of the first thread
 -- command     VARCHAR   its command line, as it was read last; null where none was
 -- parent_pid  UINTEGER  process id of its parent
 -- is_kthread  BOOLEAN   whether its threads are kernel threads
