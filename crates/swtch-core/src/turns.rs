@@ -23,7 +23,7 @@ use crate::units::{Nanos, Timestamp};
 const PARTS_OF_OCTAVE: u32 = 32;
 
 /// From so many turns on a thread is one that takes turns, and from this share of its waits for messages on it does so at
-/// many descriptors: `percent` of both.
+/// many descriptors, in percent of both.
 const FEWEST_TURNS: u64 = 3;
 const FEWEST_AT_MANY_PCT: u64 = 5;
 

@@ -273,9 +273,7 @@ impl Java {
         index_at: u64,
         memory: &impl ProcessMemory,
     ) -> Option<String> {
-        let mut index = [0; 2];
-        memory.read(index_at, &mut index).then_some(())?;
-        let index = u64::from(u16::from_ne_bytes(index));
+        let index = u64::from(memory.short(index_at)?);
         (index > 0).then_some(())?;
         let place = self.pool_size.wrapping_add(8 * index);
         let text = memory.word(constants.wrapping_add(place))?;
@@ -326,11 +324,8 @@ impl Java {
     }
 
     fn symbol(&self, address: u64, memory: &impl ProcessMemory) -> Option<String> {
-        let mut length = [0; 2];
-        memory
-            .read(address.wrapping_add(self.symbol_length), &mut length)
-            .then_some(())?;
-        let length = u64::from(u16::from_ne_bytes(length));
+        let length = memory.short(address.wrapping_add(self.symbol_length))?;
+        let length = u64::from(length);
         let bytes = memory.bytes(
             address.wrapping_add(self.symbol_bytes),
             length,

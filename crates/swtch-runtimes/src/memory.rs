@@ -19,6 +19,13 @@ pub trait ProcessMemory {
             .then(|| u32::from_ne_bytes(bytes))
     }
 
+    /// The number of 16 bits at an address.
+    fn short(&self, address: u64) -> Option<u16> {
+        let mut bytes = [0; 2];
+        self.read(address, &mut bytes)
+            .then(|| u16::from_ne_bytes(bytes))
+    }
+
     /// So many bytes from an address on; `None` also if they are more than `most`.
     fn bytes(&self, address: u64, length: u64, most: usize) -> Option<Vec<u8>> {
         let length = usize::try_from(length).ok().filter(|one| *one <= most)?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use swtch_core::{AwaitedThing, LostTime, Nanos, Reason, Tally};
 use swtch_output::text::{counted, grouped};
 
-use super::screen::in_hundredths;
+use super::screen::{in_hundredths, per_second};
 use super::verdict::in_words;
 
 /// Reasons below this number of switches a unit are not told.
@@ -29,7 +29,6 @@ impl PerUnit<'_> {
     /// `Each of 240,000 units (80,000 a second): 0.19 switches (0.12 waited in epoll, …), 8.30 µs on a CPU, …`
     pub fn words(self) -> String {
         let units = self.units.get();
-        let per_second = u128::from(units) * 1_000_000_000 / u128::from(self.wall.as_ns().max(1));
         let reasons = self.reasons.iter().filter(|(_, tally)| {
             u128::from(tally.switches) * 100 >= u128::from(units) * u128::from(LEAST_HUNDREDTHS)
         });
@@ -48,7 +47,7 @@ impl PerUnit<'_> {
         format!(
             "Each of {} ({} a second), of all that was recorded: {} switches{reasons}; {} on a CPU, {} without one, {} blocked in the middle of work.",
             counted(units, "unit"),
-            grouped(u64::try_from(per_second).unwrap_or(u64::MAX)),
+            grouped(per_second(units, self.wall).unwrap_or(0)),
             in_hundredths(self.switches(), units),
             self.each(self.lost.ran),
             self.each(self.lost.no_cpu),

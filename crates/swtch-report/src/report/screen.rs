@@ -157,7 +157,7 @@ impl Screen {
 }
 
 /// Events per second; `None` if `length` is zero.
-fn per_second(count: u64, length: Nanos) -> Option<u64> {
+pub fn per_second(count: u64, length: Nanos) -> Option<u64> {
     let per_s = u128::from(count) * 1_000_000_000 / u128::from(length.as_ns()).max(1);
     (length > Nanos::ZERO).then(|| u64::try_from(per_s).unwrap_or(u64::MAX))
 }

@@ -14,7 +14,7 @@ use swtch_output::text::{counted, grouped};
 
 use super::names::Names;
 use super::programs::Programs;
-use super::screen::in_hundredths;
+use super::screen::{in_hundredths, per_second};
 use super::waker::Waker;
 
 /// Of fewer turns nothing is said: the slowest 1 % is one.
@@ -134,8 +134,7 @@ impl ProgramTurns {
     pub fn words(&self, wall: Nanos, start: Timestamp) -> String {
         let (all, slowest) = self.turns.slowest(SLOWEST_PCT);
         let length = |percent| self.turns.percentile(percent).unwrap_or(Nanos::ZERO);
-        let per_second = u128::from(all.turns) * 1_000_000_000 / u128::from(wall.as_ns().max(1));
-        let per_second = grouped(u64::try_from(per_second).unwrap_or(u64::MAX));
+        let per_second = grouped(per_second(all.turns, wall).unwrap_or(0));
         let longest = self.turns.longest.map_or_else(String::new, |longest| {
             let at = longest.began.since(start).unwrap_or(Nanos::ZERO);
             format!(", {} (longest: {} at {at})", longest.length, self.thread)

@@ -37,7 +37,7 @@ mod workers;
 
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
-pub use details::{Details, LongestWait, PartFacts};
+pub use details::{Details, LongestWait, PartFacts, is_recorder};
 pub use locks::TimeAtLocks;
 pub use monitors::MonitorTime;
 pub use nothing::BusiestThread;

@@ -80,11 +80,8 @@ impl Lines {
         fixed: u64,
         memory: &impl ProcessMemory,
     ) -> Option<std::ops::Range<u64>> {
-        let mut size = [0; 2];
-        memory
-            .read(fixed.wrapping_add(self.bytecodes_size), &mut size)
-            .then_some(())?;
+        let size = memory.short(fixed.wrapping_add(self.bytecodes_size))?;
         let start = fixed.wrapping_add(self.bytecodes);
-        Some(start..start.checked_add(u64::from(u16::from_ne_bytes(size)))?)
+        Some(start..start.checked_add(u64::from(size))?)
     }
 }

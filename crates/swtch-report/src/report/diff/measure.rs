@@ -29,6 +29,7 @@ use crate::report::names::Names;
 use crate::report::programs::of_kernel;
 use crate::report::stack::Stacks;
 use crate::report::turns::TurnsByThread;
+use crate::report::verdict::is_recorder;
 use crate::report::workers::WorkerTimes;
 use crate::report::{Symbols, WAIT, WAIT_OBJECT};
 
@@ -158,10 +159,8 @@ pub fn measure(
     filtered.scan_from_start(columns, &mut |row, task, counted| {
         let block = clock.block(row.ts);
         counts.add(row, task, counted, block, &names);
-        let is_of_a_program = || {
-            let process = names.process_of(task);
-            !process.is_kernel && (process.pid != recorder || recorder.is_none())
-        };
+        let is_of_a_program =
+            || !names.process_of(task).is_kernel && !is_recorder(task, &names, recorder);
         if let Some(turns) = turns
             .as_mut()
             .filter(|_| counted.switch && is_of_a_program())

@@ -12,8 +12,8 @@ use crate::report::filtered_trace::counted_rows;
 use std::path::Path;
 use swtch_core::rules::rule_named;
 use swtch_core::{
-    Class, Coverage, CpuId, Ender, Nanos, Reason, Switch, TaskEvent, TaskKey, Timestamp, Wait,
-    WakerKind,
+    Class, Coverage, CpuId, Ender, Frame, Nanos, Reason, Stack, StackKind, Switch, TaskEvent,
+    TaskKey, Timestamp, Wait, WakerKind,
 };
 use swtch_store::{DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts, WaitingWorkersRow};
 
@@ -71,6 +71,30 @@ impl DrawnMachine {
         row.next_task = Some(TaskKey::new(next));
         self.rows.push(row);
         self
+    }
+
+    /// Stack 0 has these functions with their modules, the innermost first; those of runtimes, whose modules are in
+    /// brackets, may have a file and a line.
+    fn in_functions(&mut self, functions: &[(&str, &str)], source: Option<(&str, u32)>) {
+        let frame = |(id, (name, module)): (u32, &(&str, &str))| Frame {
+            id,
+            symbol: Some((*name).to_owned()),
+            module: Some((*module).to_owned()),
+            file: source
+                .filter(|_| module.starts_with('['))
+                .map(|(file, _)| file.to_owned()),
+            line: source
+                .filter(|_| module.starts_with('['))
+                .map(|(_, line)| line),
+            ..Frame::default()
+        };
+        let frames: Vec<_> = (0..).zip(functions).map(frame).collect();
+        let stack = Stack {
+            kind: StackKind::User,
+            frames: frames.iter().map(|frame| frame.id).collect(),
+            ..Stack::default()
+        };
+        self.symbols = Some(Symbols::new(vec![stack], &frames));
     }
 
     fn page<'p>(&self, worth: Option<SwitchPricing<'p>>) -> ExplainPage<'p> {

@@ -112,7 +112,7 @@ impl TaskKind {
 }
 
 /// Returns true if the task is of the recorder, or of a helper that it started: not of the command whose parent it is.
-pub(super) fn is_recorder(task: usize, names: &Names, recorder: Option<Pid>) -> bool {
+pub fn is_recorder(task: usize, names: &Names, recorder: Option<Pid>) -> bool {
     let process = names.process_of(task);
     let is_it = |pid: Option<Pid>| pid.is_some() && pid == recorder;
     let may_be_helper = names.is_of_the_machine() || !names.thread(task).in_scope;

@@ -297,7 +297,7 @@ impl VerdictInput<'_> {
                 (whose, format!("{}: futex word", held.unwrap_or_default()))
             }
             _ if what.starts_with("as at") => {
-                let place = self.in_function(&sum.ends);
+                let place = self.in_function(&sum.ends.waited_in);
                 (
                     format!("Threads wait for each other{place}, "),
                     String::new(),

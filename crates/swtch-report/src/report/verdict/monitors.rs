@@ -3,7 +3,6 @@
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Arch, Nanos, StackKind, Tally};
-use swtch_output::sheet::percent;
 
 use super::super::ends::scaled;
 use super::super::stack::Symbols;
@@ -11,8 +10,8 @@ use super::super::wait::Objects;
 use super::super::whose::function_name;
 use super::super::workers::sum_of;
 use super::locks::is_lock_object;
-use super::who::{WAITED_IN, in_innermost};
-use super::{Finding, MOST_PCT, VerdictInput, advice};
+use super::who::WAITED_IN;
+use super::{Finding, VerdictInput, advice};
 
 /// What a thread is in while it waits for a monitor that another has, also one that it had given up in `Object.wait`
 /// (`HotSpot`, `src/hotspot/share/runtime/objectMonitor.cpp`, JDK 17 and 25).
@@ -123,18 +122,16 @@ impl VerdictInput<'_> {
         total: &Tally,
     ) -> Option<Finding> {
         let named = self.of_a_language(stacks);
-        let are_named = percent(sum_of(&named).as_ns(), sum_of(stacks).as_ns());
-        let are_named = are_named.is_some_and(|share| share >= MOST_PCT);
-        let place = self.one_place(&named).filter(|_| are_named);
-        let place = place.map_or_else(String::new, |functions| in_innermost(&functions));
+        let place = named.as_ref().map(|named| self.in_function(named));
+        let place = place.unwrap_or_default();
         let seen = format!("Threads wait for {what}{place} ({kind})");
         let mut finding = self.of_stacks(name, stacks, &seen, total)?;
-        let functions = self.main_functions(&named).filter(|_| are_named);
+        let functions = named.as_ref().and_then(|named| self.main_functions(named));
         let functions = functions.map(|functions| format!("{WAITED_IN}{functions}"));
         finding.places = functions.into_iter().collect();
-        finding.advice = Some(match are_named {
-            true => advice::MONITOR.told(),
-            false => advice::MONITOR_WITHOUT_NAMES.told(),
+        finding.advice = Some(match named {
+            Some(_) => advice::MONITOR.told(),
+            None => advice::MONITOR_WITHOUT_NAMES.told(),
         });
         Some(finding)
     }

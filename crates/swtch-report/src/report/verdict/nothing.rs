@@ -14,7 +14,7 @@ use super::super::names::Names;
 use super::super::waker::Wakers;
 use super::super::workers::sum_of;
 use super::details::WaitsForOthers;
-use super::who::{in_innermost, main_of};
+use super::who::main_of;
 use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, capitalised, share};
 
 /// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
@@ -365,13 +365,13 @@ impl VerdictInput<'_> {
         let waited_in = &self.details.ends_of(Reason::Futex).waited_in;
         let blocked = self.of_programs(Reason::Futex).blocked_in_all();
         let sleeps = |stack: u32| {
-            let symbols = self.symbols?;
-            let frames = symbols.frames(StackKind::User, Some(stack));
-            Some(frames.iter().any(|frame| frame.starts_with("JVM_Sleep")))
+            self.symbols.is_some_and(|symbols| {
+                let mut frames = symbols.frames(StackKind::User, Some(stack)).into_iter();
+                frames.any(|frame| frame.starts_with("JVM_Sleep"))
+            })
         };
-        let parts =
-            scaled_down(waited_in, blocked).filter(|(stack, _)| sleeps(*stack) == Some(true));
-        parts.collect()
+        let parts = scaled_down(waited_in, blocked);
+        parts.filter(|(stack, _)| sleeps(*stack)).collect()
     }
 
     /// Tells of programs that mostly wait until a time they chose: nobody but them knows whether for something.
@@ -384,19 +384,20 @@ impl VerdictInput<'_> {
             (
                 asleep,
                 "sleeps",
-                self.in_function(self.details.ends_of(Reason::Sleep)),
+                self.in_function(&self.details.ends_of(Reason::Sleep).waited_in),
                 at_work.unwrap_or_else(|| in_doubt.to_owned()),
             )
         } else {
             let sleeps = self.sleeps_of_java();
             let is_asleep = percent(sum_of(&sleeps).as_ns(), timed_out.blocked.as_ns());
             let is_asleep = is_asleep.is_some_and(|share| share >= NEARLY_ALL_PCT);
-            let what = match is_asleep {
-                true => "sleeps",
-                false => "waits for what does not come before a time limit",
+            let (what, place) = match is_asleep {
+                true => ("sleeps", self.in_function(&sleeps)),
+                false => (
+                    "waits for what does not come before a time limit",
+                    String::new(),
+                ),
             };
-            let place = self.one_place(&sleeps).filter(|_| is_asleep);
-            let place = place.map_or_else(String::new, |functions| in_innermost(&functions));
             (timed_out, what, place, in_doubt.to_owned())
         };
         let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);

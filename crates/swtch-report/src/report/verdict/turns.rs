@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use swtch_core::{AwaitedThing, LostTime, Nanos, Reason, StackKind, Tally};
-use swtch_output::sheet::percent;
 
 use super::super::ends::scaled_down;
 use super::super::stack::Symbols;
 use super::super::workers::sum_of;
 use super::blocked::BlockedLoops;
-use super::who::in_innermost;
-use super::{Details, Finding, MOST_PCT, VerdictInput, advice};
+use super::{Details, Finding, VerdictInput, advice};
 
 const NODE: &str = "Node";
 
@@ -108,18 +106,15 @@ impl VerdictInput<'_> {
     /// Event loops that wait in the middle of a turn.
     pub(super) fn blocked_turn(&self, total: &Tally) -> Option<Finding> {
         let of = self.turns.of;
-        let place = self.one_place(&self.turns.stacks);
-        let place = place.map_or_else(String::new, |functions| {
-            format!(",{}", in_innermost(&functions))
-        });
+        let place = match self.in_function(&self.turns.stacks) {
+            place if place.is_empty() => place,
+            place => format!(",{place}"),
+        };
         let seen = format!("An event loop of {of} waits in the middle of its work{place}");
         let mut finding = self.of_stacks("blocked_turn", &self.turns.stacks, &seen, total)?;
-        let (all, named) = (&self.turns.stacks, self.of_a_language(&self.turns.stacks));
-        let is_named = percent(sum_of(&named).as_ns(), sum_of(all).as_ns());
-        let is_named = is_named.is_some_and(|share| share >= MOST_PCT);
-        finding
-            .places
-            .extend((of == NODE && !is_named).then(|| NODE_NAMES.to_owned()));
+        if of == NODE && self.of_a_language(&self.turns.stacks).is_none() {
+            finding.places.push(NODE_NAMES.to_owned());
+        }
         finding.advice = Some(advice::LOOP.told());
         Some(finding)
     }

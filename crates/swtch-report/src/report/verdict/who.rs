@@ -17,7 +17,8 @@ use super::super::group::{GroupKey, RowSyscall};
 use super::super::stack::sign_in_words;
 use super::super::waker::Waker;
 use super::super::whose::is_of_interpreted;
-use super::{NAMED, SPREAD_PCT, VerdictInput, share};
+use super::super::workers::sum_of;
+use super::{MOST_PCT, NAMED, SPREAD_PCT, VerdictInput, share};
 use swtch_core::Tally;
 
 /// Pairs of threads are named if the main pair has at least this share.
@@ -101,12 +102,6 @@ impl PreemptionPair {
         let times = counted(self.times, "time");
         format!("{} from {} {times}", self.who(), self.whom())
     }
-}
-
-/// ` in take_ticket (server.c:88)`, of functions of which that is the innermost.
-pub fn in_innermost(functions: &str) -> String {
-    let innermost = functions.split(" < ").next().unwrap_or(functions);
-    format!(" in {innermost}")
 }
 
 impl VerdictInput<'_> {
@@ -259,9 +254,12 @@ impl VerdictInput<'_> {
 
     /// ` in take_ticket (server.c:88)`: the program's function in which most of this time passed; nothing where that is
     /// not known, or where it is several.
-    pub fn in_function(&self, ends: &WaitEnds) -> String {
-        let place = self.one_place(&ends.waited_in);
-        place.map_or_else(String::new, |functions| in_innermost(&functions))
+    pub fn in_function(&self, stacks: &FxHashMap<u32, u64>) -> String {
+        let Some(functions) = self.one_place(stacks) else {
+            return String::new();
+        };
+        let innermost = functions.split(" < ").next().unwrap_or(&functions);
+        format!(" in {innermost}")
     }
 
     /// The program's functions in which nearly all of this passed, the innermost first; `None` if that is not known, or
@@ -272,12 +270,18 @@ impl VerdictInput<'_> {
         (is_one && sign_in_words(&functions).is_none()).then_some(functions)
     }
 
-    /// Those of these stacks in which the innermost function that tells is one of a language with a runtime.
-    pub(super) fn of_a_language(&self, stacks: &FxHashMap<u32, u64>) -> FxHashMap<u32, u64> {
+    /// Those of these stacks in which the innermost function that tells is one of a language with a runtime; `None` unless
+    /// most of the time is in them.
+    pub(super) fn of_a_language(
+        &self,
+        stacks: &FxHashMap<u32, u64>,
+    ) -> Option<FxHashMap<u32, u64>> {
         let first = |stack: u32| self.symbols?.first_own(stack);
         let is_named = |stack: u32| first(stack).is_some_and(|frame| is_of_interpreted(&frame));
         let named = stacks.iter().filter(|(stack, _)| is_named(**stack));
-        named.map(|(stack, ns)| (*stack, *ns)).collect()
+        let named: FxHashMap<u32, u64> = named.map(|(stack, ns)| (*stack, *ns)).collect();
+        let share = percent(sum_of(&named).as_ns(), sum_of(stacks).as_ns())?;
+        (share >= MOST_PCT).then_some(named)
     }
 
     /// Says where tasks wait: `runtime.usleep < runtime.findRunnable 61.0 %`.

@@ -6,7 +6,7 @@ use swtch_output::sheet::percent;
 
 use super::super::screen::in_hundredths;
 use super::super::workers::sum_of;
-use super::who::{WAITED_IN, in_innermost};
+use super::who::WAITED_IN;
 use super::{Finding, FindingKind, NAMED, VerdictInput, advice, share};
 
 /// From this share of the machine's CPUs on that a program uses, its goroutines wait for CPUs.
@@ -16,8 +16,7 @@ impl VerdictInput<'_> {
     /// Goroutines that waited for a lock.
     pub(super) fn worker_locks(&self, total: &Tally) -> Option<Finding> {
         let stacks = &self.workers.at_locks;
-        let place = self.one_place(stacks);
-        let place = place.map_or_else(String::new, |functions| in_innermost(&functions));
+        let place = self.in_function(stacks);
         let seen = format!("Goroutines wait for a lock{place} (sync.Mutex, sync.RWMutex)");
         let mut finding = self.of_stacks("worker_lock", stacks, &seen, total)?;
         finding.advice = Some(advice::WORKER_LOCK.told());

@@ -1,7 +1,5 @@
 //! Tests of what is said of locks, of queues and of idle workers.
 
-use swtch_core::{Frame, Stack, StackKind};
-
 use super::*;
 
 fn named(mut row: Switch, waker: WakerKind) -> Switch {
@@ -662,19 +660,7 @@ fn waits_for_locks_of_java_are_told_by_their_stacks() {
     let told = |functions: &[(&str, &str)]| {
         let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "java")).collect();
         let mut drawing = DrawnMachine::of(&events);
-        let frame = |(id, (name, module)): (u32, &(&str, &str))| Frame {
-            id,
-            symbol: Some((*name).to_owned()),
-            module: Some((*module).to_owned()),
-            ..Frame::default()
-        };
-        let frames: Vec<_> = (0..).zip(functions).map(frame).collect();
-        let stack = Stack {
-            kind: StackKind::User,
-            frames: frames.iter().map(|frame| frame.id).collect(),
-            ..Stack::default()
-        };
-        drawing.symbols = Some(Symbols::new(vec![stack], &frames));
+        drawing.in_functions(functions, None);
         for turn in 0..600 {
             let (task, next) = (1 + turn % 4, 1 + (turn + 1) % 4);
             let mut wait = after(row(task, Reason::Futex), Reason::Futex, 50_000, 0);

@@ -2,28 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use swtch_core::{Frame, Stack, StackKind};
-
 use super::*;
 
 /// A thread that waits 10 ms in these functions, the innermost first, a hundred times.
 fn waits_in(reason: Reason, functions: &[(&str, &str)]) -> Explanation {
     let mut drawing = DrawnMachine::new();
-    let frame = |(id, (name, module)): (u32, &(&str, &str))| Frame {
-        id,
-        symbol: Some((*name).to_owned()),
-        module: Some((*module).to_owned()),
-        file: module.starts_with('[').then(|| "/app/app.py".to_owned()),
-        line: module.starts_with('[').then_some(8),
-        ..Frame::default()
-    };
-    let frames: Vec<_> = (0..).zip(functions).map(frame).collect();
-    let stack = Stack {
-        kind: StackKind::User,
-        frames: frames.iter().map(|frame| frame.id).collect(),
-        ..Stack::default()
-    };
-    drawing.symbols = Some(Symbols::new(vec![stack], &frames));
+    drawing.in_functions(functions, Some(("/app/app.py", 8)));
     for _ in 0..100 {
         let mut wait = after(row(1, reason), reason, 10 * MS, 0);
         wait.wait.stacks.user = Some(0);
