@@ -275,12 +275,33 @@ enum KnownCopy {
 #[derive(Clone, Copy, Debug)]
 struct CodeRead {
     memory: u64,
-    at: Instant,
+    at: u64,
+    /// How often it may be read again before a second has passed.
+    again: u32,
 }
 
-/// The least time between two readings of a process's map, unless it has executed a program: reading it takes longer
-/// than a look. A chain that ends early is the sign of a library that was loaded meanwhile.
-const MAP_HOLDS: Duration = Duration::from_secs(1);
+/// How often the map of a process is read again at once, and after what time once more: reading it takes longer than a
+/// look. A program loads its libraries when it begins, and a long wait is looked at once.
+const MAP_READINGS: u32 = 8;
+const MAP_HOLDS_NS: u64 = 1_000_000_000;
+
+impl CodeRead {
+    /// How often it may be read again now.
+    fn may_again(&self, now: u64) -> u32 {
+        let earned = now.saturating_sub(self.at) / MAP_HOLDS_NS;
+        let earned = u32::try_from(earned).unwrap_or(MAP_READINGS);
+        self.again.saturating_add(earned).min(MAP_READINGS)
+    }
+
+    /// True if code may have been mapped between this and the moment from which on a thread has not run.
+    const fn may_lack_code_of(&self, thread: &LookedThread<'_>) -> bool {
+        let stands_since = match thread.role {
+            LookedRole::Waiter => thread.out,
+            LookedRole::Waker => thread.ts,
+        };
+        self.at < stands_since.as_ns()
+    }
+}
 
 impl UnwoundStacks {
     /// Numbers of the stacks of a thread; `None` if its process is not to be read.
@@ -340,9 +361,8 @@ impl UnwoundStacks {
         python: Option<PythonThread>,
     ) -> Option<(Option<u32>, Option<u32>)> {
         let pid = thread.pid;
-        let read = self.read.get(&pid).copied();
-        let is_same = read.is_some_and(|read| read.memory == thread.memory);
-        if !is_same {
+        let read = self.read.get(&pid);
+        if read.is_none_or(|read| read.memory != thread.memory) {
             self.goroutines.see(thread);
             self.read_code(thread)?;
         }
@@ -360,14 +380,16 @@ impl UnwoundStacks {
         if is_java_met == Some(true) {
             chain = self.chain_of(pid, stack)?;
         }
-        let is_old = is_same && read.is_some_and(|read| read.at.elapsed() > MAP_HOLDS);
-        let is_whole = chain.end == ChainEnd::Root && !chain.is_guessed;
-        if !is_whole && is_old {
+        // A chain that ends early is the sign of a library that was loaded meanwhile.
+        let read = self.read.get(&pid)?;
+        let lacks =
+            (chain.end != ChainEnd::Root || chain.is_guessed) && read.may_lack_code_of(thread);
+        let is_read = lacks && read.may_again(monotonic_ns()) > 0;
+        if is_read {
             self.read_code(thread)?;
             chain = self.chain_of(pid, stack)?;
         }
-        // What a library lacks that was loaded since is found when the map is read again.
-        let holds = is_whole || is_old;
+        let holds = is_read || !lacks;
         let code = self.codes.known(pid)?;
         let mut addresses = chain.addresses.iter();
         if thread.role == LookedRole::Waiter
@@ -594,7 +616,7 @@ impl UnwoundStacks {
 
     /// Reads what a process maps; what was known of its copies holds no longer if that has changed.
     fn read_code(&mut self, thread: &LookedThread<'_>) -> Option<()> {
-        let before = process_cpu_ns();
+        let (now, before) = (monotonic_ns(), process_cpu_ns());
         let pid = thread.pid;
         let state = self.codes.of(pid).map(|(_, state)| state);
         // Reading it again is part of what looks cost.
@@ -605,9 +627,13 @@ impl UnwoundStacks {
             self.copies.retain(|(of, _), _| *of != pid);
             self.goroutine_copies.retain(|(of, _), _| *of != pid);
         }
+        let read = self.read.get(&pid);
+        let read = read.filter(|read| read.memory == thread.memory);
+        let again = read.map_or(MAP_READINGS, |read| read.may_again(now).saturating_sub(1));
         let read = CodeRead {
             memory: thread.memory,
-            at: Instant::now(),
+            at: now,
+            again,
         };
         self.read.insert(pid, read);
         Some(())

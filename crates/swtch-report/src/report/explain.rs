@@ -115,6 +115,8 @@ pub struct Explanation {
     nothing: String,
     /// The thread that ran nearly all the time, if there is one.
     busiest: Option<BusiestThread>,
+    /// What is said of virtual threads of Java, if there are any.
+    virtual_threads: Option<String>,
     /// The numbered causes first.
     findings: Vec<Finding>,
     /// The number of findings that are numbered: time was lost by them, or switching itself takes as much.
@@ -640,6 +642,7 @@ impl<'p> ExplainPage<'p> {
             numbered,
             lost: picture.lost,
             nothing: picture.nothing_is_lost(),
+            virtual_threads: picture.virtual_threads(),
             busiest: picture.busiest,
             without_findings: verdict::nothing_stands_out(),
             fired: None,
@@ -833,9 +836,8 @@ impl Explanation {
         if let Some(first) = self.first_sentence() {
             lines.push(text::escaped(&first).into_owned());
         }
-        if let Some(busiest) = self.busiest_beside_causes() {
-            lines.push(text::escaped(&busiest).into_owned());
-        }
+        let beside = self.beside_causes();
+        lines.extend(beside.iter().map(|told| text::escaped(told).into_owned()));
         for (place, finding) in self.findings.iter().enumerate() {
             if place == self.numbered {
                 lines.push(format!("\n{}", BESIDES));
@@ -875,10 +877,15 @@ impl Explanation {
         }
     }
 
-    /// Returns what is said, where there are causes, of a thread that ran nearly all the time nevertheless.
-    pub fn busiest_beside_causes(&self) -> Option<String> {
-        let busiest = self.busiest.as_ref().filter(|_| self.numbered > 0);
-        busiest.map(BusiestThread::words)
+    /// Returns what is said, where there are causes, of a thread that ran nearly all the time nevertheless, and of
+    /// threads that are not read.
+    pub fn beside_causes(&self) -> Vec<String> {
+        if self.numbered == 0 {
+            return Vec::new();
+        }
+        let busiest = self.busiest.as_ref().map(BusiestThread::words);
+        let told = [busiest, self.virtual_threads.clone()];
+        told.into_iter().flatten().collect()
     }
 
     /// Says what all switches together cost; `None` without prices, or if it is too little to mention.

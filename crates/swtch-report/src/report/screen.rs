@@ -271,8 +271,8 @@ fn utilisation(explained: &Explanation, head: &TraceHead) -> Option<String> {
         );
     }
     words.push('.');
-    if let Some(busiest) = explained.busiest_beside_causes() {
-        words += &format!(" {busiest}");
+    for told in explained.beside_causes() {
+        words += &format!(" {told}");
     }
     Some(words)
 }

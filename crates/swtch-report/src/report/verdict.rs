@@ -16,12 +16,14 @@
 //! - [`serial`]: threads of which only one works at a time.
 //! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
+//! - [`asleep`]: programs that mostly wait until a time they chose.
 //! - [`blocked`]: tasks that blocked for anything else.
 //! - [`used_up`]: what disks and limits of memory say of that.
 //! - [`workers`]: goroutines, of which threads say nothing.
 //! - [`who`]: the programs, threads, calls and wakers that a sentence names.
 
 mod advice;
+mod asleep;
 mod blocked;
 mod details;
 mod locks;

@@ -250,6 +250,37 @@ __attribute__((noinline)) void down(int left)
 int main(void) { for (int i = 0; i < 400; i++) down(40); }
 "#;
 
+/// A library that is loaded after the first look at a process, with the one long wait in it.
+#[test]
+#[ignore = "needs root"]
+fn root_a_wait_in_a_library_that_was_loaded_late_has_callers() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let library =
+        "#include <unistd.h>\nint wait_in_library(int n) { usleep(2000000); return n + 1; }";
+    let library = names::compiled(&place, library, &["-O2", "-shared", "-fPIC"]);
+    let late = place.dir().join("late.so");
+    fs::rename(library, &late).unwrap();
+    let main = r#"
+#include <dlfcn.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+	usleep(300000);
+	int (*wait)(int) = (int (*)(int))dlsym(dlopen(argv[1], RTLD_NOW), "wait_in_library");
+	return wait(argc) - argc - 1;
+}
+"#;
+    let program = compiled(&place, main);
+    let words = [program, late].map(|path| path.to_str().unwrap().to_owned());
+    let recording = Recording::that_succeeds(&["--", &words[0], &words[1]]);
+    let stacks = stacks_of(&recording);
+    let callers = stacks.split_once("wait_in_library+");
+    let callers = callers
+        .unwrap_or_else(|| panic!("not in the library: {stacks}"))
+        .1;
+    assert!(callers.contains("main+"), "{stacks}");
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_a_large_stack_is_read_to_its_start() {

@@ -4,25 +4,19 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent, StackKind};
+use swtch_core::{AwaitedThing, Holder, Nanos, Reason, Spent};
 use swtch_output::sheet::percent;
 use swtch_output::text::counted;
 
-use super::super::ends::scaled_down;
 use super::super::names::Names;
 use super::super::waker::Wakers;
-use super::super::workers::sum_of;
 use super::details::WaitsForOthers;
 use super::who::main_of;
-use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, capitalised, share};
+use super::{Details, LOST_PCT, MOST_PCT, VerdictInput, share};
 
 /// From this share of the recording on, a thread ran nearly all the time; and from the second on, it hardly lost any.
 const BUSY_PCT: f64 = 90.0;
 const DECIDES_PCT: f64 = 95.0;
-
-/// From this share on waits are called by what they are then.
-const NEARLY_ALL_PCT: f64 = 90.0;
 
 /// From this share of all time on, which idle threads of a runtime have, too, it is the main thing.
 const MOSTLY_PCT: f64 = 30.0;
@@ -86,12 +80,12 @@ impl BusiestThread {
 }
 
 /// The wait in which threads mostly are, where no time is known to be lost.
-struct MainWait {
-    awaited: &'static [AwaitedThing],
-    time: Nanos,
+pub(super) struct MainWait {
+    pub awaited: &'static [AwaitedThing],
+    pub time: Nanos,
     /// True if it may be lost all the same.
-    is_doubtful: bool,
-    words: String,
+    pub is_doubtful: bool,
+    pub words: String,
 }
 
 impl VerdictInput<'_> {
@@ -115,7 +109,9 @@ impl VerdictInput<'_> {
             .flat_map(|main| main.awaited)
             .copied()
             .collect();
-        let beginning = if mostly.iter().any(|main| main.is_doubtful) {
+        let virtual_threads = self.virtual_threads();
+        let is_doubtful = virtual_threads.is_some() || mostly.iter().any(|main| main.is_doubtful);
+        let beginning = if is_doubtful {
             "Else hardly any time is lost"
         } else if mostly.is_empty() {
             "Hardly any time is lost"
@@ -123,6 +119,7 @@ impl VerdictInput<'_> {
             "In the program itself hardly any time is lost"
         };
         let mut sentences: Vec<_> = mostly.into_iter().map(|main| main.words).collect();
+        sentences.extend(virtual_threads);
         sentences.extend(self.busiest.as_ref().map(BusiestThread::words));
         sentences.push(format!("{beginning}: {}", self.had_work()));
         if let Some(waited) = self.waited_otherwise(&told) {
@@ -159,7 +156,7 @@ impl VerdictInput<'_> {
 
     /// Returns true if this is the main thing that a program did. In a recording of the machine, that of most programs
     /// is to wait for something.
-    fn is_mostly(&self, time: Nanos) -> bool {
+    pub(super) fn is_mostly(&self, time: Nanos) -> bool {
         let share = percent(time.as_ns(), self.busy_whole().as_ns());
         !self.names.is_of_the_machine() && share.is_some_and(|share| share >= MOSTLY_PCT)
     }
@@ -210,7 +207,7 @@ impl VerdictInput<'_> {
 
     /// Tells of such waits, if they are a large part of all of that time: `For 7.22 s others of its threads waited for
     /// those that did so (walsender 99.9 %)`.
-    fn waited_for_those(&self, through: Nanos, all: Nanos) -> Option<String> {
+    pub(super) fn waited_for_those(&self, through: Nanos, all: Nanos) -> Option<String> {
         let share = percent(through.as_ns(), all.as_ns());
         share.filter(|share| *share >= MOSTLY_PCT)?;
         let processes = &self.details.for_processes;
@@ -357,70 +354,5 @@ impl VerdictInput<'_> {
             .collect();
         programs.sort_by_key(|(label, time)| (Reverse(*time), *label));
         programs
-    }
-
-    /// The time for which threads of Java were in `Thread.sleep`, in each user stack: it waits at a word for what does not
-    /// come.
-    fn sleeps_of_java(&self) -> FxHashMap<u32, u64> {
-        let waited_in = &self.details.ends_of(Reason::Futex).waited_in;
-        let blocked = self.of_programs(Reason::Futex).blocked_in_all();
-        let sleeps = |stack: u32| {
-            self.symbols.is_some_and(|symbols| {
-                let mut frames = symbols.frames(StackKind::User, Some(stack)).into_iter();
-                frames.any(|frame| frame.starts_with("JVM_Sleep"))
-            })
-        };
-        let parts = scaled_down(waited_in, blocked);
-        parts.filter(|(stack, _)| sleeps(*stack)).collect()
-    }
-
-    /// Tells of programs that mostly wait until a time they chose: nobody but them knows whether for something.
-    fn asleep_instead(&self) -> Option<MainWait> {
-        let (asleep, timed_out) = (&self.details.asleep, &self.details.timed_out);
-        let in_doubt = "If these are tries for what others have (a lock, a file, an answer), that time is lost.";
-        let (sum, what, place, doubt) = if asleep.blocked >= timed_out.blocked {
-            let at_work = self.asleep_at_work(asleep.blocked);
-            let at_work = at_work.map(|words| format!("{}.", capitalised(&words)));
-            (
-                asleep,
-                "sleeps",
-                self.in_function(&self.details.ends_of(Reason::Sleep).waited_in),
-                at_work.unwrap_or_else(|| in_doubt.to_owned()),
-            )
-        } else {
-            let sleeps = self.sleeps_of_java();
-            let is_asleep = percent(sum_of(&sleeps).as_ns(), timed_out.blocked.as_ns());
-            let is_asleep = is_asleep.is_some_and(|share| share >= NEARLY_ALL_PCT);
-            let (what, place) = match is_asleep {
-                true => ("sleeps", self.in_function(&sleeps)),
-                false => (
-                    "waits for what does not come before a time limit",
-                    String::new(),
-                ),
-            };
-            (timed_out, what, place, in_doubt.to_owned())
-        };
-        let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);
-        // Threads that wait for one that sleeps are paced by it, as in a runtime; a pipeline is held up.
-        let through = self.objects.between_processes().of(Spent::Clock);
-        let time = asleep.blocked + timed_out.blocked + through;
-        let waited = self.waited_for_those(through, time);
-        let words = format!(
-            "It mostly {what}{place}: {}, {mean} each (mean), {} in all. {doubt}{}",
-            counted(sum.waits, "time"),
-            sum.blocked,
-            waited
-                .as_ref()
-                .map_or_else(String::new, |waited| format!(" {waited}.")),
-        );
-        self.is_mostly(time).then_some(MainWait {
-            awaited: match waited {
-                Some(_) => &[AwaitedThing::Clock, AwaitedThing::Own],
-                None => &[AwaitedThing::Clock],
-            },
-            time,
-            is_doubtful: true,
-            words,
-        })
     }
 }

@@ -1,4 +1,4 @@
-//! Findings about goroutines, of which the kernel's threads say nothing.
+//! Findings about goroutines, of which the kernel's threads say nothing, and what is said of the virtual threads of Java.
 
 use rustc_hash::FxHashMap;
 use swtch_core::{Nanos, Tally};
@@ -11,6 +11,11 @@ use super::{Finding, FindingKind, NAMED, VerdictInput, advice, share};
 
 /// From this share of the machine's CPUs on that a program uses, its goroutines wait for CPUs.
 const USED_PCT: f64 = 80.0;
+
+/// How threads are called with which a machine of Java brings back virtual threads that waited for a time or a monitor:
+/// `VirtualThread-unparker` and `VirtualThread-unblocker`, as far as the kernel keeps names (`VirtualThread.java`, JDK 21
+/// and 25). No other program of Java has them.
+const OF_VIRTUAL_THREADS: &str = "VirtualThread-u";
 
 impl VerdictInput<'_> {
     /// Goroutines that waited for a lock.
@@ -85,5 +90,20 @@ impl VerdictInput<'_> {
                 named.join(", ")
             )
         })
+    }
+    /// Says where virtual threads are told, if a program of Java has some: they wait without a thread, and are not read.
+    pub fn virtual_threads(&self) -> Option<String> {
+        let threads = 0..self.names.thread_count();
+        let of = threads.filter(|index| {
+            let name = &self.names.thread(*index).comm;
+            name.starts_with(OF_VIRTUAL_THREADS)
+        });
+        let pid = of
+            .filter_map(|index| self.names.process_of(index).pid)
+            .min()?;
+        Some(format!(
+            "Java (process {pid}) has virtual threads, which wait without a thread of the kernel, for locks, too. For \
+             what is not read here: jcmd {pid} Thread.dump_to_file FILE tells."
+        ))
     }
 }

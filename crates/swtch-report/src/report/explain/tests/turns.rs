@@ -156,3 +156,34 @@ fn turns_that_are_alike_are_told_together() {
         "{told}"
     );
 }
+
+/// A pool's threads wait for tasks with a time limit, and tasks may wait without a thread.
+#[test]
+fn threads_of_a_pool_wait_for_tasks_and_virtual_threads_are_not_known() {
+    let park = ("Unsafe_Park", "/usr/lib/jvm/java-21/lib/server/libjvm.so");
+    let pool = ("java.util.concurrent.ForkJoinPool.awaitWork", "[java]");
+    let first = waits_in(Reason::Futex, &[park, pool]).first_sentence();
+    let first = first.unwrap();
+    assert!(first.starts_with("Hardly any time is lost: "), "{first}");
+    assert!(
+        first.contains("They waited 1.00 s until a time they chose."),
+        "{first}"
+    );
+
+    let unparker = seen(2, 10, 11, "VirtualThread-u");
+    let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "java"), unparker]);
+    for _ in 0..100 {
+        drawing.run(
+            after(row(1, Reason::Futex), Reason::Futex, 10 * MS, 0),
+            MS,
+            0,
+        );
+    }
+    let first = drawing.explained().first_sentence().unwrap();
+    for words in [
+        "Java (process 10) has virtual threads, which wait without a thread of the kernel, for locks, too.",
+        "jcmd 10 Thread.dump_to_file FILE tells. Else hardly any time is lost",
+    ] {
+        assert!(first.contains(words), "{first}");
+    }
+}
