@@ -1,7 +1,7 @@
 //! Findings about goroutines, of which the kernel's threads say nothing, and what is said of the virtual threads of Java.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Nanos, Tally};
+use swtch_core::{Nanos, Pid, Tally};
 use swtch_output::sheet::percent;
 
 use super::super::screen::in_hundredths;
@@ -14,8 +14,11 @@ const USED_PCT: f64 = 80.0;
 
 /// How threads are called with which a machine of Java brings back virtual threads that waited for a time or a monitor:
 /// `VirtualThread-unparker` and `VirtualThread-unblocker`, as far as the kernel keeps names (`VirtualThread.java`, JDK 21
-/// and 25). No other program of Java has them.
+/// and 25).
 const OF_VIRTUAL_THREADS: &str = "VirtualThread-u";
+
+/// How the threads are called that run virtual threads, and those of other pools than the common one, `ForkJoinPool.c`.
+const OF_A_POOL: &str = "ForkJoinPool-";
 
 impl VerdictInput<'_> {
     /// Goroutines that waited for a lock.
@@ -91,19 +94,25 @@ impl VerdictInput<'_> {
             )
         })
     }
-    /// Says where virtual threads are told, if a program of Java has some: they wait without a thread, and are not read.
+    /// Says where virtual threads are told, if a program of Java has some, or may have: they wait without a thread, and
+    /// are not read.
     pub fn virtual_threads(&self) -> Option<String> {
+        let told = |called, has: &str| {
+            let pid = self.process_with_threads(called)?;
+            Some(format!(
+                "Java (process {pid}) {has}, which wait without a thread of the kernel, for locks, too. For what is not \
+                 read here: jcmd {pid} Thread.dump_to_file FILE tells."
+            ))
+        };
+        told(OF_VIRTUAL_THREADS, "has virtual threads")
+            .or_else(|| told(OF_A_POOL, "may have virtual threads"))
+    }
+
+    /// The first process that has threads whose names begin so.
+    fn process_with_threads(&self, called: &str) -> Option<Pid> {
         let threads = 0..self.names.thread_count();
-        let of = threads.filter(|index| {
-            let name = &self.names.thread(*index).comm;
-            name.starts_with(OF_VIRTUAL_THREADS)
-        });
-        let pid = of
-            .filter_map(|index| self.names.process_of(index).pid)
-            .min()?;
-        Some(format!(
-            "Java (process {pid}) has virtual threads, which wait without a thread of the kernel, for locks, too. For \
-             what is not read here: jcmd {pid} Thread.dump_to_file FILE tells."
-        ))
+        let of = threads.filter(|index| self.names.thread(*index).comm.starts_with(called));
+        of.filter_map(|index| self.names.process_of(index).pid)
+            .min()
     }
 }
