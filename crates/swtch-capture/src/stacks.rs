@@ -516,7 +516,7 @@ impl Stacks {
         self.detailed(source, frame, place).with_symbol_of(plain)
     }
 
-    /// What symbols say: those of the file, or those that it has packed.
+    /// What symbols say: those of the file, those that it has packed, or those that its runtime has.
     fn by_symbols(&self, source: &NamingSource, frame: &Frame, place: PlaceInFile) -> NamedPlace {
         let plain = self.symbols.by_symbols(&source.path, place);
         if plain.symbol.is_some() {
@@ -526,6 +526,7 @@ impl Stacks {
             (Some(path), Some(address)) => self
                 .symbols
                 .by_symbols(&path, PlaceInFile::Address(address)),
+            (None, Some(address)) => self.symbols.by_runtime(&source.path, address),
             _ => plain,
         }
     }

@@ -1,6 +1,7 @@
 //! Names of functions at a place in a file: from its symbols and its debug information, or from a file with the same
 //! build id.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,11 +12,13 @@ use std::path::{Path, PathBuf};
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Elf, Kernel, Source};
 use blazesym::symbolize::{CodeInfo, InlinedFn, Input, Symbolized, Symbolizer};
+use object::read::ReadCache;
 use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Stack};
 
 use crate::code_file::CodeIdentity;
 use crate::demangle::demangled;
+use crate::go_functions::GoFunctions;
 
 /// Where distributions put debug information that is not in the file itself.
 const SYSTEM_DIRECTORIES: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
@@ -91,10 +94,14 @@ impl NamedPlace {
     }
 
     /// This, with the function's name from there if it has one: symbols have whole names, while those in debug
-    /// information lack what they are in.
+    /// information lack what they are in. Where this tells no source, the other's is told.
     pub fn with_symbol_of(self, other: Self) -> Self {
         Self {
             symbol: other.symbol.or(self.symbol),
+            line: match self.line.file {
+                Some(_) => self.line,
+                None => other.line,
+            },
             ..self
         }
     }
@@ -125,11 +132,18 @@ impl NamedPlace {
 
 /// Looks names up, and keeps what it has read of files.
 #[derive(Debug)]
-pub(crate) struct SymbolReader(Symbolizer);
+pub(crate) struct SymbolReader {
+    symbolizer: Symbolizer,
+    /// The functions of files of Go, as far as they were asked for.
+    go: RefCell<FxHashMap<PathBuf, Option<GoFunctions>>>,
+}
 
 impl SymbolReader {
     pub fn new() -> Self {
-        Self(Symbolizer::builder().enable_demangling(false).build())
+        Self {
+            symbolizer: Symbolizer::builder().enable_demangling(false).build(),
+            go: RefCell::default(),
+        }
     }
 
     /// What the kernel's symbols say.
@@ -140,12 +154,35 @@ impl SymbolReader {
             debug_syms: false,
             ..Kernel::default()
         });
-        NamedPlace::of(self.0.symbolize_single(&kernel, Input::AbsAddr(address)))
+        NamedPlace::of(
+            self.symbolizer
+                .symbolize_single(&kernel, Input::AbsAddr(address)),
+        )
     }
 
     /// What the file's own symbols say.
     pub fn by_symbols(&self, path: &Path, place: PlaceInFile) -> NamedPlace {
         self.in_file(path, place, false)
+    }
+
+    /// What the runtime of Go says in its own list, which is there also where symbols were left out.
+    pub fn by_runtime(&self, path: &Path, address: u64) -> NamedPlace {
+        let mut files = self.go.borrow_mut();
+        let functions = files.entry(path.to_owned()).or_insert_with(|| {
+            let cache = ReadCache::new(File::open(path).ok()?);
+            GoFunctions::of(&object::File::parse(&cache).ok()?)
+        });
+        let function = functions
+            .as_ref()
+            .and_then(|functions| functions.at(address));
+        function.map_or_else(NamedPlace::default, |function| NamedPlace {
+            symbol: Some((function.name, address.checked_sub(function.start))),
+            line: SourceLine {
+                file: function.file,
+                line: None,
+            },
+            inlined: Vec::new(),
+        })
     }
 
     /// What debug information says, in the file or in one that it names; nothing where that is not installed.
@@ -162,7 +199,7 @@ impl SymbolReader {
             PlaceInFile::Offset(offset) => Input::FileOffset(offset),
             PlaceInFile::Address(address) => Input::VirtOffset(address),
         };
-        NamedPlace::of(self.0.symbolize_single(&source, input))
+        NamedPlace::of(self.symbolizer.symbolize_single(&source, input))
     }
 }
 

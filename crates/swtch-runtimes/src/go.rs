@@ -8,7 +8,11 @@
 //! A goroutine that waits has no thread: the kernel sees idle threads, whatever goroutines wait for. Its stack stays as it
 //! is until another makes it runnable.
 
+mod unlisted;
+
 use std::fmt;
+
+pub use unlisted::{reasons_in, version_in};
 
 use crate::ProcessMemory;
 
@@ -44,23 +48,66 @@ pub const SUPPORTED: &str = "Go 1.20 to 1.26";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GoPlaces {
     /// `runtime.allgs`.
-    pub goroutines: u64,
+    pub goroutines: GoroutineList,
     /// `runtime.waitReasonStrings`.
     pub reasons: u64,
     /// `runtime.buildVersion`.
-    pub version: u64,
+    pub version: GoVersion,
+}
+
+/// Where the list of goroutines is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoroutineList {
+    /// There.
+    At(u64),
+    /// Somewhere from the first of these addresses on, and before the second.
+    Within(u64, u64),
+}
+
+/// What says with which version a program was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoVersion {
+    /// A text there.
+    At(u64),
+    /// Its file: with this minor version.
+    Minor(u32),
+}
+
+impl GoPlaces {
+    /// These in a process that has moved the file's addresses so far.
+    pub const fn moved_by(self, by: u64) -> Self {
+        Self {
+            goroutines: match self.goroutines {
+                GoroutineList::At(at) => GoroutineList::At(at.wrapping_add(by)),
+                GoroutineList::Within(start, end) => {
+                    GoroutineList::Within(start.wrapping_add(by), end.wrapping_add(by))
+                }
+            },
+            reasons: self.reasons.wrapping_add(by),
+            version: match self.version {
+                GoVersion::At(at) => GoVersion::At(at.wrapping_add(by)),
+                minor @ GoVersion::Minor(_) => minor,
+            },
+        }
+    }
 }
 
 /// A runtime whose layout is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Go {
-    places: GoPlaces,
+    goroutines: u64,
+    reasons: u64,
     layout: GoLayout,
 }
 
-/// A runtime that is not read: its version, if it tells one.
+/// Why goroutines of a program are not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownGo(String);
+pub enum UnknownGo {
+    /// The layout of this minor version is not known; `None` if it does not tell its own.
+    Version(Option<u32>),
+    /// Its list of symbols was left out, and its goroutines were not found: perhaps there were none yet.
+    NoList,
+}
 
 /// Where things are in `runtime.g`: on 64 bits the same on each processor. Stack and the registers that it goes on with are
 /// where they have been since 1.20.
@@ -70,6 +117,9 @@ struct GoLayout {
     state: usize,
     reason: usize,
 }
+
+/// The number of a goroutine stands behind its state and a lock.
+const NUMBER_AFTER_STATE: usize = 8;
 
 const STACK_START: usize = 0;
 const STACK_END: usize = 8;
@@ -135,18 +185,33 @@ impl Go {
     /// # Errors
     /// When its version is not known, or cannot be read.
     pub fn at(places: GoPlaces, memory: &impl ProcessMemory) -> Result<Self, UnknownGo> {
-        let version = text_at(places.version, memory).unwrap_or_default();
-        let layout = minor_of(&version).and_then(|minor| {
+        let minor = match places.version {
+            GoVersion::At(at) => text_at(at, memory).and_then(|version| minor_of(&version)),
+            GoVersion::Minor(minor) => Some(minor),
+        };
+        let layout = minor.and_then(|minor| {
             let known = LAYOUTS.iter().find(|(minors, _)| minors.contains(&minor));
             known.map(|(_, layout)| *layout)
         });
-        let layout = layout.ok_or(UnknownGo(version))?;
-        Ok(Self { places, layout })
+        let layout = layout.ok_or(UnknownGo::Version(minor))?;
+        let goroutines = match places.goroutines {
+            GoroutineList::At(at) => at,
+            GoroutineList::Within(start, end) => {
+                let number_at = layout.state + NUMBER_AFTER_STATE;
+                let found = unlisted::list_of_goroutines((start, end), number_at, memory);
+                found.ok_or(UnknownGo::NoList)?
+            }
+        };
+        Ok(Self {
+            goroutines,
+            reasons: places.reasons,
+            layout,
+        })
     }
 
     /// False once the memory is no longer there.
     pub fn is_there(&self, memory: &impl ProcessMemory) -> bool {
-        memory.word(self.places.goroutines).is_some()
+        memory.word(self.goroutines).is_some()
     }
 
     /// Goroutines without a thread: all, or [`MOST_GOROUTINES`] of many, of which `chance` takes one below a number.
@@ -155,8 +220,8 @@ impl Go {
         memory: &impl ProcessMemory,
         mut chance: impl FnMut(u64) -> u64,
     ) -> SomeGoroutines {
-        let list = memory.word(self.places.goroutines);
-        let all = memory.word(self.places.goroutines.wrapping_add(8));
+        let list = memory.word(self.goroutines);
+        let all = memory.word(self.goroutines.wrapping_add(8));
         let (Some(list), Some(all)) = (list, all.filter(|all| *all <= MOST_BELIEVED)) else {
             return SomeGoroutines::default();
         };
@@ -205,7 +270,7 @@ impl Go {
     /// The name of a reason; `None` if there is no such one, or if goroutines of the runtime's own wait for it until there
     /// is something to do.
     pub fn reason(&self, number: u8, memory: &impl ProcessMemory) -> Option<String> {
-        let place = self.places.reasons.wrapping_add(16 * u64::from(number));
+        let place = self.reasons.wrapping_add(16 * u64::from(number));
         let name = text_at(place, memory)?;
         let is_of_runtime = OF_RUNTIME.contains(&name.as_str()) || name.ends_with(IDLE);
         (!name.is_empty() && !is_of_runtime).then_some(name)
@@ -214,9 +279,10 @@ impl Go {
 
 impl fmt::Display for UnknownGo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match minor_of(&self.0) {
-            Some(minor) => write!(f, "Go 1.{minor}"),
-            None => write!(f, "a Go that does not tell its version"),
+        match self {
+            Self::Version(Some(minor)) => write!(f, "Go 1.{minor}"),
+            Self::Version(None) => write!(f, "a Go that does not tell its version"),
+            Self::NoList => write!(f, "a program without a list of symbols (-ldflags=-s)"),
         }
     }
 }
@@ -244,10 +310,11 @@ mod tests {
     use super::*;
     use crate::made_up::{MadeUp, Wild};
 
+    const VERSION: u64 = 0x3000;
     const PLACES: GoPlaces = GoPlaces {
-        goroutines: 0x1000,
+        goroutines: GoroutineList::At(0x1000),
         reasons: 0x2000,
-        version: 0x3000,
+        version: GoVersion::At(VERSION),
     };
     const NAMES: [&str; 4] = ["", "sync.Mutex.Lock", "GC worker (idle)", "finalizer wait"];
 
@@ -260,7 +327,7 @@ mod tests {
     /// A process of this version with goroutines in these states, each with the number of its place as its reason.
     fn process(version: &str, layout: GoLayout, states: &[u32]) -> MadeUp {
         let mut memory = MadeUp::up_to(0x10_0000);
-        put_text(&mut memory, PLACES.version, version, 0x4000);
+        put_text(&mut memory, VERSION, version, 0x4000);
         for (place, name) in (0..).zip(NAMES) {
             put_text(
                 &mut memory,
@@ -269,8 +336,9 @@ mod tests {
                 0x5000 + 0x100 * place,
             );
         }
-        memory.put_word(PLACES.goroutines, 0x8000);
-        memory.put_word(PLACES.goroutines + 8, states.len() as u64);
+        for (place, word) in (0..).zip([0x8000, states.len() as u64, states.len() as u64]) {
+            memory.put_word(0x1000 + 8 * place, word);
+        }
         for (place, state) in (0_u8..).zip(states) {
             let number = u64::from(place);
             let (at, stack) = (0x9000 + 0x400 * number, 0x4_0000 + 0x1000 * number);
@@ -281,6 +349,7 @@ mod tests {
             memory.put_word(at + 64, 0x40_0000 + number);
             memory.put_word(at + layout.frame_pointer as u64, stack + 0x780);
             memory.put(at + layout.state as u64, &state.to_ne_bytes());
+            memory.put_word(at + layout.state as u64 + 8, number + 1);
             memory.put(at + layout.reason as u64, &[place]);
         }
         memory
@@ -304,6 +373,26 @@ mod tests {
             assert_eq!((waits.pc, waits.stack), (0x40_0001, (0x4_1700, 0x4_1800)));
             assert_eq!(waits.frame_pointer, 0x4_1780);
             assert!(go.is_as_it_was(&waits, &memory) && go.is_there(&memory));
+        }
+    }
+
+    #[test]
+    fn without_a_list_of_symbols_they_are_the_same() {
+        for (minor, layout) in [(22, LAYOUTS[0].1), (24, LAYOUTS[1].1), (26, LAYOUTS[2].1)] {
+            let memory = process("", layout, &[WAITING, WAITING, 3]);
+            let places = GoPlaces {
+                goroutines: GoroutineList::Within(0x800, 0x1800),
+                version: GoVersion::Minor(minor),
+                ..PLACES
+            };
+            let go = Go::at(places, &memory).unwrap();
+            assert_eq!(go.goroutines(&memory, |_| 0).idle.len(), 2, "1.{minor}");
+            let before = GoPlaces {
+                goroutines: GoroutineList::Within(0x100, 0x1000),
+                ..places
+            };
+            assert_eq!(Go::at(before, &memory).unwrap_err(), UnknownGo::NoList);
+            assert!(Go::at(before.moved_by(0x100), &memory).is_ok());
         }
     }
 
@@ -360,7 +449,8 @@ mod tests {
             assert!(Go::at(PLACES, &memory).is_err());
             let layout = LAYOUTS[2].1;
             let go = Go {
-                places: PLACES,
+                goroutines: 0x1000,
+                reasons: 0x2000,
                 layout,
             };
             let found = go.goroutines(&memory, |all| seed % all);

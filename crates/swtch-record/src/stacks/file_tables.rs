@@ -10,8 +10,8 @@ use std::ops::Range;
 use flate2::read::ZlibDecoder;
 use object::read::ReadCache;
 use object::{CompressionFormat, Object, ObjectSection, ObjectSymbol as _};
-use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments};
-use swtch_runtimes::go::GoPlaces;
+use swtch_capture::{CodeIdentity, CodeMapping, CodeSegments, GoFunctions};
+use swtch_runtimes::go::{GoPlaces, GoVersion, GoroutineList, reasons_in, version_in};
 use swtch_runtimes::java::{self, JavaPlaces};
 use swtch_unwind::{FrameList, ListedFrames, TableSection, UnwindTables, parts_of};
 
@@ -96,13 +96,9 @@ impl FileSection {
     }
 }
 
+/// Functions of Go that begin stacks: by its symbols, or where these were left out, by the runtime's own list.
 fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
-    // Position-independent programs have it among what is relocated.
-    let tables = [".gopclntab", ".data.rel.ro.gopclntab"];
-    if !tables
-        .iter()
-        .any(|name| object.section_by_name(name).is_some())
-    {
+    if !GoFunctions::are_in(object) {
         return Vec::new();
     }
     let starts = object.symbols().filter(|symbol| {
@@ -111,7 +107,12 @@ fn starts_of_go(object: &ElfFile<'_>) -> Vec<Range<u64>> {
     });
     let ranges =
         starts.map(|symbol| symbol.address()..symbol.address().saturating_add(symbol.size()));
-    ranges.take(2 * GO_STARTS.len()).collect()
+    let ranges: Vec<_> = ranges.take(2 * GO_STARTS.len()).collect();
+    if !ranges.is_empty() {
+        return ranges;
+    }
+    let names = GO_STARTS.map(|name| name.trim_end_matches(".abi0"));
+    GoFunctions::of(object).map_or_else(Vec::new, |functions| functions.named(&names))
 }
 
 /// Where a virtual machine of Java says how it is laid out, as the file states it.
@@ -130,8 +131,8 @@ fn java_of(object: &ElfFile<'_>) -> Option<JavaPlaces> {
     Some(JavaPlaces(places))
 }
 
-/// Where the runtime of Go is, as the file states it; `None` without a list of symbols.
-fn go_of(object: &ElfFile<'_>) -> Option<GoPlaces> {
+/// Where the runtime of Go is, as the file states it, by its symbols.
+fn go_by_symbols(object: &ElfFile<'_>) -> Option<GoPlaces> {
     let names = [
         "runtime.allgs",
         "runtime.waitReasonStrings",
@@ -146,9 +147,22 @@ fn go_of(object: &ElfFile<'_>) -> Option<GoPlaces> {
     }
     let [goroutines, reasons, version] = found;
     Some(GoPlaces {
-        goroutines: goroutines?,
+        goroutines: GoroutineList::At(goroutines?),
         reasons: reasons?,
-        version: version?,
+        version: GoVersion::At(version?),
+    })
+}
+
+/// The same where its symbols were left out: `None` if it is of a Go that does not say with what it was built.
+fn go_by_sections(object: &ElfFile<'_>) -> Option<GoPlaces> {
+    let built = FileSection::of(object, ".go.buildinfo")?;
+    let data = FileSection::of(object, ".data")?;
+    let zeroed = object.section_by_name(".bss")?;
+    let end = zeroed.address().checked_add(zeroed.size())?;
+    Some(GoPlaces {
+        goroutines: GoroutineList::Within(data.address, end),
+        reasons: data.address.checked_add(reasons_in(&data.bytes)? as u64)?,
+        version: GoVersion::Minor(version_in(&built.bytes)?),
     })
 }
 
@@ -207,7 +221,9 @@ impl FileTables {
             listed,
             text: start(".text"),
             got: start(".got"),
-            go: (!starts.is_empty()).then(|| go_of(&object)).flatten(),
+            go: (!starts.is_empty())
+                .then(|| go_by_symbols(&object).or_else(|| go_by_sections(&object)))
+                .flatten(),
             starts,
             python,
             java: java_of(&object),

@@ -14,6 +14,9 @@ use super::memory::{MemoryFile, watched};
 /// The most processes whose goroutines are read: each takes a descriptor.
 const MOST_PROCESSES: usize = 64;
 
+/// How often goroutines are looked for in a program that does not say where they are.
+const MOST_TRIES: u32 = 8;
+
 /// The most of a stack that is read.
 const MOST_STACK: usize = 16 << 10;
 
@@ -32,8 +35,10 @@ pub struct Goroutines {
 struct GoProcess {
     /// Of which address space.
     memory: u64,
-    /// `None` if its layout is not known.
-    read: Option<(Go, MemoryFile)>,
+    /// Why it is not read, if it is not.
+    read: Result<(Go, MemoryFile), UnknownGo>,
+    /// How often it was tried.
+    tries: u32,
     /// The names of reasons, as far as they were met; `None` for one of the runtime's own.
     reasons: FxHashMap<u8, Option<String>>,
 }
@@ -64,12 +69,14 @@ impl Goroutines {
     /// Meets the process of a thread, whose runtime is at these places. Returns false if that was not possible now.
     pub fn meet(&mut self, thread: &LookedThread<'_>, places: GoPlaces) -> bool {
         let known = self.processes.get(&thread.pid);
-        if known.is_some_and(|known| known.memory == thread.memory) {
+        let known = known.filter(|known| known.memory == thread.memory);
+        if known.is_some_and(|known| !known.may_be_found_yet()) {
             return true;
         }
+        let tries = known.map_or(0, |known| known.tries);
         // A child of vfork(2) has the memory of its parent until it executes a program.
-        let mut others = self.processes.values();
-        if others.any(|other| other.memory == thread.memory) {
+        let mut others = self.processes.iter();
+        if others.any(|(pid, other)| *pid != thread.pid && other.memory == thread.memory) {
             return false;
         }
         self.processes.retain(|_, process| process.is_there());
@@ -80,14 +87,17 @@ impl Goroutines {
             return false;
         };
         let go = watched(|| Go::at(places, &memory));
-        self.unknown.extend(go.as_ref().err().cloned());
         let process = GoProcess {
             memory: thread.memory,
-            read: go.ok().map(|go| (go, memory)),
+            read: go.map(|go| (go, memory)),
+            tries: tries + 1,
             reasons: FxHashMap::default(),
         };
+        let is_met = !process.may_be_found_yet();
+        self.unknown
+            .extend(process.read.as_ref().err().filter(|_| is_met).cloned());
         self.processes.insert(thread.pid, process);
-        true
+        is_met
     }
 
     /// Forgets what was known of a process that runs another program now.
@@ -126,17 +136,22 @@ impl Goroutines {
 }
 
 impl GoProcess {
+    /// True if its goroutines may be found later: it has begun only now.
+    fn may_be_found_yet(&self) -> bool {
+        self.read.as_ref().err() == Some(&UnknownGo::NoList) && self.tries < MOST_TRIES
+    }
+
     /// False once its program has ended.
     fn is_there(&self) -> bool {
         let read = |(go, memory): &(Go, MemoryFile)| {
             memory.begin();
             watched(|| go.is_there(memory))
         };
-        self.read.as_ref().is_some_and(read)
+        self.read.as_ref().is_ok_and(read)
     }
 
     fn goroutines(&mut self, pid: Pid) -> Option<ReadGoroutines> {
-        let (go, memory) = self.read.as_mut()?;
+        let (go, memory) = self.read.as_mut().ok()?;
         memory.begin();
         watched(|| {
             let some = go.goroutines(memory, |all| fastrand::u64(..all));

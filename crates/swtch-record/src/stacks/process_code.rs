@@ -228,12 +228,7 @@ impl ProcessCode {
     /// one of its functions tells.
     pub fn go_at(&self, address: u64) -> Option<GoPlaces> {
         let TablesInPlace { file, moved_by } = self.mapping_of(address)?.tables(&self.files)?;
-        let places = file.go()?;
-        Some(GoPlaces {
-            goroutines: places.goroutines.wrapping_add(*moved_by),
-            reasons: places.reasons.wrapping_add(*moved_by),
-            version: places.version.wrapping_add(*moved_by),
-        })
+        Some(file.go()?.moved_by(*moved_by))
     }
 
     /// Where a virtual machine of Java says how it is laid out, in the memory of the process, if it has one.

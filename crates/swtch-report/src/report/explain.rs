@@ -115,8 +115,8 @@ pub struct Explanation {
     nothing: String,
     /// The thread that ran nearly all the time, if there is one.
     busiest: Option<BusiestThread>,
-    /// What is said of virtual threads of Java, if there are any.
-    virtual_threads: Option<String>,
+    /// What is said of threads of a runtime's own that are not read.
+    unread_workers: Option<String>,
     /// The numbered causes first.
     findings: Vec<Finding>,
     /// The number of findings that are numbered: time was lost by them, or switching itself takes as much.
@@ -642,7 +642,7 @@ impl<'p> ExplainPage<'p> {
             numbered,
             lost: picture.lost,
             nothing: picture.nothing_is_lost(),
-            virtual_threads: picture.virtual_threads(),
+            unread_workers: picture.unread_workers(),
             busiest: picture.busiest,
             without_findings: verdict::nothing_stands_out(),
             fired: None,
@@ -884,7 +884,7 @@ impl Explanation {
             return Vec::new();
         }
         let busiest = self.busiest.as_ref().map(BusiestThread::words);
-        let told = [busiest, self.virtual_threads.clone()];
+        let told = [busiest, self.unread_workers.clone()];
         told.into_iter().flatten().collect()
     }
 

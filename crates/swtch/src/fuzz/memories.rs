@@ -10,7 +10,7 @@
 
 use fastrand::Rng;
 use swtch_runtimes::ProcessMemory;
-use swtch_runtimes::go::{Go, GoPlaces};
+use swtch_runtimes::go::{Go, GoPlaces, GoVersion, GoroutineList};
 use swtch_runtimes::java::{Java, JavaPlaces, SYMBOLS};
 use swtch_runtimes::python::Python;
 
@@ -191,9 +191,12 @@ fn python(memory: &Image<'_>, choice: &mut Rng) {
 
 fn go(memory: &Image<'_>, choice: &mut Rng) {
     let places = GoPlaces {
-        goroutines: choice.u64(..END),
+        goroutines: match choice.bool() {
+            true => GoroutineList::At(choice.u64(..END)),
+            false => GoroutineList::Within(choice.u64(..END), END),
+        },
         reasons: choice.u64(..END),
-        version: VERSION as u64,
+        version: GoVersion::At(VERSION as u64),
     };
     let Ok(go) = Go::at(places, memory) else {
         return;

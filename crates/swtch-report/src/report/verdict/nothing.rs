@@ -109,8 +109,8 @@ impl VerdictInput<'_> {
             .flat_map(|main| main.awaited)
             .copied()
             .collect();
-        let virtual_threads = self.virtual_threads();
-        let is_doubtful = virtual_threads.is_some() || mostly.iter().any(|main| main.is_doubtful);
+        let unread_workers = self.unread_workers();
+        let is_doubtful = unread_workers.is_some() || mostly.iter().any(|main| main.is_doubtful);
         let beginning = if is_doubtful {
             "Else hardly any time is lost"
         } else if mostly.is_empty() {
@@ -119,7 +119,7 @@ impl VerdictInput<'_> {
             "In the program itself hardly any time is lost"
         };
         let mut sentences: Vec<_> = mostly.into_iter().map(|main| main.words).collect();
-        sentences.extend(virtual_threads);
+        sentences.extend(unread_workers);
         sentences.extend(self.busiest.as_ref().map(BusiestThread::words));
         sentences.push(format!("{beginning}: {}", self.had_work()));
         if let Some(waited) = self.waited_otherwise(&told) {

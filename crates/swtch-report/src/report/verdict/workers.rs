@@ -1,7 +1,7 @@
-//! Findings about goroutines, of which the kernel's threads say nothing, and what is said of the virtual threads of Java.
+//! Findings about goroutines, of which the kernel's threads say nothing, and what is said of those of other runtimes.
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Nanos, Pid, Tally};
+use swtch_core::{Nanos, Tally};
 use swtch_output::sheet::percent;
 
 use super::super::screen::in_hundredths;
@@ -12,13 +12,43 @@ use super::{Finding, FindingKind, NAMED, VerdictInput, advice, share};
 /// From this share of the machine's CPUs on that a program uses, its goroutines wait for CPUs.
 const USED_PCT: f64 = 80.0;
 
-/// How threads are called with which a machine of Java brings back virtual threads that waited for a time or a monitor:
-/// `VirtualThread-unparker` and `VirtualThread-unblocker`, as far as the kernel keeps names (`VirtualThread.java`, JDK 21
-/// and 25).
-const OF_VIRTUAL_THREADS: &str = "VirtualThread-u";
+/// Threads of a runtime's own, of which nothing is read.
+struct UnreadWorkers {
+    runtime: &'static str,
+    /// True for the name of a thread of the kernel that only such a program has.
+    is_sign: fn(&str) -> bool,
+    has: &'static str,
+    awaited: &'static str,
+    /// What tells what they wait for.
+    tells: &'static str,
+}
 
-/// How the threads are called that run virtual threads, and those of other pools than the common one, `ForkJoinPool.c`.
-const OF_A_POOL: &str = "ForkJoinPool-";
+/// The surer ones first. Threads that bring virtual threads of Java back which waited for a time or a monitor are called
+/// `VirtualThread-unparker` and `-unblocker`, those that run them as those of any pool but the common one, `ForkJoinPool.c`
+/// (`VirtualThread.java`, JDK 21 and 25); the schedulers of BEAM `1_scheduler`, from Erlang/OTP 26 on `erts_sched_1`.
+const UNREAD: [UnreadWorkers; 3] = [
+    UnreadWorkers {
+        runtime: "Java",
+        is_sign: |name| name.starts_with("VirtualThread-u"),
+        has: "has virtual threads",
+        awaited: "locks",
+        tells: "jcmd PID Thread.dump_to_file FILE",
+    },
+    UnreadWorkers {
+        runtime: "Erlang",
+        is_sign: |name| name == "1_scheduler" || name == "erts_sched_1",
+        has: "has processes of its own",
+        awaited: "each other",
+        tells: "i(). in its shell",
+    },
+    UnreadWorkers {
+        runtime: "Java",
+        is_sign: |name| name.starts_with("ForkJoinPool-"),
+        has: "may have virtual threads",
+        awaited: "locks",
+        tells: "jcmd PID Thread.dump_to_file FILE",
+    },
+];
 
 impl VerdictInput<'_> {
     /// Goroutines that waited for a lock.
@@ -94,25 +124,22 @@ impl VerdictInput<'_> {
             )
         })
     }
-    /// Says where virtual threads are told, if a program of Java has some, or may have: they wait without a thread, and
-    /// are not read.
-    pub fn virtual_threads(&self) -> Option<String> {
-        let told = |called, has: &str| {
-            let pid = self.process_with_threads(called)?;
-            Some(format!(
-                "Java (process {pid}) {has}, which wait without a thread of the kernel, for locks, too. For what is not \
-                 read here: jcmd {pid} Thread.dump_to_file FILE tells."
-            ))
+    /// Says of a program that has threads of its own kind, or may have, that these wait without one of the kernel's, and are
+    /// not read.
+    pub fn unread_workers(&self) -> Option<String> {
+        let pid = |kind: &UnreadWorkers| {
+            let threads = 0..self.names.thread_count();
+            let of = threads.filter(|index| (kind.is_sign)(&self.names.thread(*index).comm));
+            of.filter_map(|index| self.names.process_of(index).pid)
+                .min()
         };
-        told(OF_VIRTUAL_THREADS, "has virtual threads")
-            .or_else(|| told(OF_A_POOL, "may have virtual threads"))
-    }
-
-    /// The first process that has threads whose names begin so.
-    fn process_with_threads(&self, called: &str) -> Option<Pid> {
-        let threads = 0..self.names.thread_count();
-        let of = threads.filter(|index| self.names.thread(*index).comm.starts_with(called));
-        of.filter_map(|index| self.names.process_of(index).pid)
-            .min()
+        let mut kinds = UNREAD.iter();
+        let (pid, kind) = kinds.find_map(|kind| Some((pid(kind)?, kind)))?;
+        let tells = kind.tells.replace("PID", &pid.to_string());
+        Some(format!(
+            "{} (process {pid}) {}, which wait without a thread of the kernel, for {}, too. For what is not read here: \
+             {tells} tells.",
+            kind.runtime, kind.has, kind.awaited
+        ))
     }
 }

@@ -170,8 +170,24 @@ fn threads_of_a_pool_wait_for_tasks_and_virtual_threads_are_not_known() {
         "{first}"
     );
 
-    for (name, has) in [("VirtualThread-u", "has"), ("ForkJoinPool-1-", "may have")] {
-        let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "java"), seen(2, 10, 11, name)]);
+    for (name, has, tells) in [
+        (
+            "VirtualThread-u",
+            "Java (process 10) has virtual threads",
+            "jcmd 10 Thread.dump_to_file FILE",
+        ),
+        (
+            "ForkJoinPool-1-",
+            "Java (process 10) may have virtual threads",
+            "jcmd 10 Thread.dump_to_file FILE",
+        ),
+        (
+            "1_scheduler",
+            "Erlang (process 10) has processes of its own",
+            "i(). in its shell",
+        ),
+    ] {
+        let mut drawing = DrawnMachine::of(&[seen(1, 10, 10, "server"), seen(2, 10, 11, name)]);
         for _ in 0..100 {
             drawing.run(
                 after(row(1, Reason::Futex), Reason::Futex, 10 * MS, 0),
@@ -180,10 +196,11 @@ fn threads_of_a_pool_wait_for_tasks_and_virtual_threads_are_not_known() {
             );
         }
         let first = drawing.explained().first_sentence().unwrap();
-        let has = format!("Java (process 10) {has} virtual threads, which wait without a thread");
-        let where_told = "jcmd 10 Thread.dump_to_file FILE tells. Else hardly any time is lost";
-        for words in [&has, where_told] {
-            assert!(first.contains(words), "{first}");
+        for words in [
+            format!("{has}, which wait without a thread of the kernel, for "),
+            format!("{tells} tells. Else hardly any time is lost"),
+        ] {
+            assert!(first.contains(&words), "{first}");
         }
     }
 }
