@@ -344,10 +344,13 @@ pub fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
     for command in once_each(recorded.commands()?, |row| (row.ts, row.pid)) {
         writer.push_command(&command)?;
     }
-    for workers in recorded.workers()? {
-        writer.push_worker(&workers)?;
-    }
-    Ok(())
+    let mut pushed = Ok(());
+    recorded.each_worker(&mut |row| {
+        if pushed.is_ok() {
+            pushed = writer.push_worker(row);
+        }
+    })?;
+    pushed
 }
 
 /// The first of the rows of each key.

@@ -11,6 +11,7 @@
 mod lines;
 mod lock;
 mod offsets;
+mod parked;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

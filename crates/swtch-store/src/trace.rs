@@ -467,13 +467,16 @@ impl Trace {
         self.rows(&schema::COMMAND)
     }
 
-    /// Workers of runtimes' schedulers, by where they waited at each look.
+    /// Hands over the workers of runtimes' schedulers, by where they waited at each look. Of a long recording they are
+    /// many.
     ///
     /// # Errors
     ///
     /// As [`Self::tasks`].
-    pub fn workers(&self) -> Result<Vec<WaitingWorkersRow>, Error> {
-        self.rows(&schema::WORKER)
+    pub fn each_worker(&self, take: &mut dyn FnMut(&WaitingWorkersRow)) -> Result<(), Error> {
+        self.take_rows(&schema::WORKER, &mut |rows| {
+            rows.iter().for_each(&mut *take)
+        })
     }
 
     /// All distinct stacks of the trace.
@@ -506,6 +509,17 @@ impl Trace {
     }
 
     fn rows<R: Clone>(&self, table: &'static Table<R>) -> Result<Vec<R>, Error> {
+        let mut all = Vec::new();
+        self.take_rows(table, &mut |rows| all.append(rows))?;
+        Ok(all)
+    }
+
+    /// Hands over the rows of a table, some at a time.
+    fn take_rows<R: Clone>(
+        &self,
+        table: &'static Table<R>,
+        take: &mut dyn FnMut(&mut Vec<R>),
+    ) -> Result<(), Error> {
         let batches: Batches<'_> = match &self.files {
             Files::Finished(tables) => match find(tables, table.name) {
                 Some(table) => Box::new(table.batches(None, None)),
@@ -516,17 +530,18 @@ impl Trace {
                 None => Box::new(std::iter::empty()),
             },
         };
-        let (mut all, mut rows) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         for batch in batches {
             self.decode(table, &batch?, &mut rows)?;
-            all.append(&mut rows);
+            take(&mut rows);
+            rows.clear();
         }
         if let Files::Recorded { segments, .. } = &self.files {
             for segment in segments {
-                all.append(&mut segment.rows(table)?);
+                take(&mut segment.rows(table)?);
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     fn decode<R: Clone>(

@@ -117,6 +117,15 @@ impl Pythons {
     }
 }
 
+/// A method that is no function of the program.
+fn built_in(method: &str) -> SourcePlace {
+    SourcePlace {
+        function: method.to_owned(),
+        file: None,
+        line: None,
+    }
+}
+
 impl PythonProcess {
     fn thread(&mut self, thread: &LookedThread<'_>, memory: &MemoryFile) -> Option<PythonThread> {
         let state = self.state_of(thread.thread_pointer, memory)?;
@@ -133,7 +142,13 @@ impl PythonProcess {
                 loops.push(std::mem::take(&mut current));
             }
         }
-        let holder = self.functions_of_holder(state, thread, memory);
+        let word = thread.stack.ok()?.registers[usize::from(FIRST_ARGUMENT)];
+        if let (Some(method), Some(innermost)) =
+            (Python::parked_in(word, memory), loops.first_mut())
+        {
+            innermost.insert(0, built_in(method));
+        }
+        let holder = self.functions_of_holder(state, word, memory);
         let holder = holder.unwrap_or_default();
         Some(PythonThread { loops, holder })
     }
@@ -142,10 +157,9 @@ impl PythonProcess {
     fn functions_of_holder(
         &mut self,
         state: u64,
-        thread: &LookedThread<'_>,
+        word: u64,
         memory: &MemoryFile,
     ) -> Option<LoopFrames> {
-        let word = thread.stack.ok()?.registers[usize::from(FIRST_ARGUMENT)];
         let python = self.python.as_ref()?;
         let lock = python.lock_at(word, state, memory)?;
         let holding = (lock, python.holding_of(lock, memory)?);

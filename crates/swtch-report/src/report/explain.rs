@@ -54,7 +54,7 @@ use super::summary::Summary;
 use super::turns::ProgramTurns;
 use super::verdict::{
     self, AdviceText, BlockedLoops, BusiestThread, Details, Finding, FindingKind, LongestWait,
-    MonitorTime, PartFacts, RecordedMachine, SerialWork, TimeAtLocks, TurnTime, VerdictInput,
+    PartFacts, RecordedMachine, SerialWork, StackLockTime, TimeAtLocks, TurnTime, VerdictInput,
 };
 use super::wait::Objects;
 use super::waker::Wakers;
@@ -358,7 +358,7 @@ impl<'p> ExplainPage<'p> {
         let rows = filtered.scan_from_start_with(columns, &mut first, further.into())?;
         drop(first);
         page.finish(&names);
-        page.workers = WorkerTimes::of(&filtered.workers()?);
+        page.workers = filtered.worker_times()?;
         page.add_open(filtered, &names)?;
         Ok((page, rows))
     }
@@ -554,19 +554,17 @@ impl<'p> ExplainPage<'p> {
         bill: Option<&BillContext<'_>>,
     ) -> Explanation {
         let programs = Programs::new(names);
-        let runs_goroutines = |process: usize| {
-            let pid = names.process(process).pid;
-            pid.is_some_and(|pid| self.workers.is_known(pid))
-        };
+        let runs_goroutines =
+            |process: usize| self.workers.are_known_of(names.process(process).pid);
         let at_locks = TimeAtLocks::of(&self.objects, arch, runs_goroutines);
         let (details, objects) = (&self.details, &self.objects);
-        let monitors = MonitorTime::of(objects, arch, symbols);
-        let known = at_locks.lost() + monitors.sum() + self.workers.at_locks();
+        let stack_locks = StackLockTime::of(objects, arch, symbols);
+        let known = at_locks.lost() + stack_locks.sum() + self.workers.at_locks();
         let serial = SerialWork::of(details, objects, known, names, machine.wall);
         let loops = BlockedLoops::of(details, arch);
         let blocked = |reason| details.of_programs(&self.reasons, reason).blocked_in_all();
         let turns = TurnTime::of(details, blocked, &loops, symbols);
-        let mut lost = details.lost_time(&at_locks, &monitors, serial.as_ref(), &loops);
+        let mut lost = details.lost_time(&at_locks, &stack_locks, serial.as_ref(), &loops);
         turns.take_from(&mut lost);
         lost.workers = self.workers.lost();
         let picture = VerdictInput {
@@ -595,7 +593,7 @@ impl<'p> ExplainPage<'p> {
             loops,
             turns,
             at_locks,
-            monitors,
+            stack_locks,
             busiest: BusiestThread::of(&self.details, names, &self.wakers, machine.wall),
         };
         let words = KeyNames {

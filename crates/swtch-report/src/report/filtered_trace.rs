@@ -9,7 +9,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{Arch, CgroupId, Coverage, Level, Nanos, Open, Switch, Timestamp};
 use swtch_store::{
     Columns, Completeness, Meta, PieceReader, RecordingBackend, RecordingState, Trace,
-    WaitingWorkersRow,
 };
 
 use super::filter::{CountedParts, Filter, GivenUp, Selection};
@@ -17,6 +16,7 @@ use super::group::reason_of_open;
 use super::head::{ReportedSwitches, TraceHead, told_length};
 use super::names::Names;
 use super::stack::Symbols;
+use super::workers::WorkerTimes;
 
 /// A trace opened with one filter.
 #[derive(Debug)]
@@ -261,14 +261,19 @@ impl<'t> FilteredTrace<'t> {
     }
 
     /// What looks saw of goroutines, in the span and of the processes that were asked for.
-    pub fn workers(&self) -> Result<Vec<WaitingWorkersRow>> {
-        let mut rows = self.trace.workers().context("reading the goroutines")?;
+    pub fn worker_times(&self) -> Result<WorkerTimes> {
         let tasks = 0..self.names.thread_count();
         let taken = tasks.filter(|task| self.selection.takes_task(*task));
         let taken: FxHashSet<_> = taken.map(|task| self.names.process_of(task).pid).collect();
         let (from, to) = (self.selection.from(), self.selection.to());
-        rows.retain(|row| from <= row.ts && row.ts < to && taken.contains(&Some(row.pid)));
-        Ok(rows)
+        let mut times = WorkerTimes::default();
+        let read = self.trace.each_worker(&mut |row| {
+            if from <= row.ts && row.ts < to && taken.contains(&Some(row.pid)) {
+                times.add(row);
+            }
+        });
+        read.context("reading the goroutines")?;
+        Ok(times)
     }
 
     /// Paths of the cgroups, by id.

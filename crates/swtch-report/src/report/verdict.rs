@@ -12,7 +12,7 @@
 //! - [`no_cpu`]: tasks that could run, and had no CPU.
 //! - [`preempted`]: limits of CPU time, moves, and tasks that gave the CPU away.
 //! - [`locks`]: threads that waited for each other.
-//! - [`monitors`]: threads that waited for locks of Java, as stacks tell.
+//! - [`lock_stacks`]: threads that waited for locks of Java and Python, as stacks tell.
 //! - [`serial`]: threads of which only one works at a time.
 //! - [`details`]: what is counted for all of these.
 //! - [`nothing`]: what is said where no time is lost.
@@ -26,8 +26,8 @@ mod advice;
 mod asleep;
 mod blocked;
 mod details;
+mod lock_stacks;
 mod locks;
-mod monitors;
 mod no_cpu;
 mod nothing;
 mod preempted;
@@ -40,8 +40,9 @@ mod workers;
 pub use advice::AdviceText;
 pub use blocked::BlockedLoops;
 pub use details::{Details, LongestWait, PartFacts, is_recorder};
+use lock_stacks::StackLock;
+pub use lock_stacks::StackLockTime;
 pub use locks::TimeAtLocks;
-pub use monitors::MonitorTime;
 pub use nothing::BusiestThread;
 pub use serial::SerialWork;
 pub use turns::TurnTime;
@@ -140,8 +141,8 @@ pub struct VerdictInput<'a> {
     pub lost: LostTime,
     /// The part of it at locks, and what those did that had them.
     pub at_locks: TimeAtLocks,
-    /// The time at locks of Java, as stacks tell.
-    pub monitors: MonitorTime,
+    /// The time at locks that only stacks tell.
+    pub stack_locks: StackLockTime,
     /// Threads of which one works at a time.
     pub serial: Option<SerialWork>,
     /// Event loops that block.
@@ -290,8 +291,6 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::yields,
         VerdictInput::priority_inversion,
         VerdictInput::one_lock,
-        VerdictInput::monitors,
-        VerdictInput::locks_of_java,
         VerdictInput::worker_locks,
         VerdictInput::worker_no_thread,
         VerdictInput::serialised,
@@ -318,10 +317,10 @@ pub fn findings(input: &VerdictInput<'_>) -> Vec<Finding> {
         VerdictInput::unknown,
     ];
     let total = input.reasons.total();
-    let mut findings: Vec<_> = rules
-        .iter()
-        .filter_map(|rule| rule(input, &total))
-        .collect();
+    let stack_locks = StackLock::ALL.iter();
+    let stack_locks = stack_locks.filter_map(|lock| input.lock_of_stacks(*lock, &total));
+    let findings = rules.iter().filter_map(|rule| rule(input, &total));
+    let mut findings: Vec<_> = findings.chain(stack_locks).collect();
     let is_told = |reason| {
         let is_about = |finding: &Finding| finding.reason == Some(reason);
         findings.iter().any(is_about)

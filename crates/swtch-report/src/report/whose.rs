@@ -63,7 +63,7 @@ impl Whose {
     pub fn of(frame: &Frame, words: &str) -> Self {
         let source = frame.file.as_deref().unwrap_or_default();
         if frame.module.as_deref() == Some(PYTHON) {
-            return Self::of_python(source);
+            return Self::of_python(frame.symbol.as_deref().unwrap_or_default(), source);
         }
         if matches!(frame.module.as_deref(), Some(COMPILED | JAVA)) {
             return Self::of_compiled(frame.symbol.as_deref().unwrap_or_default(), source);
@@ -96,15 +96,18 @@ impl Whose {
     }
 
     /// The libraries of Python itself are in a directory of its version, or frozen into the interpreter.
-    fn of_python(source: &str) -> Self {
+    fn of_python(name: &str, source: &str) -> Self {
         let is_fetched = FETCHED_SOURCES.iter().any(|part| source.contains(part));
         let is_own = source.contains("/lib/python3") || source.starts_with("<frozen ");
-        match is_fetched || is_own {
+        match is_fetched || is_own || name.starts_with(BUILT_IN) {
             true => Self::Library,
             false => Self::Program,
         }
     }
 }
+
+/// What methods of Python's locks begin with, which have no source: `_thread.lock.acquire`.
+const BUILT_IN: &str = "_thread.";
 
 /// The function of Python that runs programs, where it was not known which.
 const PYTHON_LOOP: &str = "_PyEval_EvalFrameDefault";

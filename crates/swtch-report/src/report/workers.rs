@@ -30,14 +30,8 @@ pub struct WorkerTimes {
 }
 
 impl WorkerTimes {
-    /// Sums up these rows.
-    pub fn of(rows: &[WaitingWorkersRow]) -> Self {
-        let mut times = Self::default();
-        rows.iter().for_each(|row| times.add(row));
-        times
-    }
-
-    fn add(&mut self, row: &WaitingWorkersRow) {
+    /// Adds what one look saw.
+    pub fn add(&mut self, row: &WaitingWorkersRow) {
         self.processes.insert(row.pid);
         let ns = u128::from(row.between.as_ns()) * u128::from(row.thousandths) / 1000;
         let time = Nanos::from_ns(u64::try_from(ns).unwrap_or(u64::MAX));
@@ -75,8 +69,8 @@ impl WorkerTimes {
     }
 
     /// True if goroutines of this process were read.
-    pub fn is_known(&self, pid: Pid) -> bool {
-        self.processes.contains(&pid)
+    pub fn are_known_of(&self, pid: Option<Pid>) -> bool {
+        pid.is_some_and(|pid| self.processes.contains(&pid))
     }
 }
 
@@ -102,13 +96,15 @@ mod tests {
             thousandths,
             between: Nanos::from_ns(20),
         };
-        let times = WorkerTimes::of(&[
+        let mut times = WorkerTimes::default();
+        let rows = [
             row(1, Some("sync.Mutex.Lock"), Some(3), 2_000),
             row(1, Some("IO wait"), Some(4), 50_000),
             row(2, Some("sync.Mutex.Lock"), Some(3), 1_500),
             row(2, Some("sync.RWMutex.RLock"), None, 1_000),
             row(2, None, Some(5), 500),
-        ]);
+        ];
+        rows.iter().for_each(|row| times.add(row));
         assert_eq!(times.at_locks.get(&3), Some(&70));
         let ns = Nanos::from_ns;
         assert_eq!(sum_of(&times.at_locks), ns(90));
@@ -117,6 +113,6 @@ mod tests {
             times.reasons()[..2],
             [("IO wait", ns(1_000)), ("sync.Mutex.Lock", ns(70))]
         );
-        assert!(times.is_known(Pid::new(7)) && !times.is_known(Pid::new(8)));
+        assert!(times.are_known_of(Some(Pid::new(7))) && !times.are_known_of(Some(Pid::new(8))));
     }
 }

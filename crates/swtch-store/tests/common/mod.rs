@@ -582,7 +582,11 @@ impl Others {
             frames: trace.frames()?,
             wait_types: trace.wait_types()?,
             commands: trace.commands()?,
-            workers: trace.workers()?,
+            workers: {
+                let mut workers = Vec::new();
+                trace.each_worker(&mut |row| workers.push(row.clone()))?;
+                workers
+            },
         })
     }
 }

@@ -183,6 +183,7 @@ fn python(memory: &Image<'_>, choice: &mut Rng) {
             let _ = python.place_of(frame, memory);
         }
         let word = choice.u64(..END);
+        let _ = Python::parked_in(word, memory);
         let lock = python.lock_at(word, *state, memory).unwrap_or(word);
         let _ = python.holding_of(lock, memory);
         let _ = python.functions_of_holder(lock, memory);

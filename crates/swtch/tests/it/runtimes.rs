@@ -286,7 +286,10 @@ fn assert_goroutines_wait(program: &Path, first: &str) {
     let command = ["--stack-budget", "10%", "--", program.to_str().unwrap()];
     let recording = Recording::that_succeeds(&command);
     let trace = Trace::open(&recording.place.trace()).unwrap();
-    let rows = trace.workers().unwrap();
+    let mut rows = Vec::new();
+    trace
+        .each_worker(&mut |row| rows.push(row.clone()))
+        .unwrap();
     let locks = rows
         .iter()
         .filter(|row| row.reason.as_deref() == Some("sync.Mutex.Lock"));

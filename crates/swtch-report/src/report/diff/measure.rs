@@ -178,13 +178,10 @@ pub fn measure(
     let mut amounts = counts.amounts(&names, &symbols);
     amounts.extend(priced.map(|priced| (AmountKey::Price, priced.finish())));
     let goroutines = match turns {
-        Some(_) => WorkerTimes::of(&filtered.workers()?),
+        Some(_) => filtered.worker_times()?,
         None => WorkerTimes::default(),
     };
-    let runs_goroutines = |task: usize| {
-        let pid = names.process_of(task).pid;
-        pid.is_some_and(|pid| goroutines.is_known(pid))
-    };
+    let runs_goroutines = |task: usize| goroutines.are_known_of(names.process_of(task).pid);
     let (turns, more_turns) =
         turns.map_or_else(Default::default, |turns| turns.by_block(runs_goroutines));
     let head = filtered.head();

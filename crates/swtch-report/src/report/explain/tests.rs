@@ -120,7 +120,7 @@ impl DrawnMachine {
         }
         drop(visitors);
         page.finish(names);
-        page.workers = WorkerTimes::of(&self.workers);
+        self.workers.iter().for_each(|row| page.workers.add(row));
         page.objects.finish_chains(&[], &[], names);
         page
     }

@@ -146,15 +146,21 @@ pub(super) const GIL: Advice = row(
     "the threads share much data that would have to be copied between processes",
 );
 
-pub(super) const MONITOR: Advice = row(
+pub(super) const LOCK_OF_JAVA: Advice = row(
     "hold it shorter: no sleep, file, query or call to others while it is held; split it, or let readers share it \
      (ReentrantReadWriteLock)",
     "what it guards can be done by one at a time only, and takes as long",
 );
 
-pub(super) const MONITOR_WITHOUT_NAMES: Advice = row(
+pub(super) const LOCK_WITHOUT_NAMES: Advice = row(
     "`jstack PID` shows in which methods (waiting to lock, locked): hold it shorter there, with no sleep, file, query or \
      call to others meanwhile; split it, or let readers share it (ReentrantReadWriteLock)",
+    "what it guards can be done by one at a time only, and takes as long",
+);
+
+pub(super) const LOCK_OF_PYTHON: Advice = row(
+    "hold it shorter: no sleep, file, query or call to others while it is held; split it, or give each thread data of its \
+     own",
     "what it guards can be done by one at a time only, and takes as long",
 );
 

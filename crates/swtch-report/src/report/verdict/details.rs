@@ -18,8 +18,8 @@ use super::super::reason::ByReason;
 use super::super::turns::TurnsByThread;
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
+use super::lock_stacks::StackLockTime;
 use super::locks::TimeAtLocks;
-use super::monitors::MonitorTime;
 use super::no_cpu::QueueTime;
 use super::serial::SerialWork;
 use super::{LOST_PCT, OFTEN_PCT};
@@ -460,18 +460,18 @@ impl Details {
     pub fn lost_time(
         &self,
         at_locks: &TimeAtLocks,
-        monitors: &MonitorTime,
+        stack_locks: &StackLockTime,
         serial: Option<&SerialWork>,
         loops: &BlockedLoops,
     ) -> LostTime {
         let mut time = self.time;
-        time.was_for_a_lock(at_locks.lost() + monitors.sum());
+        time.was_for_a_lock(at_locks.lost() + stack_locks.sum());
         time.was_in_work(
             at_locks.in_calls,
             &[AwaitedThing::Own, AwaitedThing::Others],
         );
         // What is known to be for locks is a part of that.
-        let known = at_locks.lost() + monitors.sum();
+        let known = at_locks.lost() + stack_locks.sum();
         let serial = serial.map_or(Nanos::ZERO, |serial| serial.waited);
         time.was_for_a_lock(serial.saturating_sub(known));
         let in_work = loops.time + self.for_room.sum();

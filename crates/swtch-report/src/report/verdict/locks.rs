@@ -582,10 +582,10 @@ impl VerdictInput<'_> {
         }
         let is_of_go = percent(of_go.as_ns(), sum.blocked.as_ns());
         let is_of_go = is_of_go.is_some_and(|share| share >= NEARLY_ALL_PCT);
-        // What is known to be for monitors is told as that.
-        let at_monitors = percent(self.monitors.sum().as_ns(), sum.blocked.as_ns());
-        let is_of_monitors = at_monitors.is_some_and(|share| share >= NEARLY_ALL_PCT);
-        if !self.is_much(sum.switches, sum.blocked, total) || is_of_monitors {
+        // What stacks tell to be for locks is told as that.
+        let at_locks = percent(self.stack_locks.sum().as_ns(), sum.blocked.as_ns());
+        let is_of_locks = at_locks.is_some_and(|share| share >= NEARLY_ALL_PCT);
+        if !self.is_much(sum.switches, sum.blocked, total) || is_of_locks {
             return None;
         }
         // If there is a lock besides, the list of threads that wait for any futex says nothing
@@ -791,8 +791,8 @@ impl VerdictInput<'_> {
 
     /// Returns true for an object of a process whose goroutines are known.
     fn is_of_go(&self, object: &Object) -> bool {
-        let pid = self.names.process(object.process).pid;
-        pid.is_some_and(|pid| self.workers.is_known(pid))
+        let process = self.names.process(object.process);
+        self.workers.are_known_of(process.pid)
     }
 
     /// Returns true if the program or its main thread is called `python…`.

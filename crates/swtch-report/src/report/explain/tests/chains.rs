@@ -189,7 +189,7 @@ fn a_run_counts_from_the_beginning_of_the_recording() {
         details.add(&row, task, counted, &names);
         let time = details.lost_time(
             &TimeAtLocks::default(),
-            &MonitorTime::default(),
+            &StackLockTime::default(),
             None,
             &BlockedLoops::default(),
         );

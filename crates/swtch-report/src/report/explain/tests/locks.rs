@@ -656,7 +656,7 @@ fn what_goroutines_wait_for_is_told_where_threads_say_nothing() {
 
 /// Each of four threads of Java has a word of its own; what they wait for is told by these functions, the innermost first.
 #[test]
-fn waits_for_locks_of_java_are_told_by_their_stacks() {
+fn waits_for_locks_of_java_and_python_are_told_by_their_stacks() {
     let told = |functions: &[(&str, &str)]| {
         let events: Vec<_> = (1..=4).map(|key| seen(key, 10, 9 + key, "java")).collect();
         let mut drawing = DrawnMachine::of(&events);
@@ -695,6 +695,14 @@ fn waits_for_locks_of_java_are_told_by_their_stacks() {
         "Threads wait for a lock of Java in shop.Ledger.book (java.util.concurrent.locks): ";
     assert!(seen.starts_with(first), "{seen}");
     assert_ne!(told(&[acquire, book]).0, "java_lock");
+    // So for a lock of Python; a condition waits for a message at such a one.
+    let (lock, charge) = (("_thread.lock.acquire", "[python]"), ("charge", "[python]"));
+    let (name, seen, _) = told(&[lock, charge]);
+    assert_eq!(name, "python_lock");
+    let first = "Threads wait for a lock of Python in charge (threading.Lock, RLock): ";
+    assert!(seen.starts_with(first), "{seen}");
+    let condition = ("Condition.wait", "[python]");
+    assert_ne!(told(&[lock, condition, charge]).0, "python_lock");
     // A queue that is empty is none.
     let wait = ("ObjectMonitor::wait(long, bool, JavaThread*)", library);
     assert_ne!(told(&[wait, book]).0, "monitor");
