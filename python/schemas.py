@@ -542,11 +542,12 @@ ANSWERS: dict[str, Shape] = {
             }
         ],
         "without_findings": "text?",
-        # From a message to the next wait for one; the program with the most of them first.
+        # Spans that were asked for, then turns (from a message to the next wait for one).
         "turns": [
             {
                 "program": "text",
                 "from": "text",
+                "span": "text?",
                 "all": TURNS,
                 "slowest": TURNS,
                 "p50_ns": "count?",

@@ -12,7 +12,7 @@ use std::process::Command;
 use libbpf_cargo::SkeletonBuilder;
 
 /// The programs: `src/bpf/NAME.bpf.c`.
-const PROGRAMS: [&str; 2] = ["swtch", "share"];
+const PROGRAMS: [&str; 3] = ["swtch", "share", "spans"];
 
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");

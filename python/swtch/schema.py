@@ -7,7 +7,7 @@ needs their types. Tests compare all of this with `docs/SCHEMA.md`.
 from __future__ import annotations
 
 # The newest format that this package reads.
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 
 # Table -> column -> type in the engine. A word is text here.
 TABLES: dict[str, dict[str, str]] = {
@@ -121,6 +121,13 @@ TABLES: dict[str, dict[str, str]] = {
         "stack": "UINTEGER",
         "thousandths": "BIGINT",
         "between_ns": "BIGINT",
+    },
+    "span": {
+        "begin_ns": "BIGINT",
+        "end_ns": "BIGINT",
+        "pid": "UINTEGER",
+        "tid": "UINTEGER",
+        "name": "VARCHAR",
     },
 }
 

@@ -45,6 +45,9 @@ pub enum Error {
         /// Error number that the kernel returned.
         source: libbpf_rs::Error,
     },
+    /// A span cannot be recorded.
+    #[error(transparent)]
+    NoSpan(#[from] crate::NoSpan),
     /// A map could not be created, changed or read.
     #[error("the eBPF map {map} failed")]
     Map {

@@ -52,6 +52,7 @@ mod scope;
 mod settings;
 mod share;
 pub mod signals;
+mod spans;
 mod stacks;
 mod summary;
 mod symbols;
@@ -83,6 +84,7 @@ pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
+pub use spans::{FoundSpan, NoSpan, PlaceInProgram, SpanCapture, SpanChoice, UntoldSpans};
 pub use stacks::{ScriptPlace, ScriptRuntime, Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use symbols::{FilesById, NamedByFiles, named_by};
@@ -113,5 +115,9 @@ mod skeleton {
 
     pub mod share {
         include!(concat!(env!("OUT_DIR"), "/share.skel.rs"));
+    }
+
+    pub mod spans {
+        include!(concat!(env!("OUT_DIR"), "/spans.skel.rs"));
     }
 }

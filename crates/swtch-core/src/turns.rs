@@ -180,7 +180,7 @@ impl TurnSum {
         self.ran + self.no_cpu + blocked
     }
 
-    fn add_blocked(&mut self, reason: Reason, time: Nanos) {
+    pub(crate) fn add_blocked(&mut self, reason: Reason, time: Nanos) {
         match self.blocked.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, sum)) => *sum += time,
             None if time > Nanos::ZERO => self.blocked.push((reason, time)),
@@ -302,7 +302,7 @@ impl TurnSeries {
             self.give_up();
         }
         if waits && let Some(open) = self.open.take() {
-            self.turns.add(open, row.ts);
+            self.turns.add_open(&open, row.ts);
         }
     }
 
@@ -313,27 +313,37 @@ impl TurnSeries {
 }
 
 impl TurnSums {
-    fn add(&mut self, open: OpenTurn, ended: Timestamp) {
-        let length = ended.since(open.began);
-        // If the parts are not the whole, rows in between were lost.
-        let Some(length) = length.filter(|length| *length == open.sum.length()) else {
+    fn add_open(&mut self, open: &OpenTurn, ended: Timestamp) {
+        let length = ended.since(open.began).unwrap_or(Nanos::ZERO);
+        let is_whole = self.add(open.task, open.began, length, &open.sum);
+        self.perhaps_more += if is_whole { open.by_client } else { 0 };
+    }
+
+    /// Adds one that took so long, and what it is made of. If the parts are not the whole, rows in between were lost: then
+    /// this returns false, and it is counted apart.
+    pub(crate) fn add(
+        &mut self,
+        task: TaskKey,
+        began: Timestamp,
+        length: Nanos,
+        sum: &TurnSum,
+    ) -> bool {
+        if length != sum.length() {
             self.broken += 1;
-            return;
-        };
+            return false;
+        }
         let longest = LongestTurn {
-            task: open.task,
-            began: open.began,
+            task,
+            began,
             length,
         };
         if self.longest.is_none_or(|known| known.length < length) {
             self.longest = Some(longest);
         }
         self.counted += 1;
-        self.perhaps_more += open.by_client;
-        self.by_length
-            .entry(part_of(length))
-            .or_default()
-            .merge(&open.sum);
+        let alike = self.by_length.entry(part_of(length)).or_default();
+        alike.merge(sum);
+        true
     }
 
     /// Adds the turns of others.

@@ -19,6 +19,7 @@ mod perf;
 mod pipeline;
 mod priority;
 mod quotas;
+mod recorded_spans;
 mod request;
 mod result;
 mod rights;

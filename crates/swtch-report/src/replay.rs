@@ -350,6 +350,11 @@ pub fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
             pushed = writer.push_worker(row);
         }
     })?;
+    recorded.each_span(&mut |row| {
+        if pushed.is_ok() {
+            pushed = writer.push_span(row);
+        }
+    })?;
     pushed
 }
 

@@ -88,7 +88,7 @@ pub(crate) fn put_facts(dir: &Directory, recorded: &Checksums, json: &[u8]) -> R
 }
 
 /// Name and schema of every table, in the order of `docs/SCHEMA.md`.
-pub(crate) fn tables() -> [(&'static str, SchemaRef); 10] {
+pub(crate) fn tables() -> [(&'static str, SchemaRef); 11] {
     [
         (schema::SWITCH.name, schema::SWITCH.arrow()),
         (schema::TASK.name, schema::TASK.arrow()),
@@ -100,6 +100,7 @@ pub(crate) fn tables() -> [(&'static str, SchemaRef); 10] {
         (schema::WAIT_TYPE.name, schema::WAIT_TYPE.arrow()),
         (schema::COMMAND.name, schema::COMMAND.arrow()),
         (schema::WORKER.name, schema::WORKER.arrow()),
+        (schema::SPAN.name, schema::SPAN.arrow()),
     ]
 }
 
@@ -109,6 +110,7 @@ pub(crate) fn tables_of(format_version: u32) -> impl Iterator<Item = &'static st
         _ if name == schema::WAIT_TYPE.name => 2,
         _ if name == schema::COMMAND.name => 4,
         _ if name == schema::WORKER.name => 8,
+        _ if name == schema::SPAN.name => 9,
         _ => 1,
     };
     let is_there = move |name: &str| format_version >= since(name);

@@ -13,7 +13,7 @@ pub(crate) const META: &str = "meta.json";
 
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is added.
 /// None is ever removed or changed in meaning.
-pub const FORMAT_VERSION: u32 = 8;
+pub const FORMAT_VERSION: u32 = 9;
 
 /// [`Meta::scope`] of a recording of all tasks.
 pub const WHOLE_SYSTEM: &str = "whole system";
@@ -65,6 +65,8 @@ pub struct Meta {
     pub hooks: Hooks,
     /// The settings of stacks; `None` when none were taken.
     pub stacks: Option<StackSettings>,
+    /// Spans of threads that were asked for (`span.parquet`), and those that are not told; `None` when none were asked for.
+    pub spans: Option<SpanFacts>,
     /// The counts of the switches of user-mode schedulers; `None` when there was no such scheduler.
     pub user: Option<UserCounts>,
     /// The file it was imported from; `None` for a recording.
@@ -545,6 +547,18 @@ pub struct StackSettings {
     pub by_looks: bool,
 }
 
+/// What is known of the spans of threads that a trace does not hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpanFacts {
+    /// Ends for which there was no room.
+    pub lost: u64,
+    /// Ends of which no begin was seen.
+    pub without_begin: u64,
+    /// Begins after which the thread came to another before an end.
+    pub without_end: u64,
+}
+
 impl Default for Meta {
     fn default() -> Self {
         Self {
@@ -569,6 +583,7 @@ impl Default for Meta {
             backend: RecordingBackend::default(),
             hooks: Hooks::default(),
             stacks: None,
+            spans: None,
             user: None,
             imported: None,
             ring: None,

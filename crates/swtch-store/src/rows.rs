@@ -1,7 +1,7 @@
 //! Rows that only a trace has: names of cgroups, command lines, wait types, workers. The other rows are
 //! defined in `swtch-core`.
 
-use swtch_core::{CgroupId, Nanos, Pid, Timestamp};
+use swtch_core::{CgroupId, Nanos, Pid, Tid, Timestamp};
 
 /// Place of a cgroup in the hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +29,21 @@ pub struct WaitTypeRow {
     /// Number of the wait type, used in the columns `wait_type` and `off_wait_type`.
     pub wait_type: u16,
     /// Name of the wait type, as the scheduler reports it.
+    pub name: String,
+}
+
+/// A span of a thread that has ended: from where it came to one place of its program to where it came to another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanRow {
+    /// When it began, on the trace clock.
+    pub begin: Timestamp,
+    /// When it ended.
+    pub end: Timestamp,
+    /// The process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// How spans of its kind are called.
     pub name: String,
 }
 

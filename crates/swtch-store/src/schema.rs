@@ -24,7 +24,7 @@ use swtch_core::{
 use swtch_core::{Evidence, Wait};
 
 use crate::column::{self, ColumnType, Mismatch, Presence, TraceColumn};
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
+use crate::rows::{CgroupRow, CommandRow, SpanRow, WaitTypeRow, WaitingWorkersRow};
 use crate::verdict;
 
 /// A table: one file of a trace.
@@ -513,6 +513,43 @@ const WAIT_TYPE_COLUMNS: &[TraceColumn<WaitTypeRow>] = &[
         other!(Utf8 name Always: "its name";
             texts |row| Cow::Borrowed(&row.name);
             set_names |row: &mut WaitTypeRow, text| row.name = text.unwrap_or_default().into()),
+    ),
+];
+
+/// Spans of threads.
+pub static SPAN: Table<SpanRow> = Table {
+    name: "span",
+    meaning: "spans of threads between two places of their program (`--span`): those that have ended (since format 9)",
+    columns: SPAN_COLUMNS,
+    blank: SpanRow::default,
+};
+
+const SPAN_COLUMNS: &[TraceColumn<SpanRow>] = &[
+    since(
+        9,
+        number!(Int64 begin_ns: "when it began, on the trace clock";
+            |row| moment(row.begin); |row, ns| row.begin = to_moment(ns)),
+    ),
+    since(
+        9,
+        number!(Int64 end_ns: "when it ended, on the trace clock";
+            |row| moment(row.end); |row, ns| row.end = to_moment(ns)),
+    ),
+    since(
+        9,
+        number!(UInt32 pid: "the process (`task.pid`)";
+            |row| row.pid.get(); |row, pid| row.pid = Pid::new(pid)),
+    ),
+    since(
+        9,
+        number!(UInt32 tid: "the thread (`task.tid`)";
+            |row| row.tid.get(); |row, tid| row.tid = Tid::new(tid)),
+    ),
+    since(
+        9,
+        other!(Utf8 name Always: "its kind: the function, the two places, or what of a known server it is";
+            texts |row| Cow::Borrowed(&row.name);
+            set_names |row: &mut SpanRow, text| row.name = text.unwrap_or_default().into()),
     ),
 ];
 

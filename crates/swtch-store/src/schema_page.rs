@@ -81,6 +81,7 @@ pub fn schema_markdown() -> String {
     table(&mut page, &schema::WAIT_TYPE);
     table(&mut page, &schema::COMMAND);
     table(&mut page, &schema::WORKER);
+    table(&mut page, &schema::SPAN);
     line(&mut page, "\n## Words");
     reasons(&mut page);
     words_of(&mut page);

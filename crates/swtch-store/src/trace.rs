@@ -18,7 +18,7 @@ use crate::meta::{META, Meta, RecordingState};
 use crate::order::{TIME, TimeOrder};
 use crate::parquet_table::ParquetTable;
 use crate::records::RecordFile;
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
+use crate::rows::{CgroupRow, CommandRow, SpanRow, WaitTypeRow, WaitingWorkersRow};
 use crate::scan::{self, Batches, PieceReader};
 use crate::schema::{self, Columns, Table};
 use crate::segments;
@@ -476,6 +476,17 @@ impl Trace {
     pub fn each_worker(&self, take: &mut dyn FnMut(&WaitingWorkersRow)) -> Result<(), Error> {
         self.take_rows(&schema::WORKER, &mut |rows| {
             rows.iter().for_each(&mut *take)
+        })
+    }
+
+    /// Hands over the spans of threads, in the order in which they ended. Of a long recording they are many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tasks`].
+    pub fn each_span(&self, take: &mut dyn FnMut(&SpanRow)) -> Result<(), Error> {
+        self.take_rows(&schema::SPAN, &mut |rows| {
+            rows.iter().for_each(&mut *take);
         })
     }
 

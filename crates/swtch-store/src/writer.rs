@@ -25,7 +25,7 @@ use crate::final_tables::FinalTables;
 use crate::finish;
 use crate::meta::{META, Meta, RecordingState};
 use crate::records::{RECORDS, RecordCounts, RecordsWriter, StreamKind};
-use crate::rows::{CgroupRow, CommandRow, WaitTypeRow, WaitingWorkersRow};
+use crate::rows::{CgroupRow, CommandRow, SpanRow, WaitTypeRow, WaitingWorkersRow};
 use crate::schema::{self, Table};
 use crate::stream_table::StreamTableWriter;
 use crate::trace::Trace;
@@ -44,6 +44,7 @@ pub struct Writer {
     wait_types: StreamTableWriter<WaitTypeRow>,
     commands: StreamTableWriter<CommandRow>,
     workers: StreamTableWriter<WaitingWorkersRow>,
+    spans: StreamTableWriter<SpanRow>,
     user_pending: u64,
     user_written: u64,
     /// `None` where rows come, and not records.
@@ -137,6 +138,7 @@ impl Writer {
             wait_types: log.begin(&schema::WAIT_TYPE)?,
             commands: log.begin(&schema::COMMAND)?,
             workers: log.begin(&schema::WORKER)?,
+            spans: log.begin(&schema::SPAN)?,
             user_pending: 0,
             user_written: 0,
             records: None,
@@ -307,6 +309,15 @@ impl Writer {
         self.log.push(&mut self.workers, row.clone())
     }
 
+    /// Adds a span of a thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::flush`], when this row made a batch full.
+    pub fn push_span(&mut self, row: &SpanRow) -> Result<(), Error> {
+        self.log.push(&mut self.spans, row.clone())
+    }
+
     /// Writes all pending rows. After that, they survive the end of this process.
     ///
     /// # Errors
@@ -330,7 +341,8 @@ impl Writer {
         self.log.flush(&mut self.frames)?;
         self.log.flush(&mut self.wait_types)?;
         self.log.flush(&mut self.commands)?;
-        self.log.flush(&mut self.workers)
+        self.log.flush(&mut self.workers)?;
+        self.log.flush(&mut self.spans)
     }
 
     /// The directory of the trace.

@@ -34,6 +34,7 @@ enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -292,6 +293,7 @@ struct task_struct {
 	void *stack;
 	unsigned int __state; /* 5.14 and later */
 	unsigned int flags;
+	__u64 start_time;
 	/*
 	 * Both are int up to 7.2 and u8 from 7.3 on. CO-RE makes a load narrower only where both
 	 * sides are unsigned (bpf_core_calc_field_relo, tools/lib/bpf/relo_core.c, v6.18), and the

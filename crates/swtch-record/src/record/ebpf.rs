@@ -1,11 +1,13 @@
 //! `swtch record` by eBPF programs: every switch, with all that explains it.
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings};
+use swtch_capture::{
+    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture,
+};
 use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
 use swtch_output::text::escaped;
-use swtch_store::{Directory, Error, Meta, Writer};
+use swtch_store::{Directory, Error, Meta, SpanFacts, Writer};
 
 use super::commands::Commands;
 use super::named_stacks::StacksToName;
@@ -68,14 +70,20 @@ impl<'a> EbpfRecording<'a> {
             Some(stacks) => let_look(stacks, &capture)?,
             None => None,
         };
+        let spans = match request.spans.is_empty() {
+            true => None,
+            false => Some(SpanCapture::attach(&request.spans)?),
+        };
         let meta = Meta {
             hooks: facts::hooks(&capture),
+            spans: spans.as_ref().map(|_| SpanFacts::default()),
             stacks: stacks.as_ref().map(|_| StackBudget::settings()),
             ..at_start
         };
         let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
         let user_level = UserLevel::new(finder, capture.streams());
-        let pipeline = Pipeline::new(arch, writer, user_level, stacks, capture.naming());
+        let mut pipeline = Pipeline::new(arch, writer, user_level, stacks, capture.naming());
+        pipeline.take_spans_of(spans);
         let guard = start_guard(&capture, will_change_user)?;
         let recording = Self {
             capture,
@@ -140,6 +148,7 @@ impl Backend for EbpfRecording<'_> {
 
     fn detach(&mut self, meta: &mut Meta) {
         self.ring = None;
+        self.pipeline.detach_spans();
         let mut at_end = facts::at_end(meta, &mut self.capture);
         self.capture.detach();
         // Who has got a CPU since is in both, and what is told last holds.

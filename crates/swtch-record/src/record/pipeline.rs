@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
-use swtch_capture::{Capture, Drained, RawRecords};
+use swtch_capture::{Capture, Drained, RawRecords, SpanCapture};
 use swtch_core::{
     Arch, CgroupId, Event, LookEvent, LookedTask, SyscallTable, TaskAtEnd, TaskEvent,
     TaskEventKind, Timestamp,
@@ -20,8 +20,8 @@ use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_report::replay::{copy_rows, replay, see_what_was_kept};
 use swtch_store::{
-    Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer, encode_look,
-    encode_user_event,
+    Directory, Error, EventWriter, Meta, QuotaFacts, SpanFacts, StreamKind, UserCounts, Writer,
+    encode_look, encode_user_event,
 };
 use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks};
 
@@ -29,6 +29,7 @@ use super::commands::Commands;
 use super::named_stacks::{LooksGo, StacksToName};
 use super::pause::DrainRound;
 use super::quotas::RecordedCgroups;
+use super::recorded_spans::RecordedSpans;
 use super::ring::{
     DumpCause, DumpPart, Firing, FlightRing, RingRequest, RingTotals, SegmentCounts,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Pipeline {
     recorded_cgroups: RecordedCgroups,
     /// `None` if no stacks are read.
     stacks: Option<StacksToName>,
+    /// `None` if no spans are asked for.
+    spans: Option<RecordedSpans>,
     /// Of a ring, its newest segment.
     writer: Writer,
     /// `None` if all of the recording is kept.
@@ -77,6 +80,7 @@ impl Pipeline {
             cgroups: NewCgroups::default(),
             recorded_cgroups: RecordedCgroups::of(naming),
             stacks,
+            spans: None,
             writer,
             ring: None,
             taken: 0,
@@ -89,6 +93,23 @@ impl Pipeline {
     /// From now on command lines are read, too.
     pub fn read_commands(&mut self, commands: Commands) {
         self.commands = commands;
+    }
+
+    /// From now on these spans are taken, too.
+    pub fn take_spans_of(&mut self, capture: Option<SpanCapture>) {
+        self.spans = capture.map(RecordedSpans::new);
+    }
+
+    /// No more spans begin or end.
+    pub fn detach_spans(&mut self) {
+        if let Some(spans) = &mut self.spans {
+            spans.detach();
+        }
+    }
+
+    /// What is known of spans that are not in the trace; `None` if none were asked for.
+    pub fn span_facts(&self) -> Option<SpanFacts> {
+        self.spans.as_ref().map(RecordedSpans::facts)
     }
 
     /// From now on only the last part is kept.
@@ -110,8 +131,10 @@ impl Pipeline {
         let user = self.drain_user_level();
         self.watch_user_level(capture);
         let looks = self.take_looks(LooksGo::On);
+        let spans = self.take_spans();
         let drained = match kernel.and_then(|kernel| {
             looks?;
+            spans?;
             Ok(kernel.and(user?))
         }) {
             Ok(drained) => drained,
@@ -279,6 +302,8 @@ impl Pipeline {
         self.user_level.open_rings();
         let user = self.drain_user_level();
         let looks = self.take_looks(LooksGo::ToTheirEnd);
+        let spans = self.take_spans();
+        self.spans.iter().for_each(RecordedSpans::tell);
         if let Some(stacks) = &self.stacks {
             stacks
                 .not_read()
@@ -287,6 +312,7 @@ impl Pipeline {
         written?;
         user?;
         looks?;
+        spans?;
         for command in self.commands.end() {
             self.writer.push_command(&command)?;
         }
@@ -448,6 +474,11 @@ impl Pipeline {
             }
         }
         Ok(())
+    }
+
+    fn take_spans(&mut self) -> Result<(), Error> {
+        let (spans, writer) = (&mut self.spans, &mut self.writer);
+        spans.as_mut().map_or(Ok(()), |spans| spans.take(writer))
     }
 
     /// If the kernel side has no room for more threads, their switches lack a worker; recording

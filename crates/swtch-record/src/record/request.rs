@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{Children, HeldCommand, RecordingScope, Settings};
+use swtch_capture::{Children, HeldCommand, RecordingScope, Settings, SpanChoice};
 use swtch_core::Pid;
 use swtch_store::StackSettings;
 
@@ -25,6 +25,8 @@ pub struct RecordRequest {
     pub duration: Option<Duration>,
     /// The process that started this one, if the recording must end with it.
     pub with_parent: Option<Pid>,
+    /// Spans of threads to record, too. Only eBPF programs tell them.
+    pub spans: Vec<SpanChoice>,
 }
 
 /// By what a trace is made, and how much of it is kept. What cannot be had together has no form here.

@@ -348,7 +348,8 @@ impl<'p> ExplainPage<'p> {
             arch: filtered.arch(),
             recorder: filtered.head().meta.recorder_pid.map(Pid::new),
         };
-        let details = Details::new(&names, part);
+        let mut details = Details::new(&names, part);
+        details.spans = filtered.spans()?;
         let mut page = Self::new(&names, contention_of(filtered), details, worth);
         let fired = filtered.head().meta.ring.as_ref();
         let fired = fired.and_then(|ring| ring.fired);
@@ -381,6 +382,10 @@ impl<'p> ExplainPage<'p> {
         let runs = filtered.open_runs()?;
         self.objects.finish_chains(&opens, &runs, names);
         let is_taken = |run: &&Open| selection.takes_task(names.index(run.task));
+        for run in &runs {
+            let task = names.index(run.task);
+            self.details.spans.add_run(task, run.since, run.end());
+        }
         for open in opens.iter().chain(runs.iter().filter(is_taken)) {
             self.details.add_open(open, names.index(open.task));
         }
@@ -602,10 +607,9 @@ impl<'p> ExplainPage<'p> {
             cgroups,
             places: None,
         };
-        let turns = self
-            .details
-            .turns
-            .by_program(names, &programs, runs_goroutines);
+        let mut turns = self.details.spans.by_program(names, &programs);
+        let inferred = &self.details.turns;
+        turns.extend(inferred.by_program(names, &programs, runs_goroutines));
         let of_programs = self.details.all_of_programs(&self.reasons);
         let total = self.reasons.total();
         let summary = Summary::new(&self.reasons);

@@ -15,6 +15,7 @@ use super::filter::{CountedParts, Filter, GivenUp, Selection};
 use super::group::reason_of_open;
 use super::head::{ReportedSwitches, TraceHead, told_length};
 use super::names::Names;
+use super::spans::{ReadSpans, SpansByThread};
 use super::stack::Symbols;
 use super::workers::WorkerTimes;
 
@@ -258,6 +259,19 @@ impl<'t> FilteredTrace<'t> {
         let is_to_the_end = self.selection.to() == Timestamp::from_ns(u64::MAX);
         opens.retain(|open| is_to_the_end && open.reason.is_none() && !open.task.is_idle());
         Ok(opens)
+    }
+
+    /// The spans of the threads that were asked for, in the span of time.
+    pub fn spans(&self) -> Result<SpansByThread> {
+        let mut spans = ReadSpans::new(&self.names, |task| self.selection.takes_task(task));
+        let (from, to) = (self.selection.from(), self.selection.to());
+        let read = self.trace.each_span(&mut |row| {
+            if from <= row.begin && row.end < to {
+                spans.add(row);
+            }
+        });
+        read.context("reading the spans")?;
+        Ok(spans.by_thread())
     }
 
     /// What looks saw of goroutines, in the span and of the processes that were asked for.

@@ -50,6 +50,7 @@ mod pricing;
 mod programs;
 mod reason;
 mod screen;
+mod spans;
 mod stack;
 mod summary;
 mod tally;

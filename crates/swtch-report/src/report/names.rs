@@ -137,6 +137,13 @@ impl Names {
         NAMELESS
     }
 
+    /// The key of the thread at this place in the list of threads; that of nobody for one without.
+    pub fn key_of(&self, index: usize) -> TaskKey {
+        let key = self.by_key.iter().position(|of| *of == narrow(index));
+        let key = key.and_then(|key| u32::try_from(key).ok());
+        key.map_or(TaskKey::IDLE, TaskKey::new)
+    }
+
     /// The thread at this place in the list of threads.
     pub fn thread(&self, index: usize) -> &Thread {
         &self.threads[index]

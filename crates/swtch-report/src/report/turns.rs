@@ -92,12 +92,13 @@ impl TurnsByThread {
             let longest = turns.longest?;
             (turns.count() >= FEWEST_TURNS).then(|| ProgramTurns {
                 label: label.to_owned(),
+                span: None,
                 thread: names.label(names.index(longest.task)),
                 turns,
             })
         });
         let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|program| Reverse(program.turns.count()));
+        told.sort_by_key(|program| Reverse(program.count()));
         told
     }
 }
@@ -124,12 +125,30 @@ fn wait_of(row: &Switch, arch: Option<Arch>) -> Option<MessageWait> {
 #[derive(Clone, Debug)]
 pub struct ProgramTurns {
     label: String,
+    /// What its spans are called, where places in the program tell them.
+    span: Option<String>,
     /// The thread that took the longest.
     thread: String,
     turns: TurnSums,
 }
 
 impl ProgramTurns {
+    /// Spans of this kind; `None` if there are none.
+    pub fn of_spans(kind: &str, label: &str, spans: TurnSums, names: &Names) -> Option<Self> {
+        let longest = spans.longest?;
+        Some(Self {
+            label: label.to_owned(),
+            span: Some(kind.to_owned()),
+            thread: names.label(names.index(longest.task)),
+            turns: spans,
+        })
+    }
+
+    /// How many there were.
+    pub const fn count(&self) -> u64 {
+        self.turns.count()
+    }
+
     /// Says how many turns there were in a recording of this length, and what the slowest waited for.
     pub fn words(&self, wall: Nanos, start: Timestamp) -> String {
         let (all, slowest) = self.turns.slowest(SLOWEST_PCT);
@@ -146,7 +165,15 @@ impl ProgramTurns {
         } = self.turns;
         let is_much =
             |count: u64, least: f64| percent(count, all.turns).is_some_and(|share| share >= least);
-        let mut caveats = vec!["what comes meanwhile is served in the same turn".to_owned()];
+        let (from, one, caveat) = match &self.span {
+            None => (
+                format!("From a message to the next wait for one, {}", self.label),
+                "turn",
+                Some("what comes meanwhile is served in the same turn".to_owned()),
+            ),
+            Some(span) => (format!("{span} (in {})", self.label), "span", None),
+        };
+        let mut caveats: Vec<_> = caveat.into_iter().collect();
         if is_much(perhaps_more, LEAST_PCT) {
             caveats.push(format!(
                 "{} times who had begun one took the CPU in it: perhaps it had its answer, and sent more",
@@ -165,15 +192,16 @@ impl ProgramTurns {
                 parts_in_words(&without(&all, &slowest)),
             ),
         };
+        let caveats = match caveats.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", caveats.join("; ")),
+        };
         format!(
-            "From a message to the next wait for one, {} took {} (median), {} (99 %){longest}: {}, {per_second} a second, \
-             of {} switches each ({}). {parts}",
-            self.label,
+            "{from} took {} (median), {} (99 %){longest}: {}, {per_second} a second, of {} switches each{caveats}. {parts}",
             length(50.0),
             length(99.0),
-            counted(all.turns, "turn"),
+            counted(all.turns, one),
             in_hundredths(all.switches, all.turns),
-            caveats.join("; "),
         )
     }
 
@@ -183,7 +211,8 @@ impl ProgramTurns {
         let longest = self.turns.longest;
         json!({
             "program": self.label,
-            "from": "inferred",
+            "from": if self.span.is_some() { "places" } else { "inferred" },
+            "span": self.span,
             "all": sum_json(&all),
             "slowest": sum_json(&slowest),
             "p50_ns": self.turns.percentile(50.0).map(Nanos::as_ns),

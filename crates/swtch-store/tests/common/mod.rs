@@ -19,7 +19,8 @@ use swtch_core::{
     Wakeup,
 };
 use swtch_store::{
-    CgroupRow, Columns, CommandRow, Error, Meta, Trace, WaitTypeRow, WaitingWorkersRow, Writer,
+    CgroupRow, Columns, CommandRow, Error, Meta, SpanRow, Trace, WaitTypeRow, WaitingWorkersRow,
+    Writer,
 };
 
 /// `splitmix64`: small, and the same on every machine.
@@ -467,6 +468,7 @@ pub struct Others {
     pub wait_types: Vec<WaitTypeRow>,
     pub commands: Vec<CommandRow>,
     pub workers: Vec<WaitingWorkersRow>,
+    pub spans: Vec<SpanRow>,
 }
 
 impl Others {
@@ -542,6 +544,16 @@ impl Others {
                 },
                 WaitingWorkersRow::default(),
             ],
+            spans: vec![
+                SpanRow {
+                    begin: Timestamp::from_ns(80),
+                    end: Timestamp::from_ns(90),
+                    pid: Pid::new(1_230),
+                    tid: Tid::new(1_231),
+                    name: "query \u{1b}[31m ü".into(),
+                },
+                SpanRow::default(),
+            ],
         }
     }
 
@@ -568,6 +580,9 @@ impl Others {
         self.workers
             .iter()
             .try_for_each(|row| writer.push_worker(row))?;
+        self.spans
+            .iter()
+            .try_for_each(|row| writer.push_span(row))?;
         let mut cgroups = self.cgroups.iter();
         cgroups.try_for_each(|row| writer.push_cgroup(row.cgroup, &row.path))
     }
@@ -586,6 +601,11 @@ impl Others {
                 let mut workers = Vec::new();
                 trace.each_worker(&mut |row| workers.push(row.clone()))?;
                 workers
+            },
+            spans: {
+                let mut spans = Vec::new();
+                trace.each_span(&mut |row| spans.push(row.clone()))?;
+                spans
             },
         })
     }

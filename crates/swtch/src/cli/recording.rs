@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use swtch_capture::Children;
 use swtch_capture::probe::HOOKS;
+use swtch_capture::{Children, SpanChoice};
 use swtch_core::{Nanos, Pid, Trigger};
 use swtch_live::summary::SummaryRequest;
 use swtch_output::format::Format;
@@ -52,6 +52,12 @@ pub struct RecordArgs {
     /// CPU time for reading the stacks of threads that wait, of one CPU [default: 1%; at most fifty times a second].
     #[arg(long, value_name = "PERCENT", conflicts_with = "no_stacks", value_parser = percent)]
     pub stack_budget: Option<f64>,
+    /// Also record when threads come from one place of a program to another: `postgres` (statements of the server that
+    /// runs), `FILE:FUNCTION` (from its call to its return) or `FILE:BEGIN..END`, where BEGIN and END are functions or
+    /// markers (`usdt:PROVIDER:NAME`). explain tells how long these spans took, and why the slowest did. Every process
+    /// that runs FILE is stopped there for a moment. May be given more than once.
+    #[arg(long, value_name = "SPAN")]
+    pub span: Vec<SpanChoice>,
     /// Memory for records on their way to the disk, of all CPUs together (for tests of losses) [default: 112MB, or
     /// 1MB a CPU if that is more].
     #[arg(long, value_name = "SIZE", hide = true, value_parser = size)]
@@ -223,7 +229,7 @@ impl RecordArgs {
     /// Refuses what cannot be had together, before anything starts, and says what to leave out.
     fn refuse_for(&self, outcome: LeftBehind) -> Result<()> {
         use LeftBehind::{Explanation, Ring, Summary};
-        let has_stacks = self.stack_budget.is_some();
+        let (has_stacks, has_spans) = (self.stack_budget.is_some(), !self.span.is_empty());
         let (is_perf, is_proc) = (
             self.backend == BackendChoice::Perf,
             self.backend == BackendChoice::Proc,
@@ -249,6 +255,11 @@ impl RecordArgs {
             (
                 outcome == Ring && (is_perf || is_proc),
                 "--ring records by eBPF programs: leave out --backend, or leave out --ring",
+            ),
+            (
+                has_spans && (matches!(outcome, Summary | Ring) || is_perf || is_proc),
+                "spans are recorded by eBPF programs, beside all switches: leave out --span, or --summary, --ring and \
+                 --backend",
             ),
             (
                 is_proc && outcome != Explanation,
@@ -281,6 +292,8 @@ impl RecordArgs {
             false => Some(self.budget_of_stacks()?),
         };
         match self.backend {
+            // Perf events tell no spans.
+            BackendChoice::Auto if !self.span.is_empty() => self.trace(TraceBy::Ebpf { stacks }),
             BackendChoice::Auto => self.trace(TraceBy::Auto { stacks }),
             BackendChoice::Ebpf => self.trace(TraceBy::Ebpf { stacks }),
             BackendChoice::Perf => self.trace(TraceBy::Perf { stacks }),
@@ -314,6 +327,7 @@ impl RecordArgs {
             output: self.output.clone(),
             duration: self.duration,
             with_parent: self.with_parent,
+            spans: self.span.clone(),
         }))
     }
 

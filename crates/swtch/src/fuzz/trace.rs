@@ -10,7 +10,7 @@ use fastrand::Rng;
 use swtch_core::rules::all_rules;
 use swtch_core::{
     CgroupId, CpuId, EvidenceBits, Frame, Gap, Level, Nanos, Open, Pid, Reason, Stack, StackKind,
-    Switch, TaskEvent, TaskKey, Timestamp, UserSide,
+    Switch, TaskEvent, TaskKey, Tid, Timestamp, UserSide,
 };
 use swtch_fixtures::{after, meta, prices, row, seen, woken_by};
 use swtch_output::format::Format;
@@ -19,8 +19,8 @@ use swtch_report::report::{
     self, BillBy, By, DiffRequest, Extent, Filter, Moment, Per, ReportRequest,
 };
 use swtch_store::{
-    Columns, CommandRow, Meta, RecordingState, Trace, UserCounts, WaitTypeRow, WaitingWorkersRow,
-    Writer,
+    Columns, CommandRow, Meta, RecordingState, SpanRow, Trace, UserCounts, WaitTypeRow,
+    WaitingWorkersRow, Writer,
 };
 use swtch_view::{Loaded, page};
 
@@ -498,6 +498,14 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         between: Nanos::from_ns(u64::MAX),
     };
     writer.push_worker(&workers).expect("a scratch file");
+    let span = SpanRow {
+        begin: Timestamp::from_ns(1),
+        end: Timestamp::from_ns(u64::MAX),
+        pid: Pid::new(10),
+        tid: Tid::new(10),
+        name: long(64),
+    };
+    writer.push_span(&span).expect("a scratch file");
 }
 
 fn switch(start_ns: u64, number: u64) -> Switch {

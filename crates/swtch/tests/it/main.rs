@@ -34,6 +34,7 @@
 //! - `lasting`: threads that were blocked all the time make no switch, and are named.
 //! - `levels`: switches of a user-mode scheduler, counted apart from the kernel's.
 //! - `view`: the viewer's server: access, answers, and the page to send.
+//! - `spans`: between two places of a program, counted and divided by what the switches say.
 //! - `servers`: all processes below a running one are recorded with it.
 //! - `summaries`: what is counted in the kernel is what a recording beside it holds.
 //! - `tiers`: what is recorded without root is what root records of the same run.
@@ -86,6 +87,7 @@ mod refusals;
 mod rings;
 mod runtimes;
 mod servers;
+mod spans;
 mod stranger;
 mod summaries;
 mod surroundings;

@@ -9,13 +9,16 @@ use super::*;
 use crate::report::drawn::{after, head, names, prices, row, seen, woken_by};
 use crate::report::filter::{Filter, Selection};
 use crate::report::filtered_trace::counted_rows;
+use crate::report::spans::ReadSpans;
 use std::path::Path;
 use swtch_core::rules::rule_named;
 use swtch_core::{
     Class, Coverage, CpuId, Ender, Frame, Nanos, Reason, Stack, StackKind, Switch, TaskEvent,
-    TaskKey, Timestamp, Wait, WakerKind,
+    TaskKey, Tid, Timestamp, Wait, WakerKind,
 };
-use swtch_store::{DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts, WaitingWorkersRow};
+use swtch_store::{
+    DiskCounts, DiskFacts, MemoryLimitFacts, QuotaFacts, SpanRow, WaitingWorkersRow,
+};
 
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
@@ -26,6 +29,7 @@ struct DrawnMachine {
     memory_limits: Vec<MemoryLimitFacts>,
     symbols: Option<Symbols>,
     workers: Vec<WaitingWorkersRow>,
+    spans: Vec<SpanRow>,
 }
 
 impl DrawnMachine {
@@ -38,6 +42,7 @@ impl DrawnMachine {
             memory_limits: Vec::new(),
             symbols: None,
             workers: Vec::new(),
+            spans: Vec::new(),
         }
     }
 
@@ -59,6 +64,7 @@ impl DrawnMachine {
             memory_limits: Vec::new(),
             symbols: None,
             workers: Vec::new(),
+            spans: Vec::new(),
         }
     }
 
@@ -113,6 +119,9 @@ impl DrawnMachine {
             ),
             worth,
         );
+        let mut spans = ReadSpans::new(names, |_| true);
+        self.spans.iter().for_each(|span| spans.add(span));
+        page.details.spans = spans.by_thread();
         let mut visitors = page.visitors(names);
         let mut parts = Vec::new();
         for visit in &mut visitors {

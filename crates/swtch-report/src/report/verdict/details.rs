@@ -15,6 +15,7 @@ use super::super::filter::CountedParts;
 use super::super::group::RowSyscall;
 use super::super::names::{Names, Thread, families};
 use super::super::reason::ByReason;
+use super::super::spans::SpansByThread;
 use super::super::turns::TurnsByThread;
 use super::super::waker::Waker;
 use super::blocked::BlockedLoops;
@@ -77,6 +78,8 @@ pub struct Details {
     pub(super) together: Vec<RunsTogether>,
     /// The turns of programs.
     pub turns: TurnsByThread,
+    /// Spans of threads, if some were asked for.
+    pub spans: SpansByThread,
 }
 
 /// Facts about the part of a recording that is read.
@@ -258,6 +261,7 @@ impl Details {
             ran_on: Vec::new(),
             together: Vec::new(),
             turns: TurnsByThread::default(),
+            spans: SpansByThread::default(),
         }
     }
 
@@ -266,6 +270,7 @@ impl Details {
     pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         let waker = Waker::of(row, names);
         self.see(row, task);
+        self.spans.add(row, task);
         if counted.switch && self.kinds[task] == TaskKind::Program {
             self.turns.add(row, task, self.arch, names);
         }

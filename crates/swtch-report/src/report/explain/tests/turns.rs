@@ -204,3 +204,43 @@ fn threads_of_a_pool_wait_for_tasks_and_virtual_threads_are_not_known() {
         }
     }
 }
+
+/// Of 200 spans, each with a wait for the disk, every hundredth has no CPU before.
+#[test]
+fn spans_are_told_before_turns_and_the_slowest_apart() {
+    let mut drawing = DrawnMachine::beside_a_stranger();
+    let mut now = MS;
+    for span in 0..200 {
+        let runq = if span % 100 == 50 { 9 * MS } else { 0 };
+        drawing.run(row(3, Reason::Slice), MS + runq, 1);
+        drawing.run(
+            after(row(1, Reason::Io), Reason::Sleep, MS, runq),
+            100_000,
+            3,
+        );
+        drawing.run(row(3, Reason::Slice), 300_000, 1);
+        drawing.run(
+            after(row(1, Reason::Sleep), Reason::Io, 300_000, 0),
+            100_000,
+            0,
+        );
+        now += MS + runq + 500_000;
+        let begin = now - 500_000 - runq;
+        drawing.spans.push(SpanRow {
+            begin: Timestamp::from_ns(begin),
+            end: Timestamp::from_ns(now - 50_000),
+            pid: Pid::new(10),
+            tid: Tid::new(10),
+            name: "query".to_owned(),
+        });
+    }
+    let explained = drawing.explained();
+    let told = explained.turns(&head()).unwrap();
+    for words in [
+        "query (in server) took 450 µs (median), 450 µs (99 %), 9.45 ms (longest: server/10 at",
+        "200 spans, ",
+        " of 1.00 switches each. The slowest 1.0 %: without a CPU 95.2 %; the others: blocked (io) 66.7 %, on a CPU 33.3 %.",
+    ] {
+        assert!(told.contains(words), "{told}");
+    }
+}

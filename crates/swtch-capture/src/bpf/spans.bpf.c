@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Spans of threads between two places of a program: a thread comes to the one, and later to the
+ * other. Uprobes or markers of the program (USDT) call the programs; nothing here is on the way of
+ * a switch.
+ *
+ *   begin place  span_begin  keeps the moment, by thread
+ *   end place    span_end    takes it back, and tells both
+ *
+ * Spans of a kind may be within each other: an end belongs to the newest begin. So one whose end is
+ * jumped over by an error takes a place away, and no other span is wrong for that; of more than
+ * OPEN_SPANS the oldest goes. An end without a begin, such as the first after the recording began,
+ * tells nothing. Both are counted.
+ */
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "spans.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Only for the description of its type, from which Rust's is made. */
+const volatile struct span_record unused_span_record;
+
+struct open_key {
+	__u64 thread; /* id of the thread */
+	__u64 kind;
+};
+
+#define OPEN_SPANS 8
+
+struct open_spans {
+	__u64 thread_started; /* another thread may get its id */
+	__u64 count;
+	__u64 begin_ns[OPEN_SPANS]; /* the newest last */
+};
+
+/* What is open for longest goes first, when threads have ended in the middle. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct open_key);
+	__type(value, struct open_spans);
+} open_by_thread SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SPAN_RING_BYTES);
+} spans SEC(".maps");
+
+__u64 lost; /* spans for which there was no room */
+__u64 without_begin;
+__u64 without_end;
+
+static __always_inline struct open_key key_of(void *ctx)
+{
+	struct open_key key = {
+		.thread = (__u32)bpf_get_current_pid_tgid(),
+		.kind = bpf_get_attach_cookie(ctx),
+	};
+
+	return key;
+}
+
+/* What is open of this thread; NULL if nothing is. */
+static __always_inline struct open_spans *open_of(struct open_key *key)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct open_spans *open = bpf_map_lookup_elem(&open_by_thread, key);
+
+	return open && open->thread_started == task->start_time ? open : NULL;
+}
+
+SEC("uprobe")
+int span_begin(struct pt_regs *ctx)
+{
+	struct open_key key = key_of(ctx);
+	struct open_spans *open = open_of(&key);
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!open) {
+		struct open_spans first = {
+			.thread_started = bpf_get_current_task_btf()->start_time,
+			.count = 1,
+			.begin_ns = {now},
+		};
+
+		bpf_map_update_elem(&open_by_thread, &key, &first, BPF_ANY);
+		return 0;
+	}
+	if (open->count >= OPEN_SPANS) {
+		for (int i = 1; i < OPEN_SPANS; i++)
+			open->begin_ns[i - 1] = open->begin_ns[i];
+		open->begin_ns[OPEN_SPANS - 1] = now;
+		__sync_fetch_and_add(&without_end, 1);
+		return 0;
+	}
+	open->begin_ns[open->count] = now;
+	open->count++;
+	return 0;
+}
+
+SEC("uprobe")
+int span_end(struct pt_regs *ctx)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct open_key key = key_of(ctx);
+	struct open_spans *open = open_of(&key);
+	struct span_record *record;
+	__u64 last;
+
+	if (!open || !open->count || open->count > OPEN_SPANS) {
+		__sync_fetch_and_add(&without_begin, 1);
+		return 0;
+	}
+	last = (open->count - 1) & (OPEN_SPANS - 1);
+	open->count = last;
+	record = bpf_ringbuf_reserve(&spans, sizeof(*record), 0);
+	if (!record) {
+		__sync_fetch_and_add(&lost, 1);
+		return 0;
+	}
+	record->begin_ns = open->begin_ns[last];
+	record->end_ns = now;
+	record->pid = bpf_get_current_pid_tgid() >> 32;
+	record->tid = key.thread;
+	record->kind = key.kind;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,183 @@
+//! Spans of threads between two places of a program, such as those of a server's statements: when they began and ended.
+//!
+//! Independent of the recording of switches: the kernel stops a thread at the two places for a moment (uprobes), and
+//! nowhere else. Every process that runs the file is stopped there, also one that is not recorded.
+
+mod places;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::mem::{MaybeUninit, offset_of};
+use std::rc::Rc;
+
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Link, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts};
+
+pub use places::{NoSpan, PlaceInProgram, SpanChoice};
+
+use crate::error::Error;
+use crate::skeleton::spans::types::span_record;
+use crate::skeleton::spans::{SpansSkel, SpansSkelBuilder};
+use places::{SpanPlaces, SpanProbe};
+
+/// A span of a thread that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundSpan {
+    /// When it began, on the trace clock.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// Its kind, a place in [`SpanCapture::names`].
+    pub kind: usize,
+}
+
+/// Spans that are not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UntoldSpans {
+    /// Ends for which there was no room.
+    pub lost: u64,
+    /// Ends of which no begin was seen.
+    pub without_begin: u64,
+    /// Begins after which the thread came to another before an end.
+    pub without_end: u64,
+}
+
+/// The attached probes. Dropping them takes them away.
+pub struct SpanCapture {
+    // Declared first: the ring and the links go before the maps and programs.
+    ring: RingBuffer<'static>,
+    links: Vec<Link>,
+    skel: SpansSkel<'static>,
+    found: Rc<RefCell<Vec<FoundSpan>>>,
+    names: Vec<String>,
+}
+
+impl fmt::Debug for SpanCapture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpanCapture").finish_non_exhaustive()
+    }
+}
+
+impl SpanCapture {
+    /// Finds the places and attaches the probes.
+    ///
+    /// # Errors
+    /// When a place is not found, or the kernel allows no probe there.
+    pub fn attach(choices: &[SpanChoice]) -> Result<Self, Error> {
+        let mut kinds: Vec<SpanPlaces> = Vec::new();
+        for choice in choices {
+            kinds.extend(choice.places()?);
+        }
+        // When the skeleton is dropped, only a few bytes of this storage stay allocated.
+        let storage: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let open = SpansSkelBuilder::default()
+            .open(storage)
+            .map_err(Error::of_load)?;
+        let skel = open.load().map_err(Error::of_load)?;
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let taken = Rc::clone(&found);
+        let mut builder = RingBufferBuilder::new();
+        let map = |source| Error::Map {
+            map: "spans",
+            source,
+        };
+        builder
+            .add(&skel.maps.spans, move |bytes| {
+                taken.borrow_mut().extend(span_of(bytes));
+                0
+            })
+            .map_err(map)?;
+        let ring = builder.build().map_err(map)?;
+        let mut links = Vec::new();
+        for (number, kind) in (0..).zip(&kinds) {
+            for (program, probes) in [
+                (&skel.progs.span_begin, &kind.begin),
+                (&skel.progs.span_end, &kind.end),
+            ] {
+                for probe in probes {
+                    links.push(attached(program, kind, *probe, number)?);
+                }
+            }
+        }
+        Ok(Self {
+            ring,
+            links,
+            skel,
+            found,
+            names: kinds.into_iter().map(|kind| kind.name).collect(),
+        })
+    }
+
+    /// How each kind is called.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Takes the probes away. What has ended before is still told.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The spans that have ended since the last call.
+    ///
+    /// # Errors
+    /// When the ring cannot be read.
+    pub fn take(&mut self) -> Result<Vec<FoundSpan>, Error> {
+        let read = self.ring.consume();
+        read.map_err(|source| Error::Map {
+            map: "spans",
+            source,
+        })?;
+        Ok(self.found.take())
+    }
+
+    /// What is not told, since the begin.
+    pub fn untold(&self) -> UntoldSpans {
+        let counts = self.skel.maps.bss_data.as_deref();
+        counts.map_or_else(UntoldSpans::default, |counts| UntoldSpans {
+            lost: counts.lost,
+            without_begin: counts.without_begin,
+            without_end: counts.without_end,
+        })
+    }
+}
+
+fn attached(
+    program: &ProgramMut<'_>,
+    kind: &SpanPlaces,
+    probe: SpanProbe,
+    number: u64,
+) -> Result<Link, Error> {
+    let in_usize = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+    let options = UprobeOpts {
+        ref_ctr_offset: in_usize(probe.semaphore),
+        cookie: number,
+        retprobe: probe.is_return,
+        ..UprobeOpts::default()
+    };
+    let everyone = -1;
+    let offset = in_usize(probe.offset);
+    let link = program.attach_uprobe_with_opts(everyone, &kind.file, offset, options);
+    link.map_err(|source| Error::Attach {
+        program: format!("a probe at {:#x} of {}", probe.offset, kind.file.display()),
+        source,
+    })
+}
+
+/// `None` if it is no record.
+fn span_of(bytes: &[u8]) -> Option<FoundSpan> {
+    let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    Some(FoundSpan {
+        begin_ns: word(offset_of!(span_record, begin_ns))?,
+        end_ns: word(offset_of!(span_record, end_ns))?,
+        pid: number(offset_of!(span_record, pid))?,
+        tid: number(offset_of!(span_record, tid))?,
+        kind: usize::try_from(word(offset_of!(span_record, kind))?).ok()?,
+    })
+}

@@ -1,0 +1,181 @@
+//! Spans of threads between two places of their program: found, counted, divided by what the switches say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use swtch_store::{SpanRow, Trace};
+
+use crate::machine::beside_others;
+use crate::names;
+use crate::recording::{Recording, TraceDir, stderr, stdout, swtch};
+
+/// Serves forty times, and sleeps meanwhile; every tenth time for longer. Each time it passes two markers, as `sys/sdt.h`
+/// makes them. Beside it a function that is left by a jump.
+const SHOP: &str = r#"
+#include <setjmp.h>
+#include <time.h>
+__asm__(".pushsection .stapsdt.base,\"aG\",%progbits,.stapsdt.base,comdat\n.weak _.stapsdt.base\n"
+	"_.stapsdt.base: .space 1\n.popsection\n");
+#define MARK(name) __asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"\",%%note\n.balign 4\n" \
+	".4byte 992f-991f,994f-993f,3\n991: .asciz \"stapsdt\"\n992: .balign 4\n" \
+	"993: .8byte 990b\n.8byte _.stapsdt.base\n.8byte 0\n.asciz \"shop\"\n.asciz \"" name "\"\n.asciz \"\"\n" \
+	"994: .balign 4\n.popsection\n" ::)
+static volatile long done;
+static jmp_buf back;
+__attribute__((noinline)) void sleep_ms(int ms) { struct timespec t = {0, ms * 1000000L}; nanosleep(&t, 0); }
+__attribute__((noinline)) void serve(int ms) { MARK("order_begin"); sleep_ms(ms); MARK("order_end"); done++; }
+__attribute__((noinline)) void fail(void) { MARK("fail_begin"); if (done >= 0) longjmp(back, 1); MARK("fail_end"); }
+int main(void) {
+	for (int i = 0; i < 40; i++) {
+		if (!setjmp(back)) fail();
+		serve(i % 10 == 9 ? 20 : 2);
+	}
+}
+"#;
+
+fn shop(place: &TraceDir) -> PathBuf {
+    names::compiled(place, SHOP, &["-O2", "-no-pie"])
+}
+
+fn spans_of(trace: &Path) -> Vec<SpanRow> {
+    let mut spans = Vec::new();
+    let trace = Trace::open(trace).unwrap();
+    trace.each_span(&mut |row| spans.push(row.clone())).unwrap();
+    spans
+}
+
+fn told(recording: &Recording) -> Value {
+    let mut explain = swtch(["explain", "--no-bill", "--format", "json"]);
+    let output = explain.arg(recording.place.trace()).output().unwrap();
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = shop(&place);
+    let program = program.to_str().unwrap();
+    for (places, name) in [
+        ("serve".to_owned(), "serve"),
+        (
+            "usdt:shop:order_begin..usdt:shop:order_end".to_owned(),
+            "marker shop:order_begin to marker shop:order_end",
+        ),
+        (
+            "serve..usdt:shop:order_end".to_owned(),
+            "function serve to marker shop:order_end",
+        ),
+    ] {
+        let span = format!("{program}:{places}");
+        let recording = Recording::that_succeeds(&["--no-stacks", "--span", &span, "--", program]);
+        let said = stderr(&recording.output);
+        assert!(said.contains("swtch: 40 spans\n"), "{said}");
+        let spans = spans_of(&recording.place.trace());
+        assert!(spans.iter().all(|span| span.name == name), "{spans:?}");
+        let lengths: Vec<_> = spans
+            .iter()
+            .map(|span| span.end.since(span.begin).unwrap().as_ns() / 1_000_000)
+            .collect();
+        assert_eq!(
+            lengths.iter().filter(|ms| **ms >= 20).count(),
+            4,
+            "{lengths:?}"
+        );
+        let answer = told(&recording);
+        let turns = &answer["turns"][0];
+        assert_eq!(turns["span"], name, "{turns}");
+        assert_eq!(turns["from"], "places");
+        assert_eq!(
+            (&turns["all"]["turns"], &turns["broken"]),
+            (&40.into(), &0.into())
+        );
+        let all: u64 = lengths_of(&spans).iter().sum();
+        assert_eq!(turns["all"]["length_ns"], all);
+        let asleep = turns["all"]["blocked_ns_by_reason"]["sleep"]
+            .as_u64()
+            .unwrap();
+        assert!(asleep * 10 >= all * 9, "{turns}");
+        assert!(turns["all"]["switches"].as_u64().unwrap() >= 40);
+    }
+}
+
+fn lengths_of(spans: &[SpanRow]) -> Vec<u64> {
+    let lengths = spans.iter().map(|span| span.end.since(span.begin));
+    lengths.map(|length| length.unwrap().as_ns()).collect()
+}
+
+/// Spans whose end is jumped over are counted, and others of the thread are right.
+#[test]
+#[ignore = "needs root"]
+fn root_a_begin_without_an_end_is_no_span() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = shop(&place);
+    let program = program.to_str().unwrap();
+    let failing = format!("{program}:usdt:shop:fail_begin..usdt:shop:fail_end");
+    let recording = Recording::that_succeeds(&["--no-stacks", "--span", &failing, "--", program]);
+    let said = stderr(&recording.output);
+    // Eight are kept open at a time.
+    let words = "swtch: 0 spans; 32 more began of which no end was seen: no thread has come to both places in time";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(told(&recording)["turns"], serde_json::json!([]));
+    let meta = fs::read_to_string(recording.place.trace().join("meta.json")).unwrap();
+    let meta: Value = serde_json::from_str(&meta).unwrap();
+    assert_eq!(meta["spans"]["without_end"], 32);
+}
+
+/// What cannot be had is refused before anything starts, with the remedy.
+#[test]
+#[ignore = "needs root"]
+fn root_spans_that_cannot_be_are_refused_with_the_remedy() {
+    let place = TraceDir::new();
+    let program = shop(&place);
+    let program = program.to_str().unwrap();
+    for (span, words) in [
+        (
+            format!("{program}:nowhere"),
+            "has no function nowhere; nm lists",
+        ),
+        (
+            format!("{program}:serve..usdt:shop:nothing"),
+            "has no marker shop:nothing; readelf -n lists",
+        ),
+        (
+            "/no/such/program:serve".to_owned(),
+            "cannot read /no/such/program",
+        ),
+        (format!("{}:serve", file!()), "cannot read"),
+        (
+            "/etc/passwd:serve".to_owned(),
+            "/etc/passwd is no program or library (ELF)",
+        ),
+        ("serve".to_owned(), "a span is postgres, FILE:FUNCTION"),
+    ] {
+        let output = place
+            .record(&["--span", &span, "--", "true"])
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{span}: {said}");
+        assert!(said.contains(words), "{span}: {said}");
+        assert!(!place.trace().exists(), "{span}");
+    }
+    for options in [
+        ["--summary"].as_slice(),
+        &["--ring", "5m"],
+        &["--backend", "perf"],
+    ] {
+        let span = format!("{program}:serve");
+        let words = [options, &["--span", &span, "--", "true"]].concat();
+        let output = swtch(["record"])
+            .args(words)
+            .current_dir(place.dir())
+            .output()
+            .unwrap();
+        let said = stderr(&output);
+        assert!(said.contains("leave out --span"), "{options:?}: {said}");
+    }
+}
