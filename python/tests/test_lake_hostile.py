@@ -159,8 +159,9 @@ def test_traces_before_an_error_are_in_the_lake(tmp_path: Path) -> None:
     assert list(counts(tmp_path / "lake")) == [segment.id_of(good)]
 
 
+@pytest.mark.parametrize(("owner", "call"), [(os, "replace"), (Path, "write_bytes")])
 def test_a_lake_that_cannot_be_written_is_no_fault_of_a_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    owner: Any, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = trace_with(tmp_path, 0, meta_with("scope", "good"))
 
@@ -169,7 +170,7 @@ def test_a_lake_that_cannot_be_written_is_no_fault_of_a_trace(
 
     add(tmp_path / "lake", good)
     other = trace_with(tmp_path, 1, meta_with("scope", "other"))
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(owner, call, full)
     with pytest.raises(swtch.Error, match="No space left on device"):
         add(tmp_path / "lake", other)
     assert operations.quarantined(Directory(str(tmp_path / "lake"))) == []

@@ -22,7 +22,10 @@ const TEXT_IN_MODULE: usize = 176;
 const FIRST: &str = "_rt0_";
 
 /// The most that is read of a table: that of a large program takes 40 MB.
-const MOST_BYTES: u64 = 256 << 20;
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The most functions that are asked for by their names.
+const MOST_NAMED: usize = 16;
 
 /// The longest name.
 const LONGEST: usize = 4096;
@@ -117,24 +120,35 @@ impl GoFunctions {
         self.function(number)
     }
 
-    /// Where the functions with these names are. There may be several of one, for each way of passing arguments.
+    /// Where the functions with these names are, at most [`MOST_NAMED`]. There may be several of one, for each way of
+    /// passing arguments.
     pub fn named(&self, names: &[&str]) -> Vec<Range<u64>> {
         let range_of = |number: usize| {
-            let name = self.name_of(self.place_of(number)?)?;
+            let name = self
+                .names
+                .checked_add(self.name_at(self.place_of(number)?)?)?;
+            let bytes = self.table.get(name..)?;
+            let is_called = |name: &&str| {
+                bytes.starts_with(name.as_bytes()) && bytes.get(name.len()) == Some(&0)
+            };
+            names.iter().any(is_called).then_some(())?;
             let (start, end) = (self.start_of(number)?, self.start_of(number + 1)?);
-            names.contains(&name).then_some(())?;
-            Some(self.text + u64::from(start)..self.text + u64::from(end))
+            Some(self.address_of(start)?..self.address_of(end)?)
         };
         // No more fit into the table, whatever it says.
         let all = 0..self.count.min(self.table.len() / 8);
-        all.filter_map(range_of).collect()
+        all.filter_map(range_of).take(MOST_NAMED).collect()
+    }
+
+    fn address_of(&self, start: u32) -> Option<u64> {
+        self.text.checked_add(u64::from(start))
     }
 
     fn function(&self, number: usize) -> Option<GoFunction> {
         let place = self.place_of(number)?;
         Some(GoFunction {
             name: self.name_of(place)?.to_owned(),
-            start: self.text + u64::from(self.start_of(number)?),
+            start: self.address_of(self.start_of(number)?)?,
             file: self.file_of(place).map(str::to_owned),
         })
     }
@@ -155,8 +169,11 @@ impl GoFunctions {
     }
 
     fn name_of(&self, place: usize) -> Option<&str> {
-        let name = usize::try_from(half(&self.table, place.checked_add(4)?)?).ok()?;
-        text(&self.table, self.names.checked_add(name)?)
+        text(&self.table, self.names.checked_add(self.name_at(place)?)?)
+    }
+
+    fn name_at(&self, place: usize) -> Option<usize> {
+        usize::try_from(half(&self.table, place.checked_add(4)?)?).ok()
     }
 
     /// The file of its first instruction, which is its own.

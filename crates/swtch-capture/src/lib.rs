@@ -1,7 +1,7 @@
 //! Records context switches: the only crate that opens the kernel's tracing.
 //!
 //! ```text
-//! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only)
+//! Capture::start   open ─▶ set constants ─▶ load ─▶ attach      (privilege is needed here only, from Linux 5.19 on)
 //! Capture::take    rings ─bytes─▶ caller                        (one ring a CPU)
 //! Capture::take_summary   counts made in the kernel ─▶ caller      (instead of records)
 //! swtch_wire       bytes ─▶ decode ─Event─▶ caller              (after the recording)
@@ -12,11 +12,14 @@
 //! - `drain`, `mapped`, `summary`, `counters`: bytes of the rings, counts made in the kernel, what was lost.
 //! - `privilege`, `confine`, `guard`, `signals`: what is given up, what keeps it from coming back, who keeps the thread
 //!   that drains from being starved.
-//! - `stacks`, `demangle`, `words`: addresses by name; where user-mode schedulers say what they run.
-//! - `probe`: what this machine allows.
+//! - `stacks`, `symbols`, `demangle`, `go_functions`, `compiled`: names of addresses. `code`, `code_file`: which code of
+//!   which file a process maps.
+//! - `words`: where user-mode schedulers say what they run. `spans`: when threads come from one place of a program to another.
+//! - `probe`, `limits`: what this machine allows. `error`, `refusal`: what failed, and what to do. `clock`, `kernel_cost`: the
+//!   trace's clock, and what recording costs in the kernel.
 //!
 //! The eBPF side is `bpf/swtch.bpf.c`, with a file per idea; the wire between the two is `bpf/record.h`. What this crate
-//! does *not* do: judge, or read what it has recorded ([`swtch_wire`]).
+//! does *not* do: judge, or read what it has recorded ([`swtch_wire`]; [`Capture::drain`] does so for tests).
 //!
 //! Without root, [`PerfCapture`] records own processes by perf events, which tell less.
 //!
@@ -84,7 +87,9 @@ pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
-pub use spans::{FoundSpan, NoSpan, PlaceInProgram, SpanCapture, SpanChoice, UntoldSpans};
+pub use spans::{
+    FoundSpan, NoSpan, PlaceInProgram, SpanCapture, SpanChoice, UntoldSpans, open_program,
+};
 pub use stacks::{ScriptPlace, ScriptRuntime, Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use symbols::{FilesById, NamedByFiles, named_by};

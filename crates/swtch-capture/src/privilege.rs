@@ -64,8 +64,8 @@ pub fn raise_priority() {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Resets the calling thread to ordinary priority, when a thread with a raised one has started it.
-/// Without the right to do so nothing changes.
+/// Sets the nice value of the calling thread to 0: lower, if a thread with a raised priority has started it, which takes
+/// no right. From a value above 0 it takes one, and without it nothing changes.
 pub fn take_ordinary_priority() {
     // SAFETY: setpriority has no memory effects; 0 is the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 0) };
@@ -85,9 +85,9 @@ pub fn empty_bounding_set() {
         });
 }
 
-/// Drops every capability of the calling thread except those in `kept`; this cannot be undone.
-/// Those kept must be permitted; `kernel` is its version, which says what reading the rings takes. In a thread that has changed its user they are effective again
-/// afterwards.
+/// Drops every capability of the calling thread except those in `kept`; this cannot be undone. Of these it keeps what it
+/// is permitted; `kernel` is its version, which says what reading the rings takes. A change of the user leaves no right in
+/// effect: those kept are in effect again afterwards.
 ///
 /// # Errors
 /// When the kernel refuses.

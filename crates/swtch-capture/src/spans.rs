@@ -6,19 +6,25 @@
 mod places;
 
 use std::cell::RefCell;
-use std::fmt;
+use std::fs::File;
 use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::rc::Rc;
+use std::{fmt, io};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Link, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts};
 
-pub use places::{NoSpan, PlaceInProgram, SpanChoice};
+pub use places::{NoSpan, PlaceInProgram, SpanChoice, open_program};
 
 use crate::error::Error;
 use crate::skeleton::spans::types::span_record;
 use crate::skeleton::spans::{SpansSkel, SpansSkelBuilder};
 use places::{SpanPlaces, SpanProbe};
+
+/// The most spans that are taken at once: more than the ring holds.
+const MOST_AT_ONCE: usize = 1 << 17;
 
 /// A span of a thread that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +48,7 @@ pub struct UntoldSpans {
     pub lost: u64,
     /// Ends of which no begin was seen.
     pub without_begin: u64,
-    /// Begins after which the thread came to another before an end.
+    /// Begins that were left without an end, as the thread's next begin has shown.
     pub without_end: u64,
 }
 
@@ -63,14 +69,17 @@ impl fmt::Debug for SpanCapture {
 }
 
 impl SpanCapture {
-    /// Finds the places and attaches the probes.
+    /// Finds the places and attaches the probes. `open` opens a file that was named.
     ///
     /// # Errors
     /// When a place is not found, or the kernel allows no probe there.
-    pub fn attach(choices: &[SpanChoice]) -> Result<Self, Error> {
+    pub fn attach(
+        choices: &[SpanChoice],
+        open: impl Fn(&Path) -> io::Result<File>,
+    ) -> Result<Self, Error> {
         let mut kinds: Vec<SpanPlaces> = Vec::new();
         for choice in choices {
-            kinds.extend(choice.places()?);
+            kinds.extend(choice.places(&open)?);
         }
         // When the skeleton is dropped, only a few bytes of this storage stay allocated.
         let storage: &'static mut MaybeUninit<OpenObject> =
@@ -95,9 +104,11 @@ impl SpanCapture {
         let ring = builder.build().map_err(map)?;
         let mut links = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
+            // Ends come first, and go first: an end whose begin was not seen is none, and one that is missing makes
+            // another span too long.
             for (program, probes) in [
-                (&skel.progs.span_begin, &kind.begin),
                 (&skel.progs.span_end, &kind.end),
+                (&skel.progs.span_begin, &kind.begin),
             ] {
                 for probe in probes {
                     links.push(attached(program, kind, *probe, number)?);
@@ -128,11 +139,14 @@ impl SpanCapture {
     /// # Errors
     /// When the ring cannot be read.
     pub fn take(&mut self) -> Result<Vec<FoundSpan>, Error> {
-        let read = self.ring.consume();
-        read.map_err(|source| Error::Map {
-            map: "spans",
-            source,
-        })?;
+        // While these are read, more may come without end.
+        let read = self.ring.consume_raw_n(MOST_AT_ONCE);
+        if read < 0 {
+            return Err(Error::Map {
+                map: "spans",
+                source: io::Error::from_raw_os_error(-read).into(),
+            });
+        }
         Ok(self.found.take())
     }
 
@@ -162,9 +176,10 @@ fn attached(
     };
     let everyone = -1;
     let offset = in_usize(probe.offset);
-    let link = program.attach_uprobe_with_opts(everyone, &kind.file, offset, options);
+    let file = format!("/proc/self/fd/{}", kind.file.as_raw_fd());
+    let link = program.attach_uprobe_with_opts(everyone, file, offset, options);
     link.map_err(|source| Error::Attach {
-        program: format!("a probe at {:#x} of {}", probe.offset, kind.file.display()),
+        program: format!("a probe at {:#x} of {}", probe.offset, kind.shown.display()),
         source,
     })
 }

@@ -16,7 +16,8 @@ impl Capture {
     /// gets the new address.
     ///
     /// # Errors
-    /// When there are more threads than the kernel side has room for.
+    /// The first of an update, such as when there are more threads than the kernel side has room for. The others are given
+    /// all the same.
     pub fn watch_words(
         &mut self,
         process: Pid,

@@ -8,11 +8,9 @@
 //! The rows of a thread are cut at both ends of a span. The parts of a span sum to its length exactly; one of which a row
 //! is missing is counted apart ([`TurnSums::broken`]). Of spans within each other the outermost counts.
 
-use std::collections::BTreeMap;
-
 use crate::ids::TaskKey;
 use crate::reason::Reason;
-use crate::switch::Switch;
+use crate::switch::{Open, Switch};
 use crate::turns::{TurnSum, TurnSums};
 use crate::units::{Nanos, Timestamp};
 
@@ -23,14 +21,14 @@ pub struct ProgramSpan {
     pub begin: Timestamp,
     /// When it ended.
     pub end: Timestamp,
-    /// The number of its kind.
-    pub kind: u32,
 }
 
-/// The spans of one thread.
+/// The spans of one kind of one thread.
 #[derive(Clone, Debug)]
 pub struct ThreadSpans {
     task: TaskKey,
+    /// The number of their kind.
+    kind: usize,
     /// One after the other.
     spans: Vec<ProgramSpan>,
     /// The first that has not ended yet, and what it is made of so far.
@@ -38,7 +36,7 @@ pub struct ThreadSpans {
     sum: TurnSum,
     /// The number of those within others.
     nested: u64,
-    ended: BTreeMap<u32, TurnSums>,
+    ended: TurnSums,
 }
 
 /// What a thread does in a piece of its time.
@@ -51,7 +49,7 @@ enum SpanPiece {
 
 impl ThreadSpans {
     /// Those of this thread, in any order.
-    pub fn new(task: TaskKey, mut spans: Vec<ProgramSpan>) -> Self {
+    pub fn new(task: TaskKey, kind: usize, mut spans: Vec<ProgramSpan>) -> Self {
         spans.sort_unstable_by_key(|span| (span.begin, std::cmp::Reverse(span.end)));
         let (all, mut until) = (spans.len(), Timestamp::default());
         spans.retain(|span| {
@@ -63,11 +61,12 @@ impl ThreadSpans {
         });
         Self {
             task,
+            kind,
             nested: u64::try_from(all - spans.len()).unwrap_or(u64::MAX),
             spans,
             next: 0,
             sum: TurnSum::default(),
-            ended: BTreeMap::new(),
+            ended: TurnSums::default(),
         }
     }
 
@@ -77,22 +76,30 @@ impl ThreadSpans {
             return;
         };
         let run = row.ts.before(ran);
-        let runq = row.wait.runq.unwrap_or(Nanos::ZERO);
-        let ready = run.before(runq);
-        if let (Some(reason), Some(blocked)) = (row.wait.reason, row.wait.blocked()) {
-            self.cover(ready.before(blocked), ready, SpanPiece::Waits(reason));
+        // Where a wakeup was not seen, all of the wait is told as blocked.
+        let ready = run.before(row.wait.runq.unwrap_or(Nanos::ZERO));
+        if let (Some(reason), Some(off)) = (row.wait.reason, row.wait.off) {
+            self.cover(run.before(off), ready, SpanPiece::Waits(reason));
         }
         self.cover(ready, run, SpanPiece::HasNoCpu);
-        self.add_run(run, row.ts);
+        self.cover(run, row.ts, SpanPiece::Runs);
         let is_within = self.spans.get(self.next);
         if is_within.is_some_and(|span| span.begin < row.ts && row.ts < span.end) {
             self.sum.switches += 1;
         }
     }
 
-    /// Adds a run, also one that no switch has ended.
-    pub fn add_run(&mut self, from: Timestamp, to: Timestamp) {
-        self.cover(from, to, SpanPiece::Runs);
+    /// Adds what no row tells, after all rows: the last wait of the thread, and the run after it.
+    pub fn add_open(&mut self, open: &Open) {
+        let end = open.end();
+        match open.reason {
+            Some(reason) => {
+                let ready = end.before(open.runq.unwrap_or(Nanos::ZERO));
+                self.cover(open.since, ready, SpanPiece::Waits(reason));
+                self.cover(ready, end, SpanPiece::HasNoCpu);
+            }
+            None => self.cover(open.since, end, SpanPiece::Runs),
+        }
     }
 
     fn cover(&mut self, from: Timestamp, to: Timestamp, piece: SpanPiece) {
@@ -119,17 +126,20 @@ impl ThreadSpans {
         let mut sum = std::mem::take(&mut self.sum);
         sum.turns = 1;
         let length = span.end.since(span.begin).unwrap_or(Nanos::ZERO);
-        let ended = self.ended.entry(span.kind).or_default();
-        ended.add(self.task, span.begin, length, &sum);
+        self.ended.add(self.task, span.begin, length, &sum);
         self.next += 1;
     }
 
-    /// The spans of each kind, after the last row. What no row has reached is not known whole.
-    pub fn sums(&self) -> BTreeMap<u32, TurnSums> {
+    /// The number of their kind.
+    pub const fn kind(&self) -> usize {
+        self.kind
+    }
+
+    /// All of them, after the last row. What no row has reached is not known whole.
+    pub fn sums(&self) -> TurnSums {
         let mut sums = self.ended.clone();
-        for span in self.spans.iter().skip(self.next) {
-            sums.entry(span.kind).or_default().broken += 1;
-        }
+        let left = self.spans.len() - self.next;
+        sums.broken += u64::try_from(left).unwrap_or(u64::MAX);
         sums
     }
 
@@ -159,7 +169,6 @@ mod tests {
         ProgramSpan {
             begin: at(begin),
             end: at(end),
-            kind: 0,
         }
     }
 
@@ -180,9 +189,9 @@ mod tests {
     }
 
     fn sums(spans: &[ProgramSpan], rows: &[Switch]) -> TurnSums {
-        let mut thread = ThreadSpans::new(TASK, spans.to_vec());
+        let mut thread = ThreadSpans::new(TASK, 0, spans.to_vec());
         rows.iter().for_each(|row| thread.add(row));
-        thread.sums().remove(&0).unwrap_or_default()
+        thread.sums()
     }
 
     /// Of 1,000 ns from 1,000 on: blocked 300 to 1,100, no CPU to 1,200, runs to 1,500, blocked to 1,800, runs to 2,500.
@@ -205,6 +214,18 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_whose_wakeup_was_not_seen_is_blocked_time() {
+        let mut unseen = row(2_500, (Reason::Io, 300, 0, 700));
+        unseen.wait.runq = None;
+        let sums = sums(&[span(1_700, 2_000)], &[rows()[0], unseen]);
+        let (all, _) = sums.slowest(1.0);
+        assert_eq!(
+            (all.ran, all.blocked),
+            (ns(200), vec![(Reason::Io, ns(100))])
+        );
+    }
+
+    #[test]
     fn several_spans_in_one_run_are_each_told() {
         let sums = sums(
             &[span(1_810, 1_850), span(1_850, 1_900), span(2_000, 2_500)],
@@ -223,7 +244,7 @@ mod tests {
             span(1_440, 1_480),
             span(7, 7),
         ];
-        let thread = ThreadSpans::new(TASK, spans.to_vec());
+        let thread = ThreadSpans::new(TASK, 0, spans.to_vec());
         assert_eq!((thread.spans.len(), thread.nested()), (1, 3));
         assert_eq!(sums(&spans, &rows()).count(), 1);
     }
@@ -239,12 +260,25 @@ mod tests {
     }
 
     #[test]
-    fn the_run_at_the_end_has_no_row() {
-        let mut thread = ThreadSpans::new(TASK, vec![span(2_400, 2_600)]);
+    fn the_wait_and_the_run_at_the_end_have_no_row() {
+        let open = |reason, since, lasted, runq| Open {
+            task: TASK,
+            reason,
+            since: at(since),
+            lasted: ns(lasted),
+            runq,
+            cpu: None,
+        };
+        let mut thread = ThreadSpans::new(TASK, 0, vec![span(2_400, 2_600)]);
         rows().iter().for_each(|row| thread.add(row));
-        thread.add_run(at(2_500), at(3_000));
-        let sums = thread.sums().remove(&0).unwrap();
+        thread.add_open(&open(Some(Reason::Io), 2_500, 40, Some(ns(10))));
+        thread.add_open(&open(None, 2_540, 500, None));
+        let sums = thread.sums();
         let (all, _) = sums.slowest(1.0);
-        assert_eq!((all.ran, all.switches), (ns(200), 1));
+        assert_eq!((all.ran, all.switches), (ns(160), 1));
+        assert_eq!(
+            (all.no_cpu, all.blocked),
+            (ns(10), vec![(Reason::Io, ns(30))])
+        );
     }
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A thread is known by its thread pointer, from which `pthread_self` follows in the C libraries of Linux. Layouts are in
-//! `offsets`; a thread whose objects do not look like what they should be has no frames.
+//! `offsets`. What does not look like what it should be has no name: a frame is told without its function then. `lines` and
+//! `lock` read tables of lines and who holds the lock, `parked` what a thread waits for.
 
 mod lines;
 mod lock;

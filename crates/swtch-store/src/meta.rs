@@ -555,7 +555,7 @@ pub struct SpanFacts {
     pub lost: u64,
     /// Ends of which no begin was seen.
     pub without_begin: u64,
-    /// Begins after which the thread came to another before an end.
+    /// Begins that were left without an end, as the thread's next begin has shown.
     pub without_end: u64,
 }
 

@@ -479,7 +479,7 @@ impl Trace {
         })
     }
 
-    /// Hands over the spans of threads, in the order in which they ended. Of a long recording they are many.
+    /// Hands over the spans of threads, about in the order in which they ended. Of a long recording they are many.
     ///
     /// # Errors
     ///

@@ -24,7 +24,7 @@ use crate::shared::{Shared, SharedNumbers};
 /// (`rwsem_down_write_slowpath` in `kernel/locking/rwsem.c`). Seen: 6, of 8 threads.
 pub(crate) const LIFE_LOCKS: u64 = 20;
 
-/// Locks that one may wait for who starts processes: a fork takes the lock of each file that is mapped, as
+/// How often a process that forks may wait for locks: a fork takes the lock of each file that is mapped, as
 /// the C library is by nearly all processes (`dup_mmap` in `mm/mmap.c`: `i_mmap_lock_write`). Seen: 13 waits
 /// in 281 forks, beside the page's tests.
 pub(crate) fn fork_locks(children: u64) -> Expect {

@@ -153,7 +153,10 @@ class Directory:
     def write(self, name: str, data: bytes) -> None:
         """Writes a small file, in place of one of that name."""
         with self.scratch() as place:
-            (place / "new").write_bytes(data)
+            try:
+                (place / "new").write_bytes(data)
+            except OSError as why:
+                raise self._error("write", name, why) from why
             self.put(place / "new", name)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -194,12 +197,15 @@ class Directory:
         """All files below a folder, links left out."""
         now = time.time()
         try:
-            for place, _, files, descriptor in os.fwalk(folder, dir_fd=self._lake()):
-                for file in files:
-                    with contextlib.suppress(FileNotFoundError):
-                        facts = os.stat(file, dir_fd=descriptor, follow_symlinks=False)
-                        if stat.S_ISREG(facts.st_mode):
-                            yield Stored(f"{place}/{file}", facts.st_size, now - facts.st_mtime)
+            with self._folder(folder.split("/")) as top:
+                walk = os.fwalk(".", dir_fd=top, onerror=_unless_gone)
+                for place, _, files, descriptor in walk:
+                    for file in files:
+                        with contextlib.suppress(FileNotFoundError):
+                            facts = os.stat(file, dir_fd=descriptor, follow_symlinks=False)
+                            if stat.S_ISREG(facts.st_mode):
+                                name = f"{folder}{place[1:]}/{file}"
+                                yield Stored(name, facts.st_size, now - facts.st_mtime)
         except FileNotFoundError:
             return
         except OSError as why:
@@ -224,6 +230,8 @@ class Directory:
                 if make:
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(part, dir_fd=place)
+                        # What lies below is there for good only if this is.
+                        os.fsync(place)
                 below = os.open(part, _FOLDER, dir_fd=place)
                 os.close(place)
                 place = below
@@ -247,6 +255,12 @@ class Directory:
             f"cannot {what} {escaped(name)} of the lake {escaped(self.location)}: {why}",
             "no link is followed in a lake: its folders and files lie in it" if is_link else None,
         )
+
+
+def _unless_gone(why: OSError) -> None:
+    """What cannot be listed is an error, unless somebody has removed it meanwhile."""
+    if not isinstance(why, FileNotFoundError):
+        raise why
 
 
 def _sync(path: Path) -> None:
@@ -360,7 +374,7 @@ class Bucket:
         """Makes what fsspec and botocore raise an `Error`, but for what is an answer."""
         try:
             yield
-        except answer:
+        except (LakeError, *answer):
             raise
         except Exception as why:  # botocore, aiohttp and s3fs have no common class.
             address = escaped(f"{self.location}/{name}")

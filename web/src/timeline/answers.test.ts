@@ -45,6 +45,18 @@ describe("what is asked for", () => {
     }
   });
 
+  it("is enough when it has come", () => {
+    for (const width of [300, 2000, 5120, 7680]) {
+      for (let span = 100; span <= 1e9; span *= 3.7) {
+        const view = scale(0, span, width);
+        const { range, px } = wantedFor(view, WHOLE);
+        const answers = new Answers();
+        answers.take(["t1"], answer(range.from, range.to, px, BINNED), 8);
+        expect(answers.suffices("t1", view, WHOLE)).toBe(true);
+      }
+    }
+  });
+
   it("is the same after a small move", () => {
     const a = wantedFor(scale(4e8, 5e8), WHOLE);
     expect(wantedFor(scale(4e8 + 1000, 5e8 + 1000), WHOLE)).toEqual(a);

@@ -1,6 +1,7 @@
 // The lanes' data that is here, and what to ask for next. Answers are kept as they came: a span, cut
-// into bins, with some lanes. A lane is drawn from the coarsest answer to the finest, so that moving
-// the view never waits for the server: what is here is drawn scaled until the better arrives.
+// into bins, with some lanes. A lane is drawn from the oldest trace to the newest, and of one from the
+// coarsest answer to the finest, so that moving the view never waits for the server: what is here is
+// drawn scaled until the better arrives.
 import type { Lane, LanesAnswer } from "../api/lanes";
 import { type TimeScale, nsPerPx } from "../lib/scale";
 import { type TraceRange, overlap, rangeOf, spanOf } from "../lib/units";
@@ -12,6 +13,7 @@ const COARSEST_BIN_PX = 1.5;
 const MOST_ANSWERS = 40;
 const MOST_BYTES = 64e6;
 
+/** An answer that is here. */
 interface Kept {
   readonly range: TraceRange;
   readonly nsPerBin: number;
@@ -29,6 +31,7 @@ export interface LanePart {
   readonly nsPerBin: number;
 }
 
+/** What to ask for: a span, and into how many bins to cut it (`px` of `api/lanes`). */
 export interface Wanted {
   readonly range: TraceRange;
   readonly px: number;
@@ -36,7 +39,7 @@ export interface Wanted {
 
 /**
  * The span and bins to ask for: half a view more on both sides, bins of about a pixel whose width is a
- * power of √2 and whose edges are multiples of it. A view that moves a little asks for the same again.
+ * power of √2, in whole ns, and whose edges are multiples of 64 of them. A view that moves a little asks for the same again.
  */
 export function wantedFor(scale: TimeScale, whole: TraceRange): Wanted {
   const span = spanOf(scale.range);
@@ -101,11 +104,14 @@ export class Answers {
     const from = Math.max(scale.range.from, whole.from);
     const to = Math.min(scale.range.to, whole.to);
     if (from >= to) return true;
-    const coarsest = nsPerPx(scale) * COARSEST_BIN_PX;
+    // Of a wide window, no finer bins can be asked for than these.
+    const wanted = wantedFor(scale, whole);
+    const finest = spanOf(wanted.range) / wanted.px;
+    const coarsest = Math.max(nsPerPx(scale) * COARSEST_BIN_PX, finest);
     return this.kept.some((answer) => {
       const lane = answer.lanes.get(name);
       if (lane === undefined || answer.generation < this.generation) return false;
-      const fine = lane.form === "exact" || answer.nsPerBin <= Math.max(coarsest, 1);
+      const fine = lane.form === "exact" || answer.nsPerBin <= coarsest;
       return fine && answer.range.from <= from && answer.range.to >= to;
     });
   }
@@ -113,9 +119,9 @@ export class Answers {
   private forget(): void {
     let bytes = this.kept.reduce((sum, answer) => sum + answer.bytes, 0);
     while (this.kept.length > 1 && (this.kept.length > MOST_ANSWERS || bytes > MOST_BYTES)) {
-      const oldest = this.kept.reduce((a, b) => (a.used <= b.used ? a : b));
-      this.kept = this.kept.filter((answer) => answer !== oldest);
-      bytes -= oldest.bytes;
+      const leastUsed = this.kept.reduce((a, b) => (a.used <= b.used ? a : b));
+      this.kept = this.kept.filter((answer) => answer !== leastUsed);
+      bytes -= leastUsed.bytes;
     }
   }
 }

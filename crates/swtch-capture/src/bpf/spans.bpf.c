@@ -7,10 +7,10 @@
  *   begin place  span_begin  keeps the moment, by thread
  *   end place    span_end    takes it back, and tells both
  *
- * Spans of a kind may be within each other: an end belongs to the newest begin. So one whose end is
- * jumped over by an error takes a place away, and no other span is wrong for that; of more than
- * OPEN_SPANS the oldest goes. An end without a begin, such as the first after the recording began,
- * tells nothing. Both are counted.
+ * Spans of a kind may be within each other: an end belongs to the newest begin. With each begin goes
+ * where the stack was then, so that one whose end an error has jumped over is known at the next begin:
+ * that one's stack is no deeper. Of more than OPEN_SPANS within each other the outermost are kept. An
+ * end without a begin, such as the first after the recording began, tells nothing. Both are counted.
  */
 #include "kernel.h"
 
@@ -29,12 +29,18 @@ struct open_key {
 	__u64 kind;
 };
 
-#define OPEN_SPANS 8
+#define OPEN_SPANS 8 /* a power of 2 */
+
+struct open_span {
+	__u64 begin_ns;
+	__u64 stack; /* the stack pointer; stacks grow towards lower addresses */
+};
 
 struct open_spans {
 	__u64 thread_started; /* another thread may get its id */
 	__u64 count;
-	__u64 begin_ns[OPEN_SPANS]; /* the newest last */
+	__u64 deeper; /* begins within the newest, for which there was no room */
+	struct open_span open[OPEN_SPANS]; /* the newest last */
 };
 
 /* What is open for longest goes first, when threads have ended in the middle. */
@@ -78,27 +84,36 @@ int span_begin(struct pt_regs *ctx)
 {
 	struct open_key key = key_of(ctx);
 	struct open_spans *open = open_of(&key);
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_ns(), stack = ctx->sp, count;
 
 	if (!open) {
 		struct open_spans first = {
 			.thread_started = bpf_get_current_task_btf()->start_time,
 			.count = 1,
-			.begin_ns = {now},
 		};
 
+		first.open[0].begin_ns = now;
+		first.open[0].stack = stack;
 		bpf_map_update_elem(&open_by_thread, &key, &first, BPF_ANY);
 		return 0;
 	}
-	if (open->count >= OPEN_SPANS) {
-		for (int i = 1; i < OPEN_SPANS; i++)
-			open->begin_ns[i - 1] = open->begin_ns[i];
-		open->begin_ns[OPEN_SPANS - 1] = now;
+	count = open->count;
+	for (int i = 0; i < OPEN_SPANS; i++) {
+		if (!count || count > OPEN_SPANS)
+			break;
+		if (open->open[(count - 1) & (OPEN_SPANS - 1)].stack > stack)
+			break;
+		count--;
+		open->deeper = 0;
 		__sync_fetch_and_add(&without_end, 1);
+	}
+	if (count >= OPEN_SPANS) {
+		open->deeper++;
 		return 0;
 	}
-	open->begin_ns[open->count] = now;
-	open->count++;
+	open->open[count & (OPEN_SPANS - 1)].begin_ns = now;
+	open->open[count & (OPEN_SPANS - 1)].stack = stack;
+	open->count = count + 1;
 	return 0;
 }
 
@@ -109,20 +124,25 @@ int span_end(struct pt_regs *ctx)
 	struct open_key key = key_of(ctx);
 	struct open_spans *open = open_of(&key);
 	struct span_record *record;
-	__u64 last;
+	__u64 count, begin;
 
-	if (!open || !open->count || open->count > OPEN_SPANS) {
+	if (open && open->deeper) {
+		open->deeper--;
+		return 0;
+	}
+	count = open ? open->count : 0;
+	if (!count || count > OPEN_SPANS) {
 		__sync_fetch_and_add(&without_begin, 1);
 		return 0;
 	}
-	last = (open->count - 1) & (OPEN_SPANS - 1);
-	open->count = last;
+	begin = open->open[(count - 1) & (OPEN_SPANS - 1)].begin_ns;
+	open->count = count - 1;
 	record = bpf_ringbuf_reserve(&spans, sizeof(*record), 0);
 	if (!record) {
 		__sync_fetch_and_add(&lost, 1);
 		return 0;
 	}
-	record->begin_ns = open->begin_ns[last];
+	record->begin_ns = begin;
 	record->end_ns = now;
 	record->pid = bpf_get_current_pid_tgid() >> 32;
 	record->tid = key.thread;

@@ -1,12 +1,20 @@
 //! The places of programs between which spans are: functions, and markers that a program brings (USDT), found in its file.
 
-use std::fmt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::str::FromStr;
+use std::{fmt, io};
 
+use object::elf::PF_X;
 use object::read::ReadCache;
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
+use object::{
+    Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags,
+    SymbolKind,
+};
 
 use crate::go_functions::GoFunctions;
 
@@ -55,10 +63,12 @@ pub enum PlaceInProgram {
 }
 
 /// Spans of one kind, and where in which file they begin and end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct SpanPlaces {
     pub name: String,
-    pub file: PathBuf,
+    /// The file in which the places were found: none that has come to its path since.
+    pub file: Rc<File>,
+    pub shown: PathBuf,
     pub begin: Vec<SpanProbe>,
     pub end: Vec<SpanProbe>,
 }
@@ -83,7 +93,8 @@ pub enum NoSpan {
     Form,
     /// No such program runs.
     #[error(
-        "no process runs {0}: spans need its program; start it first, or give the file: FILE:BEGIN..END"
+        "no process runs {0} from a file of root's or yours that nobody else may write to: spans need its program; start it \
+         first, or give the file: FILE:BEGIN..END"
     )]
     NotRunning(&'static str),
     /// The file cannot be read.
@@ -102,12 +113,12 @@ pub enum NoSpan {
         /// What to do.
         hint: &'static str,
     },
-    /// A probe where a function returns would end the program.
+    /// What is between two places there is nobody's.
     #[error(
-        "{0} is a program of Go, which moves its stacks: a probe where {1} returns would end it; give two functions \
-         between which one thread stays: FILE:BEGIN..END"
+        "{0} is a program of Go: its goroutines go from thread to thread, so that what is between two places of a thread \
+         would be of several, and a probe where a function returns would end the program"
     )]
-    ReturnInGo(PathBuf, String),
+    OfGo(PathBuf),
 }
 
 impl FromStr for SpanChoice {
@@ -166,42 +177,89 @@ impl PlaceInProgram {
 }
 
 impl SpanChoice {
-    /// Finds the places in the files.
-    pub(super) fn places(&self) -> Result<Vec<SpanPlaces>, NoSpan> {
+    /// Finds the places in the files; `open` opens one that was named.
+    pub(super) fn places(
+        &self,
+        open: impl Fn(&Path) -> io::Result<File>,
+    ) -> Result<Vec<SpanPlaces>, NoSpan> {
         match self {
             Self::Postgres => {
-                let file = running("postgres").ok_or(NoSpan::NotRunning("postgres"))?;
-                // Statements of the extended protocol, prepared ones above all, are told as what they execute.
-                let pairs = [
-                    ("query", "query__start", "query__done"),
-                    ("execute", "query__execute__start", "query__execute__done"),
-                ];
-                let places = pairs.map(|(name, begin, end)| {
-                    let marker = |name| PlaceInProgram::marker("postgresql", name);
-                    places_in(&file, name, &marker(begin), &marker(end))
-                });
-                places.into_iter().collect()
+                let files = running("postgres");
+                if files.is_empty() {
+                    return Err(NoSpan::NotRunning("postgres"));
+                }
+                let mut places = Vec::new();
+                for (path, file) in files {
+                    // Statements of the extended protocol, prepared ones above all, are told as what they execute.
+                    for (name, begin, end) in [
+                        ("query", "query__start", "query__done"),
+                        ("execute", "query__execute__start", "query__execute__done"),
+                    ] {
+                        let marker = |name| PlaceInProgram::marker("postgresql", name);
+                        let (begin, end) = (marker(begin), marker(end));
+                        places.push(places_in((&path, &file), name, &begin, &end)?);
+                    }
+                }
+                Ok(places)
             }
             Self::Between { file, begin, end } => {
                 let name = match (begin, end) {
                     (PlaceInProgram::Function(begin), PlaceInProgram::Return(_)) => begin.clone(),
                     _ => format!("{begin} to {end}"),
                 };
-                Ok(vec![places_in(&in_path(file), &name, begin, end)?])
+                let path = in_path(file);
+                let of_file = |error| NoSpan::File(path.clone(), error);
+                let opened = open(&path).map_err(of_file)?;
+                let is_regular = opened.metadata().map_err(of_file)?.is_file();
+                if !is_regular {
+                    return Err(NoSpan::NoProgram(path));
+                }
+                let opened = Rc::new(opened);
+                Ok(vec![places_in((&path, &opened), &name, begin, end)?])
             }
         }
     }
 }
 
-/// The program that a process with this name runs.
-fn running(name: &str) -> Option<PathBuf> {
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let mut programs = processes.filter_map(|process| {
+/// Opens a file to be read. What is no regular one is not waited for.
+///
+/// # Errors
+/// As of `open(2)`.
+pub fn open_program(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    options.open(path)
+}
+
+/// The files that processes run whose program is called so, each once. Anybody may call his program so: only files that
+/// nobody but root and the user of this process may have written are believed.
+fn running(name: &str) -> Vec<(PathBuf, Rc<File>)> {
+    let mut found: BTreeMap<(u64, u64), (PathBuf, Rc<File>)> = BTreeMap::new();
+    // SAFETY: it takes nothing, and always succeeds.
+    let own = unsafe { libc::geteuid() };
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let program = process.path().join("exe");
-        let link = fs::read_link(&program).ok()?;
-        (link.file_name()?.to_str()? == name).then_some(program)
-    });
-    programs.next()
+        let Ok(path) = fs::read_link(&program) else {
+            continue;
+        };
+        // So a file is called that was replaced, as by an update.
+        let is_called = path.file_name().and_then(OsStr::to_str).map(|file| {
+            let file = file.strip_suffix(" (deleted)").unwrap_or(file);
+            file == name
+        });
+        let opened = || {
+            let file = open_program(&program).ok()?;
+            let facts = file.metadata().ok()?;
+            let is_trusted = [0, own].contains(&facts.uid()) && facts.mode() & 0o022 == 0;
+            (is_trusted && facts.is_file()).then_some(((facts.dev(), facts.ino()), file))
+        };
+        if is_called == Some(true)
+            && let Some((number, file)) = opened()
+        {
+            found.entry(number).or_insert((path, Rc::new(file)));
+        }
+    }
+    found.into_values().collect()
 }
 
 /// A name without a directory is looked for where commands are.
@@ -217,18 +275,17 @@ fn in_path(file: &Path) -> PathBuf {
 }
 
 fn places_in(
-    path: &Path,
+    (path, file): (&Path, &Rc<File>),
     name: &str,
     begin: &PlaceInProgram,
     end: &PlaceInProgram,
 ) -> Result<SpanPlaces, NoSpan> {
-    let file = File::open(path).map_err(|error| NoSpan::File(path.to_owned(), error))?;
-    let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).map_err(|_| NoSpan::NoProgram(path.to_owned()))?;
-    if let PlaceInProgram::Return(function) = end
-        && GoFunctions::are_in(&object)
-    {
-        return Err(NoSpan::ReturnInGo(path.to_owned(), function.clone()));
+    let cache = ReadCache::new(&**file);
+    let object = object::File::parse(&cache).ok();
+    let object = object.filter(|object| object.is_64() && object.is_little_endian());
+    let object = object.ok_or_else(|| NoSpan::NoProgram(path.to_owned()))?;
+    if GoFunctions::are_in(&object) {
+        return Err(NoSpan::OfGo(path.to_owned()));
     }
     let probes = |place: &PlaceInProgram| {
         let found = probes_at(&object, place);
@@ -249,13 +306,14 @@ fn places_in(
     };
     Ok(SpanPlaces {
         name: name.to_owned(),
-        file: path.to_owned(),
+        file: Rc::clone(file),
+        shown: path.to_owned(),
         begin: probes(begin)?,
         end: probes(end)?,
     })
 }
 
-type ElfFile<'a> = object::File<'a, &'a ReadCache<File>>;
+type ElfFile<'a> = object::File<'a, &'a ReadCache<&'a File>>;
 
 fn probes_at(object: &ElfFile<'_>, place: &PlaceInProgram) -> Vec<SpanProbe> {
     let (name, is_return) = match place {
@@ -263,16 +321,21 @@ fn probes_at(object: &ElfFile<'_>, place: &PlaceInProgram) -> Vec<SpanProbe> {
         PlaceInProgram::Return(name) => (name, true),
         PlaceInProgram::Marker { provider, name } => return markers(object, provider, name),
     };
-    let mut symbols = object.symbols().chain(object.dynamic_symbols());
-    let found = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
-    let probe = found.and_then(|symbol| {
+    let symbols = object.symbols().chain(object.dynamic_symbols());
+    // A library may have a function in several versions, and a program several of its own files' with one name.
+    let addresses = symbols.filter_map(|symbol| {
+        let is_it = symbol.kind() == SymbolKind::Text && symbol.name() == Ok(name);
+        (is_it && symbol.is_definition()).then(|| symbol.address())
+    });
+    let addresses: BTreeSet<u64> = addresses.collect();
+    let probe = |address: u64| {
         Some(SpanProbe {
-            offset: offset_of(object, symbol.address())?,
+            offset: offset_of(object, address, IsCode::Yes)?,
             semaphore: 0,
             is_return,
         })
-    });
-    probe.into_iter().collect()
+    };
+    addresses.into_iter().filter_map(probe).collect()
 }
 
 /// The places of a marker: a compiler may have put the function with it into several others.
@@ -287,12 +350,12 @@ fn markers(object: &ElfFile<'_>, provider: &str, name: &str) -> Vec<SpanProbe> {
     let probe = |mark: ProgramMarker<'_>| {
         // The file may have been moved as a whole since it was linked.
         let moved_by = base.map_or(0, |base| base.wrapping_sub(mark.base));
-        let at = |address: u64| offset_of(object, address.wrapping_add(moved_by));
+        let at = |address: u64, is_code| offset_of(object, address.wrapping_add(moved_by), is_code);
         Some(SpanProbe {
-            offset: at(mark.address)?,
+            offset: at(mark.address, IsCode::Yes)?,
             semaphore: match mark.semaphore {
                 0 => 0,
-                address => at(address)?,
+                address => at(address, IsCode::No)?,
             },
             is_return: false,
         })
@@ -300,12 +363,24 @@ fn markers(object: &ElfFile<'_>, provider: &str, name: &str) -> Vec<SpanProbe> {
     marks.filter_map(probe).collect()
 }
 
+/// Whether what is looked for is code. A probe changes what is there: among data it would change these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IsCode {
+    Yes,
+    No,
+}
+
 /// Where in the file lies what is at an address when the program runs.
-fn offset_of(object: &ElfFile<'_>, address: u64) -> Option<u64> {
+fn offset_of(object: &ElfFile<'_>, address: u64, is_code: IsCode) -> Option<u64> {
     object.segments().find_map(|segment| {
         let (offset, length) = segment.file_range();
         let within = address.checked_sub(segment.address())?;
-        (within < length).then_some(offset + within)
+        let SegmentFlags::Elf { p_flags, .. } = segment.flags() else {
+            return None;
+        };
+        let may_be_run = p_flags.contains(PF_X);
+        let is_there = within < length && (may_be_run || is_code == IsCode::No);
+        is_there.then(|| offset.checked_add(within))?
     })
 }
 
@@ -456,7 +531,7 @@ mod tests {
             begin: PlaceInProgram::Function("main".to_owned()),
             end: PlaceInProgram::Return("main".to_owned()),
         };
-        let places = choice.places().unwrap();
+        let places = choice.places(open_program).unwrap();
         assert_eq!((places.len(), places[0].name.as_str()), (1, "main"));
         let (begin, end) = (places[0].begin[0], places[0].end[0]);
         assert_eq!((begin.offset, begin.is_return), (end.offset, false));
@@ -466,7 +541,7 @@ mod tests {
             begin: PlaceInProgram::marker("nobody", "nothing"),
             end: PlaceInProgram::Function("main".to_owned()),
         };
-        let error = choice.places().unwrap_err().to_string();
+        let error = choice.places(open_program).unwrap_err().to_string();
         assert!(
             error.contains("has no marker nobody:nothing; readelf -n"),
             "{error}"

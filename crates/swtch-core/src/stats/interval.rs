@@ -70,7 +70,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 
 /// The value below which the share `at` (0 to 1) of all values lies, linear between neighbours
 /// (type 7 of Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996). `None` if there
-/// is no value, one is NaN, or `at` is outside 0 to 1.
+/// is no value, one is NaN, `at` is outside 0 to 1, or nothing lies between both infinities.
 pub fn quantile(values: &[f64], at: f64) -> Option<f64> {
     let sorted = sorted(values)?;
     if !(0.0..=1.0).contains(&at) {
@@ -83,7 +83,7 @@ pub fn quantile(values: &[f64], at: f64) -> Option<f64> {
         // Neighbours may be infinite, and their difference NaN.
         return Some(below);
     }
-    Some(below + (above - below) * place.fract())
+    Some(below + (above - below) * place.fract()).filter(|value| !value.is_nan())
 }
 
 /// The interquartile range in per cent of the median: how far the middle half of all values

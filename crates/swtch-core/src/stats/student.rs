@@ -16,7 +16,7 @@ pub fn two_sided_p(t: f64, freedom: f64) -> f64 {
     beta_share(freedom / (freedom + t * t), freedom / 2.0, 0.5).clamp(0.0, 1.0)
 }
 
-/// The t which lies as far from 0 as a share `confidence` (0 to 1) of all values at most.
+/// The t that a value exceeds on either side with probability 1 − `confidence` (0 to 1).
 pub fn quantile(confidence: f64, freedom: f64) -> f64 {
     let tail = 1.0 - confidence;
     if tail <= 0.0 {
@@ -30,7 +30,7 @@ pub fn quantile(confidence: f64, freedom: f64) -> f64 {
         }
     }
     let mut low = 0.0;
-    // A double has 53 bits.
+    // More halvings than a double has bits: 53.
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
         match two_sided_p(middle, freedom) > tail {

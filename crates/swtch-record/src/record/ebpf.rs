@@ -1,8 +1,12 @@
 //! `swtch record` by eBPF programs: every switch, with all that explains it.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 use swtch_capture::{
-    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture,
+    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture, open_program,
 };
 use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
@@ -72,7 +76,7 @@ impl<'a> EbpfRecording<'a> {
         };
         let spans = match request.spans.is_empty() {
             true => None,
-            false => Some(SpanCapture::attach(&request.spans)?),
+            false => Some(SpanCapture::attach(&request.spans, open_as_caller)?),
         };
         let meta = Meta {
             hooks: facts::hooks(&capture),
@@ -177,6 +181,14 @@ impl Backend for EbpfRecording<'_> {
         self.pipeline.narrow_to_kept(meta, &self.capture);
         self.pipeline.into_rows()
     }
+}
+
+/// Opens a program that was named, with the rights of who called sudo.
+fn open_as_caller(path: &Path) -> io::Result<File> {
+    as_caller(|| Ok(open_program(path)?)).map_err(|error| {
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        io::Error::new(kind.unwrap_or(io::ErrorKind::Other), error)
+    })
 }
 
 /// Whose stacks may be looked at: those of the user who called sudo, and of a command that this user has sudo run;

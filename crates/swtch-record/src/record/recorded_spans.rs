@@ -76,11 +76,14 @@ impl RecordedSpans {
     /// Says how many there were, and what is missing.
     pub fn tell(&self) {
         let facts = self.facts();
-        let mut told = counted(self.taken, "span");
+        let mut told = format!(
+            "{} of all processes that run these files",
+            counted(self.taken, "span")
+        );
         for (count, words) in [
             (facts.lost, "were lost: there was no room for them"),
             (facts.without_begin, "ended of which no begin was seen"),
-            (facts.without_end, "began of which no end was seen"),
+            (facts.without_end, "began and were left without an end"),
         ] {
             if count > 0 {
                 told += &format!("; {count} more {words}");

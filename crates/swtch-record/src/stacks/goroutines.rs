@@ -1,5 +1,6 @@
 //! Goroutines without a thread, read at each look: what they wait for, and their stacks.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
@@ -14,8 +15,9 @@ use super::memory::{MemoryFile, watched};
 /// The most processes whose goroutines are read: each takes a descriptor.
 const MOST_PROCESSES: usize = 64;
 
-/// How often goroutines are looked for in a program that does not say where they are.
+/// How often goroutines are looked for in a program that does not say where they are: it may have begun only now.
 const MOST_TRIES: u32 = 8;
+const BETWEEN_TRIES: Duration = Duration::from_secs(1);
 
 /// The most of a stack that is read.
 const MOST_STACK: usize = 16 << 10;
@@ -37,8 +39,9 @@ struct GoProcess {
     memory: u64,
     /// Why it is not read, if it is not.
     read: Result<(Go, MemoryFile), UnknownGo>,
-    /// How often it was tried.
+    /// How often it was tried, and when last.
     tries: u32,
+    tried: Instant,
     /// The names of reasons, as far as they were met; `None` for one of the runtime's own.
     reasons: FxHashMap<u8, Option<String>>,
 }
@@ -73,13 +76,16 @@ impl Goroutines {
         if known.is_some_and(|known| !known.may_be_found_yet()) {
             return true;
         }
+        if known.is_some_and(|known| known.tried.elapsed() < BETWEEN_TRIES) {
+            return false;
+        }
         let tries = known.map_or(0, |known| known.tries);
         // A child of vfork(2) has the memory of its parent until it executes a program.
         let mut others = self.processes.iter();
         if others.any(|(pid, other)| *pid != thread.pid && other.memory == thread.memory) {
             return false;
         }
-        self.processes.retain(|_, process| process.is_there());
+        self.processes.retain(|pid, process| process.is_there(*pid));
         if self.processes.len() >= MOST_PROCESSES {
             return false;
         }
@@ -91,6 +97,7 @@ impl Goroutines {
             memory: thread.memory,
             read: go.map(|go| (go, memory)),
             tries: tries + 1,
+            tried: Instant::now(),
             reasons: FxHashMap::default(),
         };
         let is_met = !process.may_be_found_yet();
@@ -142,12 +149,15 @@ impl GoProcess {
     }
 
     /// False once its program has ended.
-    fn is_there(&self) -> bool {
+    fn is_there(&self, pid: Pid) -> bool {
         let read = |(go, memory): &(Go, MemoryFile)| {
             memory.begin();
             watched(|| go.is_there(memory))
         };
-        self.read.as_ref().is_ok_and(read)
+        match &self.read {
+            Ok(known) => read(known),
+            Err(_) => Path::new(&format!("/proc/{pid}")).exists(),
+        }
     }
 
     fn goroutines(&mut self, pid: Pid) -> Option<ReadGoroutines> {

@@ -1,6 +1,7 @@
 //! The stacks of blocked threads, read by who has no eBPF: `/proc` tells where they are, and lets who may trace them read
 //! their memory.
 
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
@@ -31,8 +32,8 @@ pub struct OutsideStacks {
     codes: ProcessCodes,
     /// Processes whose code was read since the last [`Self::forget_others`].
     read: FxHashSet<Pid>,
-    /// Numbers of the stacks of a process, by their addresses.
-    seen: FxHashMap<Pid, FxHashMap<Vec<u64>, u32>>,
+    /// Numbers of the stacks of a process, by their addresses and how they end.
+    seen: FxHashMap<Pid, FxHashMap<(Vec<u64>, StackEnd), u32>>,
     names: Stacks,
     /// Frames of each distinct stack and how they end, and its number.
     stacks: FxHashMap<(Vec<u32>, StackEnd), u32>,
@@ -44,16 +45,18 @@ impl OutsideStacks {
         if at.instruction == 0 {
             return None;
         }
-        let (addresses, end) = self.addresses(pid, at);
+        let place = self.addresses(pid, at);
         let seen = self.seen.entry(pid).or_default();
-        if let Some(stack) = seen.get(&addresses) {
+        if let Some(stack) = seen.get(&place) {
             return Some(*stack);
         }
         let next = u32::try_from(self.stacks.len()).ok();
-        let next = next.filter(|next| *next < MOST_STACKS)?;
-        let frames = self.names.user_places(pid, &addresses);
-        let stack = *self.stacks.entry((frames, end)).or_insert(next);
-        seen.insert(addresses, stack);
+        let frames = self.names.user_places(pid, &place.0);
+        let stack = match self.stacks.entry((frames, place.1)) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => *new.insert(next.filter(|next| *next < MOST_STACKS)?),
+        };
+        seen.insert(place, stack);
         Some(stack)
     }
 

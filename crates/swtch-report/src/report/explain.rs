@@ -30,8 +30,8 @@ use swtch_core::{
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
-use swtch_output::text;
-use swtch_store::{Columns, Trace};
+use swtch_output::text::{self, grouped};
+use swtch_store::{Columns, SpanFacts, Trace};
 
 use super::accounts::BillContext;
 use super::bill::is_complete;
@@ -382,9 +382,8 @@ impl<'p> ExplainPage<'p> {
         let runs = filtered.open_runs()?;
         self.objects.finish_chains(&opens, &runs, names);
         let is_taken = |run: &&Open| selection.takes_task(names.index(run.task));
-        for run in &runs {
-            let task = names.index(run.task);
-            self.details.spans.add_run(task, run.since, run.end());
+        for open in opens.iter().chain(&runs) {
+            self.details.spans.add_open(open, names.index(open.task));
         }
         for open in opens.iter().chain(runs.iter().filter(is_taken)) {
             self.details.add_open(open, names.index(open.task));
@@ -657,6 +656,20 @@ impl<'p> ExplainPage<'p> {
     }
 }
 
+/// What is said of spans that a trace does not hold; `None` if nothing is.
+fn untold_spans(facts: SpanFacts) -> Option<String> {
+    let parts = [
+        (facts.lost, "were lost"),
+        (facts.without_begin, "ended of which no begin was seen"),
+        (facts.without_end, "began and were left without an end"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts
+        .map(|(count, words)| format!("{} {words}", grouped(*count)))
+        .collect();
+    (!parts.is_empty()).then(|| format!("Spans that are not told: {}.", parts.join(", ")))
+}
+
 fn lost_json(lost: &LostTime) -> Value {
     json!({
         "ran_ns": lost.ran.as_ns(),
@@ -802,11 +815,14 @@ impl Explanation {
         tables
     }
 
-    /// What is said of the turns of the program with the most of them.
-    fn turns(&self, head: &TraceHead) -> Option<String> {
+    /// What is said of spans, and of the turns of the program with the most of them.
+    fn turns(&self, head: &TraceHead) -> Vec<String> {
         let start = Timestamp::from_ns(head.meta.start_ns);
-        let first = self.turns.first()?;
-        Some(first.words(head.duration(), start))
+        let (spans, turns): (Vec<_>, Vec<_>) =
+            self.turns.iter().partition(|program| program.are_spans());
+        let told = spans.into_iter().chain(turns.into_iter().take(1));
+        let told = told.map(|program| program.words(head.duration(), start));
+        told.chain(head.meta.spans.and_then(untold_spans)).collect()
     }
 
     /// The main threads that were blocked all the time, in sentences.

@@ -137,11 +137,10 @@ impl Names {
         NAMELESS
     }
 
-    /// The key of the thread at this place in the list of threads; that of nobody for one without.
-    pub fn key_of(&self, index: usize) -> TaskKey {
-        let key = self.by_key.iter().position(|of| *of == narrow(index));
-        let key = key.and_then(|key| u32::try_from(key).ok());
-        key.map_or(TaskKey::IDLE, TaskKey::new)
+    /// All keys, each with the place of its thread.
+    pub fn keys(&self) -> impl Iterator<Item = (TaskKey, usize)> {
+        let keys = (0..).map(TaskKey::new);
+        keys.zip(self.by_key.iter().map(|index| widen(*index)))
     }
 
     /// The thread at this place in the list of threads.

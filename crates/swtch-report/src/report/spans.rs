@@ -4,40 +4,45 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Pid, ProgramSpan, Switch, ThreadSpans, Tid, Timestamp, TurnSums};
+use swtch_core::{Open, Pid, ProgramSpan, Switch, TaskKey, ThreadSpans, Tid, TurnSums};
 use swtch_store::SpanRow;
 
 use super::names::Names;
 use super::programs::Programs;
 use super::turns::ProgramTurns;
 
+/// What a statement of `PostgreSQL` executes is a part of it, where it is not a statement of its own.
+const PART: &str = "execute";
+const WHOLE: &str = "query";
+
+/// The most kinds that are told apart. A recording has as many as were asked for.
+const MOST_KINDS: usize = 256;
+
 /// The spans of each thread, by its index.
 #[derive(Debug, Default)]
 pub struct SpansByThread {
-    threads: FxHashMap<usize, ThreadSpans>,
+    threads: FxHashMap<usize, Vec<ThreadSpans>>,
     kinds: Vec<String>,
 }
 
 /// Spans on their way from a trace.
 #[derive(Debug)]
-pub struct ReadSpans<'n> {
-    names: &'n Names,
-    /// The thread that had an id last.
-    ids: FxHashMap<(Pid, Tid), usize>,
-    spans: FxHashMap<usize, Vec<ProgramSpan>>,
+pub struct ReadSpans {
+    /// The thread that had an id last, and its key.
+    ids: FxHashMap<(Pid, Tid), (usize, TaskKey)>,
+    spans: FxHashMap<(usize, usize), (TaskKey, Vec<ProgramSpan>)>,
     kinds: Vec<String>,
 }
 
-impl<'n> ReadSpans<'n> {
+impl ReadSpans {
     /// None yet, of the threads that are taken.
-    pub fn new(names: &'n Names, takes: impl Fn(usize) -> bool) -> Self {
-        let tasks = (0..names.thread_count()).filter(|task| takes(*task));
-        let ids = tasks.filter_map(|task| {
+    pub fn new(names: &Names, takes: impl Fn(usize) -> bool) -> Self {
+        let keys = names.keys().filter(|(_, task)| takes(*task));
+        let ids = keys.filter_map(|(key, task)| {
             let pid = names.process_of(task).pid?;
-            Some(((pid, names.thread(task).tid?), task))
+            Some(((pid, names.thread(task).tid?), (task, key)))
         });
         Self {
-            names,
             ids: ids.collect(),
             spans: FxHashMap::default(),
             kinds: Vec::new(),
@@ -46,7 +51,7 @@ impl<'n> ReadSpans<'n> {
 
     /// Adds one, if its thread is taken.
     pub fn add(&mut self, row: &SpanRow) {
-        let Some(task) = self.ids.get(&(row.pid, row.tid)) else {
+        let Some((task, key)) = self.ids.get(&(row.pid, row.tid)) else {
             return;
         };
         let known = self.kinds.iter().position(|kind| *kind == row.name);
@@ -54,22 +59,62 @@ impl<'n> ReadSpans<'n> {
             self.kinds.push(row.name.clone());
             self.kinds.len() - 1
         });
-        self.spans.entry(*task).or_default().push(ProgramSpan {
+        if kind >= MOST_KINDS {
+            self.kinds.truncate(MOST_KINDS);
+            return;
+        }
+        let (_, spans) = self
+            .spans
+            .entry((*task, kind))
+            .or_insert_with(|| (*key, Vec::new()));
+        spans.push(ProgramSpan {
             begin: row.begin,
             end: row.end,
-            kind: u32::try_from(kind).unwrap_or(u32::MAX),
         });
     }
 
     /// All of them.
-    pub fn by_thread(self) -> SpansByThread {
-        let threads = self.spans.into_iter().map(|(task, spans)| {
-            let key = self.names.key_of(task);
-            (task, ThreadSpans::new(key, spans))
-        });
+    pub fn by_thread(mut self) -> SpansByThread {
+        let kind = |name| self.kinds.iter().position(|kind| kind == name);
+        if let (Some(part), Some(whole)) = (kind(PART), kind(WHOLE)) {
+            self.leave_out_parts(part, whole);
+        }
+        let mut threads: FxHashMap<usize, Vec<ThreadSpans>> = FxHashMap::default();
+        for ((task, kind), (key, spans)) in self.spans {
+            threads
+                .entry(task)
+                .or_default()
+                .push(ThreadSpans::new(key, kind, spans));
+        }
         SpansByThread {
-            threads: threads.collect(),
+            threads,
             kinds: self.kinds,
+        }
+    }
+
+    /// Leaves spans of one kind out that are within those of another.
+    fn leave_out_parts(&mut self, part: usize, whole: usize) {
+        let of_whole: Vec<_> = self
+            .spans
+            .keys()
+            .filter(|(_, kind)| *kind == whole)
+            .collect();
+        let tasks: Vec<_> = of_whole.into_iter().map(|(task, _)| *task).collect();
+        for task in tasks {
+            let Some((key, mut parts)) = self.spans.remove(&(task, part)) else {
+                continue;
+            };
+            if let Some((_, wholes)) = self.spans.get_mut(&(task, whole)) {
+                wholes.sort_unstable_by_key(|span| span.begin);
+                parts.retain(|part| {
+                    let later = wholes.partition_point(|span| span.begin <= part.begin);
+                    let around = later.checked_sub(1).map(|before| wholes[before]);
+                    around.is_none_or(|around| around.end < part.end)
+                });
+            }
+            if !parts.is_empty() {
+                self.spans.insert((task, part), (key, parts));
+            }
         }
     }
 }
@@ -77,32 +122,35 @@ impl<'n> ReadSpans<'n> {
 impl SpansByThread {
     /// Adds a row of the task with this index.
     pub fn add(&mut self, row: &Switch, task: usize) {
-        if let Some(thread) = self.threads.get_mut(&task) {
-            thread.add(row);
+        for spans in self.threads.get_mut(&task).into_iter().flatten() {
+            spans.add(row);
         }
     }
 
-    /// Adds the run of a task that had not ended with the trace.
-    pub fn add_run(&mut self, task: usize, from: Timestamp, to: Timestamp) {
-        if let Some(thread) = self.threads.get_mut(&task) {
-            thread.add_run(from, to);
+    /// Adds what was open of a task at the end of the trace: the wait before its run, and then that.
+    pub fn add_open(&mut self, open: &Open, task: usize) {
+        for spans in self.threads.get_mut(&task).into_iter().flatten() {
+            spans.add_open(open);
         }
     }
 
-    /// The spans of each program, by their kind.
+    /// The spans of each program, by their kind, the most first.
     pub fn by_program(&self, names: &Names, programs: &Programs) -> Vec<ProgramTurns> {
-        let mut by_program: BTreeMap<(&str, u32), TurnSums> = BTreeMap::new();
-        for (task, thread) in &self.threads {
+        let mut by_program: BTreeMap<(&str, usize), (TurnSums, u64)> = BTreeMap::new();
+        for (task, threads) in &self.threads {
             let label = programs.label(names.thread(*task).process);
-            for (kind, sums) in thread.sums() {
-                let program = by_program.entry((label, kind)).or_default();
-                program.merge(&sums);
+            for spans in threads {
+                let (sums, nested) = by_program.entry((label, spans.kind())).or_default();
+                sums.merge(&spans.sums());
+                *nested += spans.nested();
             }
         }
-        let told = by_program.into_iter().filter_map(|((label, kind), sums)| {
-            let kind = self.kinds.get(usize::try_from(kind).ok()?)?;
-            ProgramTurns::of_spans(kind, label, sums, names)
-        });
+        let told = by_program
+            .into_iter()
+            .filter_map(|((label, kind), (sums, nested))| {
+                let kind = self.kinds.get(kind)?;
+                Some(ProgramTurns::of_spans(kind, label, sums, nested, names))
+            });
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|program| Reverse(program.count()));
         told

@@ -125,23 +125,29 @@ fn wait_of(row: &Switch, arch: Option<Arch>) -> Option<MessageWait> {
 #[derive(Clone, Debug)]
 pub struct ProgramTurns {
     label: String,
-    /// What its spans are called, where places in the program tell them.
-    span: Option<String>,
+    /// What its spans are called, where places in the program tell them, and how many were within others of the kind.
+    span: Option<(String, u64)>,
     /// The thread that took the longest.
     thread: String,
     turns: TurnSums,
 }
 
 impl ProgramTurns {
-    /// Spans of this kind; `None` if there are none.
-    pub fn of_spans(kind: &str, label: &str, spans: TurnSums, names: &Names) -> Option<Self> {
-        let longest = spans.longest?;
-        Some(Self {
+    /// Spans of this kind.
+    pub fn of_spans(kind: &str, label: &str, spans: TurnSums, nested: u64, names: &Names) -> Self {
+        let longest = spans.longest;
+        let thread = longest.map(|longest| names.label(names.index(longest.task)));
+        Self {
             label: label.to_owned(),
-            span: Some(kind.to_owned()),
-            thread: names.label(names.index(longest.task)),
+            span: Some((kind.to_owned(), nested)),
+            thread: thread.unwrap_or_default(),
             turns: spans,
-        })
+        }
+    }
+
+    /// True for spans, which places in the program tell.
+    pub const fn are_spans(&self) -> bool {
+        self.span.is_some()
     }
 
     /// How many there were.
@@ -171,8 +177,18 @@ impl ProgramTurns {
                 "turn",
                 Some("what comes meanwhile is served in the same turn".to_owned()),
             ),
-            Some(span) => (format!("{span} (in {})", self.label), "span", None),
+            Some((span, nested)) => (
+                format!("{span} (in {})", self.label),
+                "span",
+                (*nested > 0).then(|| format!("{} more are within these", grouped(*nested))),
+            ),
         };
+        if all.turns == 0 {
+            return format!(
+                "{from}: {}, of which none is known whole: its thread did not leave the CPU near it.",
+                counted(self.turns.broken, one)
+            );
+        }
         let mut caveats: Vec<_> = caveat.into_iter().collect();
         if is_much(perhaps_more, LEAST_PCT) {
             caveats.push(format!(
@@ -212,7 +228,7 @@ impl ProgramTurns {
         json!({
             "program": self.label,
             "from": if self.span.is_some() { "places" } else { "inferred" },
-            "span": self.span,
+            "span": self.span.as_ref().map(|(span, _)| span),
             "all": sum_json(&all),
             "slowest": sum_json(&slowest),
             "p50_ns": self.turns.percentile(50.0).map(Nanos::as_ns),

@@ -51,7 +51,8 @@ fn unsigned(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let (mut number, mut shift) = (0_u64, 0_u32);
     loop {
         let byte = bytes.next()?;
-        number |= u64::from(byte & 63).checked_shl(shift)?;
+        let part = u64::from(byte & 63);
+        number |= part.checked_mul(1_u64.checked_shl(shift)?)?;
         if byte & 64 == 0 {
             return Some(number);
         }
@@ -106,9 +107,12 @@ mod tests {
         let largest = [
             &[0x80 | 13 << 3, 0x7e][..],
             &[0x7f; 9],
-            &[0x1f, 0x80 | 12 << 3, 0, 0],
+            &[0x0f, 0x80 | 12 << 3, 0, 0],
         ]
         .concat();
-        assert_eq!(line_at(&largest, 1, 2), None);
+        assert_eq!(line_at(&largest, 0, 2), None);
+        // One with a bit more than 64.
+        let too_large = [&[0x80 | 13 << 3, 0x7e][..], &[0x7f; 9], &[0x1f]].concat();
+        assert_eq!(line_at(&too_large, 0, 0), None);
     }
 }

@@ -26,7 +26,9 @@ static jmp_buf back;
 __attribute__((noinline)) void sleep_ms(int ms) { struct timespec t = {0, ms * 1000000L}; nanosleep(&t, 0); }
 __attribute__((noinline)) void serve(int ms) { MARK("order_begin"); sleep_ms(ms); MARK("order_end"); done++; }
 __attribute__((noinline)) void fail(void) { MARK("fail_begin"); if (done >= 0) longjmp(back, 1); MARK("fail_end"); }
+__attribute__((noinline)) void deep(int n) { if (n) deep(n - 1); else sleep_ms(5); done++; }
 int main(void) {
+	deep(20);
 	for (int i = 0; i < 40; i++) {
 		if (!setjmp(back)) fail();
 		serve(i % 10 == 9 ? 20 : 2);
@@ -72,33 +74,33 @@ fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths()
         let span = format!("{program}:{places}");
         let recording = Recording::that_succeeds(&["--no-stacks", "--span", &span, "--", program]);
         let said = stderr(&recording.output);
-        assert!(said.contains("swtch: 40 spans\n"), "{said}");
+        assert!(said.contains("swtch: 40 spans of all processes"), "{said}");
         let spans = spans_of(&recording.place.trace());
         assert!(spans.iter().all(|span| span.name == name), "{spans:?}");
         let lengths: Vec<_> = spans
             .iter()
             .map(|span| span.end.since(span.begin).unwrap().as_ns() / 1_000_000)
             .collect();
-        assert_eq!(
-            lengths.iter().filter(|ms| **ms >= 20).count(),
-            4,
-            "{lengths:?}"
-        );
+        // Others may keep it from the CPU for longer.
+        let long = lengths.iter().filter(|ms| **ms >= 20).count();
+        assert!((4..=20).contains(&long), "{lengths:?}");
         let answer = told(&recording);
         let turns = &answer["turns"][0];
         assert_eq!(turns["span"], name, "{turns}");
         assert_eq!(turns["from"], "places");
-        assert_eq!(
-            (&turns["all"]["turns"], &turns["broken"]),
-            (&40.into(), &0.into())
-        );
+        // The kernel does not report each switch to tracing.
+        let count = |key: &Value| key.as_u64().unwrap();
+        let (whole, broken) = (count(&turns["all"]["turns"]), count(&turns["broken"]));
+        assert!(whole + broken == 40 && broken <= 10, "{turns}");
         let all: u64 = lengths_of(&spans).iter().sum();
-        assert_eq!(turns["all"]["length_ns"], all);
-        let asleep = turns["all"]["blocked_ns_by_reason"]["sleep"]
-            .as_u64()
-            .unwrap();
-        assert!(asleep * 10 >= all * 9, "{turns}");
-        assert!(turns["all"]["switches"].as_u64().unwrap() >= 40);
+        let told = count(&turns["all"]["length_ns"]);
+        assert!(
+            told == all || (broken > 0 && told < all),
+            "{told} of {all}: {turns}"
+        );
+        let asleep = count(&turns["all"]["blocked_ns_by_reason"]["sleep"]);
+        assert!(asleep >= whole * 2_000_000, "{turns}");
+        assert!(count(&turns["all"]["switches"]) >= whole, "{turns}");
     }
 }
 
@@ -118,13 +120,45 @@ fn root_a_begin_without_an_end_is_no_span() {
     let failing = format!("{program}:usdt:shop:fail_begin..usdt:shop:fail_end");
     let recording = Recording::that_succeeds(&["--no-stacks", "--span", &failing, "--", program]);
     let said = stderr(&recording.output);
-    // Eight are kept open at a time.
-    let words = "swtch: 0 spans; 32 more began of which no end was seen: no thread has come to both places in time";
+    // The last is left open.
+    let words =
+        "39 more began and were left without an end: no thread has come to both places in time";
     assert!(said.contains(words), "{said}");
     assert_eq!(told(&recording)["turns"], serde_json::json!([]));
     let meta = fs::read_to_string(recording.place.trace().join("meta.json")).unwrap();
     let meta: Value = serde_json::from_str(&meta).unwrap();
-    assert_eq!(meta["spans"]["without_end"], 32);
+    assert_eq!(meta["spans"]["without_end"], 39);
+    let mut explain = swtch(["explain", "--no-bill"]);
+    let text = stdout(&explain.arg(recording.place.trace()).output().unwrap());
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let untold = "Spans that are not told: 39 began and were left without an end.";
+    assert!(words.contains(untold), "{text}");
+}
+
+/// Of calls within each other the outermost counts, however many they are.
+#[test]
+#[ignore = "needs root"]
+fn root_of_a_recursive_function_the_outermost_call_counts() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = shop(&place);
+    let program = program.to_str().unwrap();
+    let span = format!("{program}:deep");
+    let recording = Recording::that_succeeds(&["--no-stacks", "--span", &span, "--", program]);
+    let spans = spans_of(&recording.place.trace());
+    // Eight are kept open at a time.
+    assert_eq!(spans.len(), 8, "{}", stderr(&recording.output));
+    let turns = &told(&recording)["turns"][0];
+    let count = |key: &Value| key.as_u64().unwrap();
+    let (whole, broken) = (count(&turns["all"]["turns"]), count(&turns["broken"]));
+    assert_eq!(whole + broken, 1, "{turns}");
+    let longest = lengths_of(&spans).into_iter().max().unwrap();
+    assert_eq!(
+        count(&turns["all"]["length_ns"]),
+        whole * longest,
+        "{turns}"
+    );
+    assert!(longest >= 5_000_000);
 }
 
 /// What cannot be had is refused before anything starts, with the remedy.

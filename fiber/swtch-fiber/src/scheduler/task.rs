@@ -65,13 +65,14 @@ impl std::fmt::Debug for BoundTask {
 impl BoundTask {
     /// Runs the task on the calling worker, until it ends.
     pub(crate) fn run(self) {
-        // SAFETY: `self` is the one owner of the task, and gone afterwards.
+        // SAFETY: `self` is the scheduler's owner of the task (the other is the handle), and gone afterwards: neither is
+        // called again.
         unsafe { self.0.run() };
         self.drop_owner();
     }
 
-    /// Drops this owner. Without a handle that drops the result, whose destructor is code of the
-    /// program as well.
+    /// Drops this owner. If the handle is gone, too, that drops the result, whose destructor is the program's code, and may
+    /// panic.
     fn drop_owner(self) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.0))) {
             // Dropping a payload could panic again, without end, so it is leaked.
@@ -93,7 +94,7 @@ impl Task {
 
     /// Ends the task without running it.
     pub(crate) fn abandon(self, why: JoinError) {
-        // SAFETY: `self` is the one owner of the task, and gone afterwards.
+        // SAFETY: as in `BoundTask::run`.
         unsafe { self.closure.abandon(why) };
         self.bound().drop_owner();
     }

@@ -50,7 +50,16 @@ fn alone(yields: u64) -> Result<WorkloadOutcome, Error> {
     })
 }
 
-/// Both continue until both have yielded `yields` times, so that neither is ever alone, and until
+/// Says that a yielder is done, at the latest when it goes.
+struct EndsAlways<'a>(&'a AtomicBool);
+
+impl Drop for EndsAlways<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Both continue until both have yielded `yields` times, so that neither is alone once the other has begun, and until
 /// the kernel has taken the CPU from each of them often enough.
 ///
 /// A yield need not be a switch: from 6.6 to 6.18 (and not in the stable releases that have
@@ -63,6 +72,8 @@ fn pair(yields: u64) -> Result<WorkloadOutcome, Error> {
     let fewest_switches = yields / 10;
     let is_done = [AtomicBool::new(false), AtomicBool::new(false)];
     let work = |own: usize| {
+        // Whatever happens here, the other ends.
+        let _ends = EndsAlways(&is_done[own]);
         let mut made = 0;
         while !is_done.iter().all(|done| done.load(Ordering::Relaxed)) {
             thread::yield_now();
@@ -77,7 +88,10 @@ fn pair(yields: u64) -> Result<WorkloadOutcome, Error> {
     };
     thread::scope(|scope| {
         let first = start(scope, "yielder-1", || work(0))?;
-        let second = start(scope, "yielder-2", || work(1))?;
+        let second = start(scope, "yielder-2", || work(1)).inspect_err(|_| {
+            // The first does not wait for one that never began.
+            is_done[1].store(true, Ordering::Relaxed);
+        })?;
         let workers = [first.finish()?, second.finish()?];
         let threads = workers.into_iter().map(|yielder| {
             let switched = yielder.counted.involuntary;

@@ -58,14 +58,22 @@ impl VerdictInput<'_> {
             (timed_out, what, place, in_doubt.to_owned())
         };
         let mean = Nanos::from_ns(sum.blocked.as_ns().checked_div(sum.waits)?);
+        // How often is known of all such waits alone.
+        let is_all = asleep.blocked >= limited || limited == timed_out.blocked;
+        let how_long = match is_all {
+            true => format!(
+                "{}, {mean} each (mean), {} in all",
+                counted(sum.waits, "time"),
+                sum.blocked
+            ),
+            false => format!("{limited} in all, without threads that wait for their next task"),
+        };
         // Threads that wait for one that sleeps are paced by it, as in a runtime; a pipeline is held up.
         let through = self.objects.between_processes().of(Spent::Clock);
         let time = asleep.blocked + limited + through;
         let waited = self.waited_for_those(through, time);
         let words = format!(
-            "It mostly {what}{place}: {}, {mean} each (mean), {} in all. {doubt}{}",
-            counted(sum.waits, "time"),
-            sum.blocked,
+            "It mostly {what}{place}: {how_long}. {doubt}{}",
             waited
                 .as_ref()
                 .map_or_else(String::new, |waited| format!(" {waited}.")),
@@ -81,7 +89,8 @@ impl VerdictInput<'_> {
         })
     }
 
-    /// At most how long threads waited for what did not come before a time limit, and was not their next task.
+    /// At most how long threads waited for what did not come before a time limit, and was not their next task: which of
+    /// their waits had a limit is not known by place.
     fn timed_out_and_not_for_tasks(&self) -> Nanos {
         let for_tasks = sum_of(&self.at_words_in(&FOR_TASKS));
         let others = self.of_programs(Reason::Futex).blocked_in_all();

@@ -31,8 +31,9 @@ const REENTRANT: &str = "java.util.concurrent.locks.Reentrant";
 const ACQUIRE_QUEUED: &str = "java.util.concurrent.locks.AbstractQueuedSynchronizer.acquireQueued";
 
 /// The methods of locks of Python for that, which swtch puts on the stack (`swtch-runtimes/python/parked.rs`), and the
-/// function that waits for a message by taking a lock twice (`threading.py`).
-const OF_PYTHON: [&str; 2] = ["_thread.lock.acquire", "_thread.RLock.acquire"];
+/// function that waits for a message by taking a plain lock twice (`threading.py`).
+const OF_PYTHON: [&str; 2] = [PLAIN, "_thread.RLock.acquire"];
+const PLAIN: &str = "_thread.lock.acquire";
 const CONDITION: &str = "Condition.wait";
 
 /// A kind of lock that stacks tell.
@@ -70,7 +71,10 @@ impl StackLock {
             let is_outer = outer == ACQUIRE || outer.starts_with(REENTRANT);
             [ACQUIRE, ACQUIRE_QUEUED].contains(&inner) && is_outer
         };
-        let takes = |[inner, outer]: [&str; 2]| OF_PYTHON.contains(&inner) && outer != CONDITION;
+        let takes = |[inner, outer]: [&str; 2]| {
+            let is_for_message = inner == PLAIN && outer == CONDITION;
+            OF_PYTHON.contains(&inner) && !is_for_message
+        };
         match () {
             () if frames.iter().any(enters) => Some(Self::Monitor),
             () if pairs().any(acquires) => Some(Self::Java),

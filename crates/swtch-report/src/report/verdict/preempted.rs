@@ -21,9 +21,11 @@ impl VerdictInput<'_> {
             .map(|(cgroup, time)| self.throttled_cgroup(**cgroup, **time))
             .collect();
         let mut finding = self.limited(CpuLimit::Quota, "throttle", total)?;
-        finding
-            .places
-            .push(format!("throttled: {}", named.join(", ")));
+        // Of waits for locks that others held meanwhile no cgroup is known.
+        if !named.is_empty() {
+            let named = format!("throttled: {}", named.join(", "));
+            finding.places.push(named);
+        }
         finding.advice = (self.details.count_of("quota_used") > 0).then(|| {
             let holder = cgroups
                 .first()

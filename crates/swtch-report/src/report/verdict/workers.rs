@@ -127,9 +127,15 @@ impl VerdictInput<'_> {
     /// Says of a program that has threads of its own kind, or may have, that these wait without one of the kernel's, and are
     /// not read.
     pub fn unread_workers(&self) -> Option<String> {
+        // Of a machine somebody's threads may be called anything.
+        (!self.names.is_of_the_machine()).then_some(())?;
         let pid = |kind: &UnreadWorkers| {
             let threads = 0..self.names.thread_count();
-            let of = threads.filter(|index| (kind.is_sign)(&self.names.thread(*index).comm));
+            let is_recorded = |index: &usize| {
+                let thread = self.names.thread(*index);
+                thread.in_scope && (kind.is_sign)(&thread.comm)
+            };
+            let of = threads.filter(is_recorded);
             of.filter_map(|index| self.names.process_of(index).pid)
                 .min()
         };

@@ -119,7 +119,7 @@ fn turns_and_their_slowest_are_told_and_what_a_unit_took() {
     }
     let explained = drawing.explained();
     let head = head();
-    let told = explained.turns(&head).unwrap();
+    let told = explained.turns(&head).remove(0);
     for words in [
         "From a message to the next wait for one, server took 500 µs (median), 500 µs (99 %), 9.50 ms (longest: server/10 at",
         "200 turns, ",
@@ -150,7 +150,7 @@ fn turns_that_are_alike_are_told_together() {
         let message = after(row(1, Reason::Poll), Reason::Poll, MS, 0);
         drawing.run(woken_by(message, 3), 100_000, 3);
     }
-    let told = drawing.explained().turns(&head()).unwrap();
+    let told = drawing.explained().turns(&head()).remove(0);
     assert!(
         told.ends_with("). All of them: on a CPU 100.0 %."),
         "{told}"
@@ -235,7 +235,7 @@ fn spans_are_told_before_turns_and_the_slowest_apart() {
         });
     }
     let explained = drawing.explained();
-    let told = explained.turns(&head()).unwrap();
+    let told = explained.turns(&head()).remove(0);
     for words in [
         "query (in server) took 450 µs (median), 450 µs (99 %), 9.45 ms (longest: server/10 at",
         "200 spans, ",
