@@ -120,7 +120,7 @@ impl GoFunctions {
         self.function(number)
     }
 
-    /// Where the functions with these names are, at most [`MOST_NAMED`]. There may be several of one, for each way of
+    /// Where the functions with these names are, at most sixteen. There may be several of one, for each way of
     /// passing arguments.
     pub fn named(&self, names: &[&str]) -> Vec<Range<u64>> {
         let range_of = |number: usize| {

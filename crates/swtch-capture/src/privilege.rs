@@ -1,5 +1,5 @@
-//! Drops privileges: they are needed to load the programs, and dropped right after. What is kept of them by other means
-//! is set here as well: the priority of the threads that record.
+//! Drops privileges: they are needed to load the programs, and dropped right after. The priority of the threads that record
+//! is set here, too: it takes a right, and outlives it.
 
 use std::io;
 

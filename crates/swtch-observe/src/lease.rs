@@ -10,7 +10,7 @@ use super::mapping::{Access, FileMapping};
 use crate::layout::Header;
 
 /// The right to have switches recorded. It has a small mapping of its own, the only memory of a
-/// target that an observer can change.
+/// target that an observer can change. Nothing makes a lease shorter, and dropping this does not end it.
 #[derive(Debug)]
 pub struct Lease {
     header: FileMapping,

@@ -244,7 +244,8 @@ impl Python {
     }
 }
 
-/// What a frame begins with, read at once: that takes a system call.
+/// What a frame begins with, as far as something is read of it in some version: at once, since each reading takes a system
+/// call.
 struct FrameBytes([u8; 96]);
 
 impl FrameBytes {

@@ -66,7 +66,7 @@ fn a_finished_trace_says_so_and_leaves_no_streams() {
     let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
     let expected = "cgroup.parquet checksums.csv command.parquet frame.parquet gap.parquet meta.json \
-                    open.parquet stack.parquet switch.parquet task.parquet \
+                    open.parquet span.parquet stack.parquet switch.parquet task.parquet \
                     wait_type.parquet worker.parquet";
     assert_eq!(names.join(" "), expected);
 }

@@ -30,9 +30,10 @@ from ..text import escaped
 # How often one request is made before an error is told, pauses of up to some seconds between.
 ATTEMPTS = 5
 
-# Where the files of a lake are.
+# The folders of a lake, in which all its files are.
 FOLDERS = ("data", "contention", "manifest", "incoming", "quarantine")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe in the place of a file is not waited for.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -78,7 +79,8 @@ class Directory:
 
     Others may write there, too: each host that adds its traces. So nothing is changed or deleted by
     a path. The lake's directory is opened once, its folders from there, one by one, and no link is
-    followed: whoever puts one in the place of a folder gets an error.
+    followed: whoever puts one in the place of a folder gets an error. Only engines, which read, are
+    given paths (`url`).
     """
 
     def __init__(self, root: str) -> None:
@@ -339,7 +341,8 @@ class Bucket:
             with self._errors("create", name, (FileExistsError,)):
                 self.filesystem.pipe_file(self.url(name), data, mode="create")
         except FileExistsError:
-            # The answer to an earlier attempt may have been lost on its way: it is ours then.
+            # The answer to an earlier attempt may have been lost on its way: what is the same is
+            # taken for ours.
             return self.read(name) == data
         return True
 

@@ -656,6 +656,9 @@ impl<'p> ExplainPage<'p> {
     }
 }
 
+/// The most kinds of spans that are told in words.
+const MOST_SPANS: usize = 3;
+
 /// What is said of spans that a trace does not hold; `None` if nothing is.
 fn untold_spans(facts: SpanFacts) -> Option<String> {
     let parts = [
@@ -820,9 +823,13 @@ impl Explanation {
         let start = Timestamp::from_ns(head.meta.start_ns);
         let (spans, turns): (Vec<_>, Vec<_>) =
             self.turns.iter().partition(|program| program.are_spans());
-        let told = spans.into_iter().chain(turns.into_iter().take(1));
+        let more = spans.len().saturating_sub(MOST_SPANS);
+        let more = (more > 0).then(|| format!("{more} more kinds of spans: --format json."));
+        let told = spans.into_iter().take(MOST_SPANS);
+        let told = told.chain(turns.into_iter().take(1));
         let told = told.map(|program| program.words(head.duration(), start));
-        told.chain(head.meta.spans.and_then(untold_spans)).collect()
+        let untold = head.meta.spans.and_then(untold_spans);
+        told.chain(more).chain(untold).collect()
     }
 
     /// The main threads that were blocked all the time, in sentences.

@@ -1,4 +1,5 @@
-//! The table of lines of a code object (`Objects/locations.md`, 3.11 to 3.15).
+//! The table of lines of a code object (`Objects/locations.md` of 3.11, `InternalDocs/code_objects.md` of 3.14; the same from
+//! 3.11 to 3.15).
 //!
 //! An entry is of some instructions, which follow those of the entry before. It says how its line differs from the last
 //! one, and the columns, which are passed over.
@@ -6,11 +7,15 @@
 /// Bytes of an instruction.
 const UNIT: u64 = 2;
 
-/// Kinds of entries: those below say columns in one byte, or, from `ONE_LINE` on, in two after a line that is up to two
-/// further.
+/// Kinds of entries, in bits 3 to 6 of their first byte, which has bit 7; bits 0 to 2 are the number of instructions less
+/// one. Below `ONE_LINE` the line is the last one, and a byte of columns follows; from there on it is `kind - ONE_LINE`
+/// further, and two bytes of columns follow.
 const ONE_LINE: u8 = 10;
+/// A signed number of lines follows, and no columns.
 const NO_COLUMNS: u8 = 13;
+/// A signed number of lines follows, and three numbers of columns and lines.
 const LONG: u8 = 14;
+/// The instructions have no line.
 const NO_LOCATION: u8 = 15;
 
 /// The line of the instruction at this offset, in a function that begins at line `first`; `None` if it has none, or if
@@ -63,8 +68,12 @@ fn unsigned(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
 /// The same, with the sign in the lowest bit.
 fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
     let number = unsigned(bytes)?;
-    let size = i64::try_from(number >> 1).ok()?;
-    Some(if number & 1 == 1 { -size } else { size })
+    let magnitude = i64::try_from(number >> 1).ok()?;
+    Some(if number & 1 == 1 {
+        -magnitude
+    } else {
+        magnitude
+    })
 }
 
 #[cfg(test)]

@@ -20,8 +20,10 @@ pub(crate) fn fresh_ids(count: u64) -> Range<u64> {
 /// A task that waits for a worker.
 pub(crate) struct Task {
     pub(crate) id: u64,
+    /// The task that has started it; 0 for none.
     pub(crate) parent: u64,
     pub(crate) name: Option<Arc<str>>,
+    /// When it came into the queue; 0 where times are not kept.
     pub(crate) queued_ticks: u64,
     /// It was asked to run on one scheduler: no other may steal it.
     pub(crate) placed: bool,

@@ -53,7 +53,7 @@ mod tests {
         assert!(error.advice().contains("GLIBC_TUNABLES"));
     }
 
-    /// On a machine that runs coroutines, such as this one, the answer is "off".
+    /// The other tests switch stacks, so that this machine has to answer "off".
     #[test]
     #[cfg_attr(miri, ignore = "asks the kernel")]
     fn machine_of_the_tests_has_none() {

@@ -13,6 +13,7 @@ use crate::park::{self, Deadline, WaitOutcome, Waiter};
 use crate::sync::line::{Claims, WaiterLine, wait_in_line};
 use crate::wait_type::WaitType;
 
+/// The bit of the state that says that there are waiters.
 const WAITING: usize = 1;
 
 /// The permits, with the state word described above.
@@ -197,15 +198,12 @@ impl Permits {
     }
 }
 
+/// The state with so many more free permits.
 fn more(state: usize, count: usize) -> usize {
-    let free = (state >> 1).checked_add(count);
-    let free = free.filter(|free| *free <= Permits::MOST);
-    let most = Permits::MOST;
-    free.unwrap_or_else(|| {
-        panic!(
-            "{} permits cannot be {count} more: {most} is the most",
-            state >> 1
-        )
-    }) << 1
-        | state & WAITING
+    let (had, most) = (state >> 1, Permits::MOST);
+    let free = had.checked_add(count).filter(|free| *free <= most);
+    let Some(free) = free else {
+        panic!("{had} permits cannot be {count} more: {most} is the most");
+    };
+    free << 1 | state & WAITING
 }

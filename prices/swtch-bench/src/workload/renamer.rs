@@ -13,9 +13,11 @@ use crate::outcome::{Expect, SleepCounts, WorkloadOutcome};
 use crate::process::set_own_name;
 use crate::workers::{sleep, start};
 
+/// As in `sleeps`: long enough that a timer rarely expires before its task has blocked.
 const NAP: Duration = Duration::from_millis(1);
 
-/// At most 15 bytes each, the length that the kernel keeps.
+/// For a terminal, a table, a page, bytes that are no text, SQL, a path, what cannot be seen, and nothing. At most 15 bytes
+/// each, the length that the kernel keeps.
 const HOSTILE: [&[u8]; 8] = [
     b"\x1b[2J\x1b[1;31mred",
     b"two\nlines\r\n",

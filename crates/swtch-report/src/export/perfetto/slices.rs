@@ -23,8 +23,10 @@ const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 
-const WORKER_TRACKS: u64 = 3 << 40;
-const WORKERS_TRACKS: u64 = 4 << 40;
+/// Where numbers of tracks begin: of user-mode tasks, of all such tasks of a process, of losses. Those below are of threads
+/// (`threads.rs`).
+const USER_TASK_TRACKS: u64 = 3 << 40;
+const USER_GROUP_TRACKS: u64 = 4 << 40;
 const LOSS_TRACKS: u64 = 5 << 40;
 
 /// The begin or end of a slice, or an event without a length.
@@ -43,12 +45,13 @@ struct SliceEvent<'a> {
 pub struct Slices {
     words: InternedStrings,
     vocabulary: Vocabulary,
+    /// The track of each user-mode task, by its process and its number.
     workers: FxHashMap<(usize, u64), u64>,
     has_begun: bool,
 }
 
 impl Slices {
-    /// Without any slice yet, for the rows of this trace.
+    /// Begins with no slice, for the rows of this trace.
     ///
     /// # Errors
     /// When the names of wait types cannot be read.
@@ -169,12 +172,12 @@ impl Slices {
         if let Some(track) = self.workers.get(&(process, worker)) {
             return Ok(*track);
         }
-        let group = WORKERS_TRACKS | process as u64;
+        let group = USER_GROUP_TRACKS | process as u64;
         if !self.workers.keys().any(|key| key.0 == process) {
             let parent = threads.process_track(row.task);
             self.track(at, group, parent, "user-mode tasks".to_owned(), packets)?;
         }
-        let track = WORKER_TRACKS | self.workers.len() as u64;
+        let track = USER_TASK_TRACKS | self.workers.len() as u64;
         self.workers.insert((process, worker), track);
         self.track(at, track, group, format!("task {worker}"), packets)?;
         Ok(track)

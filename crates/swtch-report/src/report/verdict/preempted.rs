@@ -72,7 +72,7 @@ impl VerdictInput<'_> {
                 "for the CPU",
             ),
         };
-        // Which threads these are, and the saving, are known of the reason as a whole only.
+        // Which threads these are, and the saving, are known of all limits together only.
         let is_all = tally.switches == self.reasons.of(Reason::Throttle).tally.switches;
         Some(Finding {
             name,
@@ -127,6 +127,7 @@ impl VerdictInput<'_> {
         worst.filter(|quota| quota.throttled_ns > 0)
     }
 
+    /// Tasks that were moved to another CPU.
     pub(super) fn migrate(&self, total: &Tally) -> Option<Finding> {
         let tally = self.of_programs(Reason::Migrate);
         let (kind, time) = self.weighed(
@@ -165,6 +166,7 @@ impl VerdictInput<'_> {
         }
     }
 
+    /// Tasks that gave the CPU up by themselves, again and again.
     pub(super) fn yields(&self, total: &Tally) -> Option<Finding> {
         let one = self.reasons.of(Reason::Yield);
         let tally = &one.tally;
