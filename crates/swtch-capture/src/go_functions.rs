@@ -60,29 +60,26 @@ pub struct GoFunction {
 impl GoFunctions {
     /// True for a program of Go.
     pub fn are_in<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> bool {
-        let mut sections = SECTIONS.iter();
-        sections.any(|name| object.section_by_name(name).is_some())
+        section_of(object).is_some()
     }
 
     /// Those of a file; `None` if it has no such table, or does not say where its code begins.
     pub fn of<'data, R: ReadRef<'data>>(object: &object::File<'data, R>) -> Option<Self> {
-        let mut sections = SECTIONS.iter();
-        let section = sections.find_map(|name| object.section_by_name(name))?;
+        let section = section_of(object)?;
         (section.size() <= MOST_BYTES && object.is_64() && object.is_little_endian())
             .then_some(())?;
         let mut functions = Self::of_table(section.data().ok()?.into())?;
         if functions.text == 0 {
             let module = object.section_by_name(MODULE);
             let said = module.and_then(|module| word(module.data().ok()?, TEXT_IN_MODULE));
-            functions.text = match said.filter(|text| *text != 0) {
-                Some(text) => text,
-                None => object.section_by_name(".text")?.address(),
-            };
-            let first = functions.at(object.entry());
-            let is_first = first.is_some_and(|first| {
-                first.start == object.entry() && first.name.starts_with(FIRST)
-            });
-            (said.is_some_and(|text| text != 0) || is_first).then_some(())?;
+            if let Some(text) = said.filter(|text| *text != 0) {
+                functions.text = text;
+                return Some(functions);
+            }
+            // Else it begins with the section, if the program begins where it has to then.
+            functions.text = object.section_by_name(".text")?.address();
+            let first = functions.at(object.entry())?;
+            (first.start == object.entry() && first.name.starts_with(FIRST)).then_some(())?;
         }
         Some(functions)
     }
@@ -124,10 +121,7 @@ impl GoFunctions {
     /// passing arguments.
     pub fn named(&self, names: &[&str]) -> Vec<Range<u64>> {
         let range_of = |number: usize| {
-            let name = self
-                .names
-                .checked_add(self.name_at(self.place_of(number)?)?)?;
-            let bytes = self.table.get(name..)?;
+            let bytes = self.table.get(self.name_at(self.place_of(number)?)?..)?;
             let is_called = |name: &&str| {
                 bytes.starts_with(name.as_bytes()) && bytes.get(name.len()) == Some(&0)
             };
@@ -169,11 +163,13 @@ impl GoFunctions {
     }
 
     fn name_of(&self, place: usize) -> Option<&str> {
-        text(&self.table, self.names.checked_add(self.name_at(place)?)?)
+        text(&self.table, self.name_at(place)?)
     }
 
+    /// Where in the table the name of a function begins.
     fn name_at(&self, place: usize) -> Option<usize> {
-        usize::try_from(half(&self.table, place.checked_add(4)?)?).ok()
+        let name = usize::try_from(half(&self.table, place.checked_add(4)?)?).ok()?;
+        self.names.checked_add(name)
     }
 
     /// The file of its first instruction, which is its own.
@@ -195,6 +191,14 @@ impl GoFunctions {
             self.files.checked_add(usize::try_from(name).ok()?)?,
         )
     }
+}
+
+/// The section with the table, if there is one.
+fn section_of<'data, 'file, R: ReadRef<'data>>(
+    object: &'file object::File<'data, R>,
+) -> Option<object::Section<'data, 'file, R>> {
+    let mut sections = SECTIONS.iter();
+    sections.find_map(|name| object.section_by_name(name))
 }
 
 /// A number of variable length, at its beginning the last seven bits of it.

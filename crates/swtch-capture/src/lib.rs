@@ -87,9 +87,7 @@ pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};
 pub use settings::{BeforeWalk, LookedUsers, MissedEvents, OptionalHook, Settings};
 pub use share::{KernelShare, MeasuredTasks, ShareCounts, Shares};
-pub use spans::{
-    FoundSpan, NoSpan, PlaceInProgram, SpanCapture, SpanChoice, UntoldSpans, open_program,
-};
+pub use spans::{FoundSpan, NoSpan, PlaceInProgram, SpanCapture, SpanChoice};
 pub use stacks::{ScriptPlace, ScriptRuntime, Stacks, UserFrame};
 pub use summary::{BlockedTask, PlaceReading, StackSums, SummaryReader};
 pub use symbols::{FilesById, NamedByFiles, named_by};

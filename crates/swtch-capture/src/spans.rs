@@ -15,8 +15,9 @@ use std::{fmt, io};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Link, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts};
+use swtch_core::UntoldSpans;
 
-pub use places::{NoSpan, PlaceInProgram, SpanChoice, open_program};
+pub use places::{NoSpan, PlaceInProgram, SpanChoice};
 
 use crate::error::Error;
 use crate::skeleton::spans::types::span_record;
@@ -39,17 +40,6 @@ pub struct FoundSpan {
     pub tid: u32,
     /// Its kind, a place in [`SpanCapture::names`].
     pub kind: usize,
-}
-
-/// Spans that are not told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UntoldSpans {
-    /// Ends for which there was no room.
-    pub lost: u64,
-    /// Ends of which no begin was seen.
-    pub without_begin: u64,
-    /// Begins that were left without an end, as the thread's next begin has shown.
-    pub without_end: u64,
 }
 
 /// The attached probes. Dropping them takes them away.

@@ -8,6 +8,8 @@
 //! The rows of a thread are cut at both ends of a span. The parts of a span sum to its length exactly; one of which a row
 //! is missing is counted apart ([`TurnSums::broken`]). Of spans within each other the outermost counts.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::TaskKey;
 use crate::reason::Reason;
 use crate::switch::{Open, Switch};
@@ -23,12 +25,34 @@ pub struct ProgramSpan {
     pub end: Timestamp,
 }
 
+/// Spans that are not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UntoldSpans {
+    /// Ends for which there was no room.
+    pub lost: u64,
+    /// Ends of which no begin was seen.
+    pub without_begin: u64,
+    /// Begins that were left without an end, as the thread's next begin has shown.
+    pub without_end: u64,
+}
+
+impl UntoldSpans {
+    /// How many there are of each kind that there is, and why they are not told, in words after that number.
+    pub fn reasons(&self) -> impl Iterator<Item = (u64, &'static str)> {
+        let all = [
+            (self.lost, "were lost for want of room"),
+            (self.without_begin, "ended of which no begin was seen"),
+            (self.without_end, "began and were left without an end"),
+        ];
+        all.into_iter().filter(|(count, _)| *count > 0)
+    }
+}
+
 /// The spans of one kind of one thread.
 #[derive(Clone, Debug)]
 pub struct ThreadSpans {
     task: TaskKey,
-    /// The number of their kind.
-    kind: usize,
     /// One after the other.
     spans: Vec<ProgramSpan>,
     /// The first that has not ended yet, and what it is made of so far.
@@ -49,7 +73,7 @@ enum SpanPiece {
 
 impl ThreadSpans {
     /// Those of this thread, in any order.
-    pub fn new(task: TaskKey, kind: usize, mut spans: Vec<ProgramSpan>) -> Self {
+    pub fn new(task: TaskKey, mut spans: Vec<ProgramSpan>) -> Self {
         spans.sort_unstable_by_key(|span| (span.begin, std::cmp::Reverse(span.end)));
         let (all, mut until) = (spans.len(), Timestamp::default());
         spans.retain(|span| {
@@ -61,7 +85,6 @@ impl ThreadSpans {
         });
         Self {
             task,
-            kind,
             nested: u64::try_from(all - spans.len()).unwrap_or(u64::MAX),
             spans,
             next: 0,
@@ -130,11 +153,6 @@ impl ThreadSpans {
         self.next += 1;
     }
 
-    /// The number of their kind.
-    pub const fn kind(&self) -> usize {
-        self.kind
-    }
-
     /// All of them, after the last row. What no row has reached is not known whole.
     pub fn sums(&self) -> TurnSums {
         let mut sums = self.ended.clone();
@@ -189,7 +207,7 @@ mod tests {
     }
 
     fn sums(spans: &[ProgramSpan], rows: &[Switch]) -> TurnSums {
-        let mut thread = ThreadSpans::new(TASK, 0, spans.to_vec());
+        let mut thread = ThreadSpans::new(TASK, spans.to_vec());
         rows.iter().for_each(|row| thread.add(row));
         thread.sums()
     }
@@ -244,7 +262,7 @@ mod tests {
             span(1_440, 1_480),
             span(7, 7),
         ];
-        let thread = ThreadSpans::new(TASK, 0, spans.to_vec());
+        let thread = ThreadSpans::new(TASK, spans.to_vec());
         assert_eq!((thread.spans.len(), thread.nested()), (1, 3));
         assert_eq!(sums(&spans, &rows()).count(), 1);
     }
@@ -269,7 +287,7 @@ mod tests {
             runq,
             cpu: None,
         };
-        let mut thread = ThreadSpans::new(TASK, 0, vec![span(2_400, 2_600)]);
+        let mut thread = ThreadSpans::new(TASK, vec![span(2_400, 2_600)]);
         rows().iter().for_each(|row| thread.add(row));
         thread.add_open(&open(Some(Reason::Io), 2_500, 40, Some(ns(10))));
         thread.add_open(&open(None, 2_540, 500, None));

@@ -344,15 +344,22 @@ pub fn copy_rows(recorded: &Trace, writer: &mut Writer) -> Result<(), Error> {
     for command in once_each(recorded.commands()?, |row| (row.ts, row.pid)) {
         writer.push_command(&command)?;
     }
+    push_each(
+        |take| recorded.each_worker(take),
+        |row| writer.push_worker(row),
+    )?;
+    push_each(|take| recorded.each_span(take), |row| writer.push_span(row))
+}
+
+/// Writes the rows that one hands over, until one cannot be written.
+fn push_each<R>(
+    each: impl FnOnce(&mut dyn FnMut(&R)) -> Result<(), Error>,
+    mut push: impl FnMut(&R) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut pushed = Ok(());
-    recorded.each_worker(&mut |row| {
+    each(&mut |row| {
         if pushed.is_ok() {
-            pushed = writer.push_worker(row);
-        }
-    })?;
-    recorded.each_span(&mut |row| {
-        if pushed.is_ok() {
-            pushed = writer.push_span(row);
+            pushed = push(row);
         }
     })?;
     pushed

@@ -71,8 +71,8 @@ pub use look_events::{decode_looks, encode_look};
 pub use meta::{
     ClockSample, Counts, DiskCounts, DiskFacts, FORMAT_VERSION, FiredSwitch, Hooks, HostLoad,
     Imported, KernelCounts, LastingGroup, LastingWaits, MemoryLimitFacts, Meta, Overhead,
-    QuotaFacts, RecorderGuard, RecordingBackend, RecordingState, RingFacts, SpanFacts,
-    StackSettings, TraceHost, TreeCounts, UserCounts, WHOLE_SYSTEM,
+    QuotaFacts, RecorderGuard, RecordingBackend, RecordingState, RingFacts, StackSettings,
+    TraceHost, TreeCounts, UserCounts, WHOLE_SYSTEM,
 };
 pub use plain_table::{PlainColumn, PlainTable, PlainWriter};
 pub use records::{RecordCounts, RecordFile, RecordStream, StreamKind};

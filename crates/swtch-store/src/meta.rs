@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use swtch_core::{CpuTopology, RULES_VERSION};
+use swtch_core::{CpuTopology, RULES_VERSION, UntoldSpans};
 
 use crate::error::Error;
 
@@ -66,7 +66,7 @@ pub struct Meta {
     /// The settings of stacks; `None` when none were taken.
     pub stacks: Option<StackSettings>,
     /// Spans of threads that were asked for (`span.parquet`), and those that are not told; `None` when none were asked for.
-    pub spans: Option<SpanFacts>,
+    pub spans: Option<UntoldSpans>,
     /// The counts of the switches of user-mode schedulers; `None` when there was no such scheduler.
     pub user: Option<UserCounts>,
     /// The file it was imported from; `None` for a recording.
@@ -545,18 +545,6 @@ pub struct StackSettings {
     pub min_blocked_ns: u64,
     /// True if they were read while the threads waited, so that short waits have none.
     pub by_looks: bool,
-}
-
-/// What is known of the spans of threads that a trace does not hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SpanFacts {
-    /// Ends for which there was no room.
-    pub lost: u64,
-    /// Ends of which no begin was seen.
-    pub without_begin: u64,
-    /// Begins that were left without an end, as the thread's next begin has shown.
-    pub without_end: u64,
 }
 
 impl Default for Meta {

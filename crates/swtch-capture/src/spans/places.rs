@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::str::FromStr;
@@ -208,27 +208,12 @@ impl SpanChoice {
                     _ => format!("{begin} to {end}"),
                 };
                 let path = in_path(file);
-                let of_file = |error| NoSpan::File(path.clone(), error);
-                let opened = open(&path).map_err(of_file)?;
-                let is_regular = opened.metadata().map_err(of_file)?.is_file();
-                if !is_regular {
-                    return Err(NoSpan::NoProgram(path));
-                }
+                let opened = open(&path).map_err(|error| NoSpan::File(path.clone(), error))?;
                 let opened = Rc::new(opened);
                 Ok(vec![places_in((&path, &opened), &name, begin, end)?])
             }
         }
     }
-}
-
-/// Opens a file to be read. What is no regular one is not waited for.
-///
-/// # Errors
-/// As of `open(2)`.
-pub fn open_program(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.read(true).custom_flags(libc::O_NONBLOCK);
-    options.open(path)
 }
 
 /// The files that processes run whose program is called so, each once. Anybody may call his program so: only files that
@@ -242,20 +227,18 @@ fn running(name: &str) -> Vec<(PathBuf, Rc<File>)> {
         let Ok(path) = fs::read_link(&program) else {
             continue;
         };
+        let file = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         // So a file is called that was replaced, as by an update.
-        let is_called = path.file_name().and_then(OsStr::to_str).map(|file| {
-            let file = file.strip_suffix(" (deleted)").unwrap_or(file);
-            file == name
-        });
+        if file.strip_suffix(" (deleted)").unwrap_or(file) != name {
+            continue;
+        }
         let opened = || {
-            let file = open_program(&program).ok()?;
+            let file = File::open(&program).ok()?;
             let facts = file.metadata().ok()?;
             let is_trusted = [0, own].contains(&facts.uid()) && facts.mode() & 0o022 == 0;
-            (is_trusted && facts.is_file()).then_some(((facts.dev(), facts.ino()), file))
+            is_trusted.then_some(((facts.dev(), facts.ino()), file))
         };
-        if is_called == Some(true)
-            && let Some((number, file)) = opened()
-        {
+        if let Some((number, file)) = opened() {
             found.entry(number).or_insert((path, Rc::new(file)));
         }
     }
@@ -531,7 +514,7 @@ mod tests {
             begin: PlaceInProgram::Function("main".to_owned()),
             end: PlaceInProgram::Return("main".to_owned()),
         };
-        let places = choice.places(open_program).unwrap();
+        let places = choice.places(|path| File::open(path)).unwrap();
         assert_eq!((places.len(), places[0].name.as_str()), (1, "main"));
         let (begin, end) = (places[0].begin[0], places[0].end[0]);
         assert_eq!((begin.offset, begin.is_return), (end.offset, false));
@@ -541,7 +524,10 @@ mod tests {
             begin: PlaceInProgram::marker("nobody", "nothing"),
             end: PlaceInProgram::Function("main".to_owned()),
         };
-        let error = choice.places(open_program).unwrap_err().to_string();
+        let error = choice
+            .places(|path| File::open(path))
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("has no marker nobody:nothing; readelf -n"),
             "{error}"

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use swtch_capture::{
-    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture, open_program,
+    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture,
 };
+use swtch_core::UntoldSpans;
 use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
 use swtch_output::text::escaped;
-use swtch_store::{Directory, Error, Meta, SpanFacts, Writer};
+use swtch_store::{Directory, Error, Meta, Writer, input};
 
 use super::commands::Commands;
 use super::named_stacks::StacksToName;
@@ -80,7 +81,7 @@ impl<'a> EbpfRecording<'a> {
         };
         let meta = Meta {
             hooks: facts::hooks(&capture),
-            spans: spans.as_ref().map(|_| SpanFacts::default()),
+            spans: spans.as_ref().map(|_| UntoldSpans::default()),
             stacks: stacks.as_ref().map(|_| StackBudget::settings()),
             ..at_start
         };
@@ -185,7 +186,7 @@ impl Backend for EbpfRecording<'_> {
 
 /// Opens a program that was named, with the rights of who called sudo.
 fn open_as_caller(path: &Path) -> io::Result<File> {
-    as_caller(|| Ok(open_program(path)?)).map_err(|error| {
+    as_caller(|| Ok(input::open(path)?)).map_err(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         io::Error::new(kind.unwrap_or(io::ErrorKind::Other), error)
     })

@@ -228,7 +228,7 @@ fn lasting_tasks(capture: &mut Capture) -> Option<LastingTasks> {
 pub(crate) fn complete(meta: &mut Meta, capture: &Capture, pipeline: &mut Pipeline) {
     complete_counts(meta, capture);
     meta.quotas = pipeline.quotas();
-    meta.spans = pipeline.span_facts();
+    meta.spans = pipeline.untold_spans();
     for helper in pipeline.helpers() {
         meta.overhead.recorder_cpu_ns += helper.cpu_time().as_ns();
         meta.overhead.recorder_peak_rss_bytes += peak_memory_bytes(&helper.pid().to_string());

@@ -14,14 +14,14 @@ use swtch_capture::probe::NamingHierarchy;
 use swtch_capture::{Capture, Drained, RawRecords, SpanCapture};
 use swtch_core::{
     Arch, CgroupId, Event, LookEvent, LookedTask, SyscallTable, TaskAtEnd, TaskEvent,
-    TaskEventKind, Timestamp,
+    TaskEventKind, Timestamp, UntoldSpans,
 };
 use swtch_output::message;
 use swtch_output::text::escaped;
 use swtch_report::replay::{copy_rows, replay, see_what_was_kept};
 use swtch_store::{
-    Directory, Error, EventWriter, Meta, QuotaFacts, SpanFacts, StreamKind, UserCounts, Writer,
-    encode_look, encode_user_event,
+    Directory, Error, EventWriter, Meta, QuotaFacts, StreamKind, UserCounts, Writer, encode_look,
+    encode_user_event,
 };
 use swtch_wire::{RawKind, WIRE_VERSION, cgroups_of, decode_tasks};
 
@@ -107,9 +107,9 @@ impl Pipeline {
         }
     }
 
-    /// What is known of spans that are not in the trace; `None` if none were asked for.
-    pub fn span_facts(&self) -> Option<SpanFacts> {
-        self.spans.as_ref().map(RecordedSpans::facts)
+    /// Spans that are not in the trace; `None` if none were asked for.
+    pub fn untold_spans(&self) -> Option<UntoldSpans> {
+        self.spans.as_ref().map(RecordedSpans::untold)
     }
 
     /// From now on only the last part is kept.

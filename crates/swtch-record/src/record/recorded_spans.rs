@@ -1,10 +1,10 @@
 //! Spans of threads, from the kernel to the trace.
 
 use swtch_capture::{FoundSpan, SpanCapture};
-use swtch_core::{Pid, Tid, Timestamp};
+use swtch_core::{Pid, Tid, Timestamp, UntoldSpans};
 use swtch_output::message;
 use swtch_output::text::{counted, escaped};
-use swtch_store::{Error, SpanFacts, SpanRow, Writer};
+use swtch_store::{Error, SpanRow, Writer};
 
 /// The spans that a recording takes.
 pub struct RecordedSpans {
@@ -63,31 +63,19 @@ impl RecordedSpans {
         })
     }
 
-    /// What is known of those that are not in the trace.
-    pub fn facts(&self) -> SpanFacts {
-        let untold = self.capture.untold();
-        SpanFacts {
-            lost: untold.lost,
-            without_begin: untold.without_begin,
-            without_end: untold.without_end,
-        }
+    /// Those that are not in the trace.
+    pub fn untold(&self) -> UntoldSpans {
+        self.capture.untold()
     }
 
     /// Says how many there were, and what is missing.
     pub fn tell(&self) {
-        let facts = self.facts();
         let mut told = format!(
             "{} of all processes that run these files",
             counted(self.taken, "span")
         );
-        for (count, words) in [
-            (facts.lost, "were lost: there was no room for them"),
-            (facts.without_begin, "ended of which no begin was seen"),
-            (facts.without_end, "began and were left without an end"),
-        ] {
-            if count > 0 {
-                told += &format!("; {count} more {words}");
-            }
+        for (count, why) in self.untold().reasons() {
+            told += &format!("; {count} more {why}");
         }
         if self.taken == 0 {
             told += ": no thread has come to both places in time";

@@ -26,12 +26,13 @@ use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
 use swtch_core::{
     Arch, AwaitedThing, CgroupId, Contention, LostTime, Nanos, Open, Pid, Reason, Timestamp,
+    UntoldSpans,
 };
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::format::Format;
 use swtch_output::sheet::Sheet;
 use swtch_output::text::{self, grouped};
-use swtch_store::{Columns, SpanFacts, Trace};
+use swtch_store::{Columns, Trace};
 
 use super::accounts::BillContext;
 use super::bill::is_complete;
@@ -660,15 +661,10 @@ impl<'p> ExplainPage<'p> {
 const MOST_SPANS: usize = 3;
 
 /// What is said of spans that a trace does not hold; `None` if nothing is.
-fn untold_spans(facts: SpanFacts) -> Option<String> {
-    let parts = [
-        (facts.lost, "were lost"),
-        (facts.without_begin, "ended of which no begin was seen"),
-        (facts.without_end, "began and were left without an end"),
-    ];
-    let parts = parts.iter().filter(|(count, _)| *count > 0);
+fn words_of_untold(untold: UntoldSpans) -> Option<String> {
+    let parts = untold.reasons();
     let parts: Vec<_> = parts
-        .map(|(count, words)| format!("{} {words}", grouped(*count)))
+        .map(|(count, why)| format!("{} {why}", grouped(count)))
         .collect();
     (!parts.is_empty()).then(|| format!("Spans that are not told: {}.", parts.join(", ")))
 }
@@ -828,7 +824,7 @@ impl Explanation {
         let told = spans.into_iter().take(MOST_SPANS);
         let told = told.chain(turns.into_iter().take(1));
         let told = told.map(|program| program.words(head.duration(), start));
-        let untold = head.meta.spans.and_then(untold_spans);
+        let untold = head.meta.spans.and_then(words_of_untold);
         told.chain(more).chain(untold).collect()
     }
 

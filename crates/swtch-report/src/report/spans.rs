@@ -21,7 +21,8 @@ const MOST_KINDS: usize = 256;
 /// The spans of each thread, by its index.
 #[derive(Debug, Default)]
 pub struct SpansByThread {
-    threads: FxHashMap<usize, Vec<ThreadSpans>>,
+    /// Of each kind, by its place in `kinds`.
+    threads: FxHashMap<usize, Vec<(usize, ThreadSpans)>>,
     kinds: Vec<String>,
 }
 
@@ -55,13 +56,12 @@ impl ReadSpans {
             return;
         };
         let known = self.kinds.iter().position(|kind| *kind == row.name);
-        let kind = known.unwrap_or_else(|| {
-            self.kinds.push(row.name.clone());
-            self.kinds.len() - 1
-        });
+        let kind = known.unwrap_or(self.kinds.len());
         if kind >= MOST_KINDS {
-            self.kinds.truncate(MOST_KINDS);
             return;
+        }
+        if known.is_none() {
+            self.kinds.push(row.name.clone());
         }
         let (_, spans) = self
             .spans
@@ -79,12 +79,11 @@ impl ReadSpans {
         if let (Some(part), Some(whole)) = (kind(PART), kind(WHOLE)) {
             self.leave_out_parts(part, whole);
         }
-        let mut threads: FxHashMap<usize, Vec<ThreadSpans>> = FxHashMap::default();
+        self.spans.retain(|_, (_, spans)| !spans.is_empty());
+        let mut threads: FxHashMap<usize, Vec<_>> = FxHashMap::default();
         for ((task, kind), (key, spans)) in self.spans {
-            threads
-                .entry(task)
-                .or_default()
-                .push(ThreadSpans::new(key, kind, spans));
+            let of_thread = threads.entry(task).or_default();
+            of_thread.push((kind, ThreadSpans::new(key, spans)));
         }
         SpansByThread {
             threads,
@@ -94,27 +93,19 @@ impl ReadSpans {
 
     /// Leaves spans of one kind out that are within those of another.
     fn leave_out_parts(&mut self, part: usize, whole: usize) {
-        let of_whole: Vec<_> = self
-            .spans
-            .keys()
-            .filter(|(_, kind)| *kind == whole)
-            .collect();
-        let tasks: Vec<_> = of_whole.into_iter().map(|(task, _)| *task).collect();
+        let keys = self.spans.keys().filter(|(_, kind)| *kind == whole);
+        let tasks: Vec<_> = keys.map(|(task, _)| *task).collect();
         for task in tasks {
-            let Some((key, mut parts)) = self.spans.remove(&(task, part)) else {
+            let both = [&(task, whole), &(task, part)];
+            let [Some((_, wholes)), Some((_, parts))] = self.spans.get_disjoint_mut(both) else {
                 continue;
             };
-            if let Some((_, wholes)) = self.spans.get_mut(&(task, whole)) {
-                wholes.sort_unstable_by_key(|span| span.begin);
-                parts.retain(|part| {
-                    let later = wholes.partition_point(|span| span.begin <= part.begin);
-                    let around = later.checked_sub(1).map(|before| wholes[before]);
-                    around.is_none_or(|around| around.end < part.end)
-                });
-            }
-            if !parts.is_empty() {
-                self.spans.insert((task, part), (key, parts));
-            }
+            wholes.sort_unstable_by_key(|span| span.begin);
+            parts.retain(|part| {
+                let later = wholes.partition_point(|span| span.begin <= part.begin);
+                let around = later.checked_sub(1).map(|before| wholes[before]);
+                around.is_none_or(|around| around.end < part.end)
+            });
         }
     }
 }
@@ -122,14 +113,14 @@ impl ReadSpans {
 impl SpansByThread {
     /// Adds a row of the task with this index.
     pub fn add(&mut self, row: &Switch, task: usize) {
-        for spans in self.threads.get_mut(&task).into_iter().flatten() {
+        for (_, spans) in self.threads.get_mut(&task).into_iter().flatten() {
             spans.add(row);
         }
     }
 
     /// Adds what was open of a task at the end of the trace: the wait before its run, and then that.
     pub fn add_open(&mut self, open: &Open, task: usize) {
-        for spans in self.threads.get_mut(&task).into_iter().flatten() {
+        for (_, spans) in self.threads.get_mut(&task).into_iter().flatten() {
             spans.add_open(open);
         }
     }
@@ -139,8 +130,8 @@ impl SpansByThread {
         let mut by_program: BTreeMap<(&str, usize), (TurnSums, u64)> = BTreeMap::new();
         for (task, threads) in &self.threads {
             let label = programs.label(names.thread(*task).process);
-            for spans in threads {
-                let (sums, nested) = by_program.entry((label, spans.kind())).or_default();
+            for (kind, spans) in threads {
+                let (sums, nested) = by_program.entry((label, *kind)).or_default();
                 sums.merge(&spans.sums());
                 *nested += spans.nested();
             }

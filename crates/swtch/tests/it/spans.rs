@@ -40,6 +40,11 @@ fn shop(place: &TraceDir) -> PathBuf {
     names::compiled(place, SHOP, &["-O2", "-no-pie"])
 }
 
+/// A recording of a program with these spans.
+fn recorded(program: &str, span: &str) -> Recording {
+    Recording::that_succeeds(&["--no-stacks", "--span", span, "--", program])
+}
+
 fn spans_of(trace: &Path) -> Vec<SpanRow> {
     let mut spans = Vec::new();
     let trace = Trace::open(trace).unwrap();
@@ -72,7 +77,7 @@ fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths()
         ),
     ] {
         let span = format!("{program}:{places}");
-        let recording = Recording::that_succeeds(&["--no-stacks", "--span", &span, "--", program]);
+        let recording = recorded(program, &span);
         let said = stderr(&recording.output);
         assert!(said.contains("swtch: 40 spans of all processes"), "{said}");
         let spans = spans_of(&recording.place.trace());
@@ -89,7 +94,6 @@ fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths()
         assert_eq!(turns["span"], name, "{turns}");
         assert_eq!(turns["from"], "places");
         // The kernel does not report each switch to tracing.
-        let count = |key: &Value| key.as_u64().unwrap();
         let (whole, broken) = (count(&turns["all"]["turns"]), count(&turns["broken"]));
         assert!(whole + broken == 40 && broken <= 10, "{turns}");
         let all: u64 = lengths_of(&spans).iter().sum();
@@ -102,6 +106,10 @@ fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths()
         assert!(asleep >= whole * 2_000_000, "{turns}");
         assert!(count(&turns["all"]["switches"]) >= whole, "{turns}");
     }
+}
+
+fn count(number: &Value) -> u64 {
+    number.as_u64().unwrap()
 }
 
 fn lengths_of(spans: &[SpanRow]) -> Vec<u64> {
@@ -118,7 +126,7 @@ fn root_a_begin_without_an_end_is_no_span() {
     let program = shop(&place);
     let program = program.to_str().unwrap();
     let failing = format!("{program}:usdt:shop:fail_begin..usdt:shop:fail_end");
-    let recording = Recording::that_succeeds(&["--no-stacks", "--span", &failing, "--", program]);
+    let recording = recorded(program, &failing);
     let said = stderr(&recording.output);
     // The last is left open.
     let words =
@@ -144,12 +152,11 @@ fn root_of_a_recursive_function_the_outermost_call_counts() {
     let program = shop(&place);
     let program = program.to_str().unwrap();
     let span = format!("{program}:deep");
-    let recording = Recording::that_succeeds(&["--no-stacks", "--span", &span, "--", program]);
+    let recording = recorded(program, &span);
     let spans = spans_of(&recording.place.trace());
     // Eight are kept open at a time.
     assert_eq!(spans.len(), 8, "{}", stderr(&recording.output));
     let turns = &told(&recording)["turns"][0];
-    let count = |key: &Value| key.as_u64().unwrap();
     let (whole, broken) = (count(&turns["all"]["turns"]), count(&turns["broken"]));
     assert_eq!(whole + broken, 1, "{turns}");
     let longest = lengths_of(&spans).into_iter().max().unwrap();
