@@ -195,7 +195,7 @@ def _size_of(name: str, file: Path) -> int:
 def _unreadable(name: str, file: Path, why: OSError) -> Error:
     advice = None
     if isinstance(why, PermissionError):
-        advice = "a trace belongs to who recorded it, and only that user and root may read it"
+        advice = "a trace belongs to whoever recorded it, and only that user and root may read it"
     return Error(f"cannot read {file.name} of {escaped(name)}: {why.strerror}", advice)
 
 

@@ -6,12 +6,22 @@
 //!
 //! - `no_new_privs`: executing a program gives no right that the process does not have, not even to
 //!   root (`cap_bprm_creds_from_file`, `security/commoncap.c`, v6.18).
-//! - a seccomp filter that refuses, with `EPERM`, the system calls that act on other processes,
-//!   other identities or the kernel.
+//! - a seccomp filter that refuses, with `EPERM`, the system calls that run other programs, reach into
+//!   other processes, take other identities, or change the kernel, the machine or what this process
+//!   sees of them.
 //!
 //! The filter lists what is refused, not what is allowed: a list of all that the C library, Arrow
-//! and blazesym may ever call would be wrong on the next version of any. Open maps are still read
-//! and written, so the commands of `bpf(2)` for that are allowed.
+//! and blazesym may ever call would be wrong on the next version of any. Allowed is what a recorder
+//! still needs:
+//!
+//! - Open maps are read and written, so the commands of `bpf(2)` for that stay allowed.
+//! - Signals are passed on to the command, and stop and end helpers. A filter is written before it is known
+//!   which ids these processes will have, so it cannot allow signals to them alone.
+//! - Threads may change how they are scheduled, to leave the CPU to others. Who calls has no `CAP_SYS_NICE`
+//!   by then, so these calls reach no process of another user.
+//! - `clone` and `clone3` start threads, and can make new namespaces, too. The C library starts its threads
+//!   by `clone3`, whose flags lie in memory, where no filter can read them; and to refuse namespaces to
+//!   `clone` alone would leave the same way open.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,6 +45,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_process_madvise,
     libc::SYS_pidfd_getfd,
     libc::SYS_kcmp,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
     // Change of identities and rights.
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -62,6 +74,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_fsmount,
     libc::SYS_mount_setattr,
     libc::SYS_open_by_handle_at,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
     libc::SYS_mknodat,
     // Change of the kernel and the machine.
     libc::SYS_init_module,
@@ -74,6 +88,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_swapoff,
     libc::SYS_acct,
     libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_settimeofday,
@@ -84,15 +99,43 @@ const REFUSED: &[i64] = &[
     libc::SYS_vhangup,
     libc::SYS_userfaultfd,
     libc::SYS_fanotify_init,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
 ];
 
-/// The commands of `bpf(2)` that are allowed: look-ups and updates of elements in open maps, single
-/// and in batches, and `BPF_OBJ_GET_INFO_BY_FD`, which tells how long our own programs ran
-/// (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
-const BPF_ALLOWED: &[u64] = &[1, 2, 3, 4, 15, 21, 24, 25, 26, 27];
+// Commands of `bpf(2)` (`enum bpf_cmd`, `include/uapi/linux/bpf.h`).
+const BPF_MAP_LOOKUP_ELEM: u64 = 1;
+const BPF_MAP_UPDATE_ELEM: u64 = 2;
+const BPF_MAP_DELETE_ELEM: u64 = 3;
+const BPF_MAP_GET_NEXT_KEY: u64 = 4;
+const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
+const BPF_MAP_LOOKUP_AND_DELETE_ELEM: u64 = 21;
+const BPF_MAP_LOOKUP_BATCH: u64 = 24;
+const BPF_MAP_LOOKUP_AND_DELETE_BATCH: u64 = 25;
+const BPF_MAP_UPDATE_BATCH: u64 = 26;
+const BPF_MAP_DELETE_BATCH: u64 = 27;
+const BPF_ITER_CREATE: u64 = 33;
 
-/// `BPF_ITER_CREATE`: begins a walk by a program that was handed over.
-const BPF_FOR_LOOKS: &[u64] = &[33];
+/// The commands of `bpf(2)` that are allowed to who reads maps: look-ups and updates of elements in open
+/// maps, single and in batches, and information about what is open, which tells how long our own
+/// programs ran.
+const BPF_ALLOWED: &[u64] = &[
+    BPF_MAP_LOOKUP_ELEM,
+    BPF_MAP_UPDATE_ELEM,
+    BPF_MAP_DELETE_ELEM,
+    BPF_MAP_GET_NEXT_KEY,
+    BPF_OBJ_GET_INFO_BY_FD,
+    BPF_MAP_LOOKUP_AND_DELETE_ELEM,
+    BPF_MAP_LOOKUP_BATCH,
+    BPF_MAP_LOOKUP_AND_DELETE_BATCH,
+    BPF_MAP_UPDATE_BATCH,
+    BPF_MAP_DELETE_BATCH,
+];
+
+/// The command that is allowed to who looks at tasks: it begins a walk by a program that was handed over.
+const BPF_FOR_LOOKS: &[u64] = &[BPF_ITER_CREATE];
 
 /// What a confined process still asks `bpf(2)` for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,15 +155,16 @@ impl ConfinedWork {
     }
 }
 
-/// Bit of the system calls of the x32 ABI, which a filter takes for other calls
-/// (`arch/x86/include/uapi/asm/unistd.h`).
+/// The bit that is set in the numbers of the x32 ABI's system calls (`arch/x86/include/uapi/asm/unistd.h`).
+/// A filter compares whole numbers, so one that names a call only without the bit lets the same call
+/// with it pass.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 
 /// Calls that have numbers of their own in the x32 ABI (`arch/x86/entry/syscalls/syscall_64.tbl`):
-/// `execve`, `ptrace`, `kexec_load`, `process_vm_readv`, `process_vm_writev`, `execveat`.
+/// `execve`, `ptrace`, `kexec_load`, `move_pages`, `process_vm_readv`, `process_vm_writev`, `execveat`.
 #[cfg(target_arch = "x86_64")]
-const X32_REFUSED: &[i64] = &[520, 521, 528, 539, 540, 545];
+const X32_REFUSED: &[i64] = &[520, 521, 528, 533, 539, 540, 545];
 
 /// Makes sure that no program which the calling thread, or a thread that it starts, executes from
 /// here on gets a right that the thread does not have.
@@ -135,8 +179,9 @@ pub fn forbid_new_privileges() -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets the filter for all threads of this process; it cannot be removed. Call it after
-/// [`forbid_new_privileges`]. On a kernel without seccomp filters nothing changes.
+/// Sets the filter for all threads of this process, and `no_new_privs` with it; neither can be undone. On a
+/// kernel without seccomp filters, and on an architecture that seccompiler does not know, it sets
+/// neither, so call [`forbid_new_privileges`] as well.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -245,6 +290,19 @@ mod tests {
         });
         assert_eq!(errors.0.unwrap_err(), Some(libc::EPERM));
         assert_eq!(errors.1, libc::EPERM);
+    }
+
+    /// The arguments are such that the calls fail for another reason where they are not refused.
+    #[test]
+    fn pages_of_other_processes_and_quotas_are_left_alone() {
+        let errors = confined(ConfinedWork::ReadsMaps, || {
+            [
+                error_of(libc::SYS_move_pages, -1, 0),
+                error_of(libc::SYS_migrate_pages, -1, 0),
+                error_of(libc::SYS_quotactl_fd, -1, 0),
+            ]
+        });
+        assert_eq!(errors, [libc::EPERM; 3]);
     }
 
     /// An element of a map may be requested (here without a map), but no program may be loaded. An

@@ -9,8 +9,8 @@
 //!   origin: this position stands in slot 0. It moves only while the ring is empty.
 //! ```
 //!
-//! Records are passed on as the bytes that the kernel side wrote: what they say is decoded when
-//! nothing has to be kept up with any more ([`swtch_wire`]). Each ring is in order of time.
+//! Records are passed on as the bytes that the kernel side wrote. They are decoded after the recording, when
+//! there is time ([`swtch_wire`]). Each ring is in order of time.
 
 use std::cell::RefCell;
 use std::mem::offset_of;
@@ -31,7 +31,7 @@ use crate::skeleton::recorder::types::cpu_state;
 pub struct Drained {
     /// Number of switches that were taken; of a user-mode scheduler's ring, events of any kind.
     pub switches: u64,
-    /// Number of them that the fullest ring held.
+    /// Number of switches that waited in the fullest ring, taken or not.
     pub most_in_a_ring: u64,
 }
 
@@ -149,7 +149,7 @@ struct TaskRings {
 #[derive(Default)]
 struct TaskInbox {
     bytes: Vec<u8>,
-    /// Number of records of another size than a task record's, since the start.
+    /// Number of records that were too short for a task record, since the start.
     unreadable: u64,
 }
 
@@ -164,7 +164,8 @@ impl TaskRings {
             let inbox = Rc::clone(&inbox);
             let take = move |bytes: &[u8]| {
                 let mut inbox = inbox.borrow_mut();
-                // The kernel's ring holds whole records, at multiples of 8 bytes.
+                // Of a record that is longer the rest is left out: the fields that are known lie at its
+                // start.
                 match bytes.get(..size_of::<TaskRecord>()) {
                     Some(record) => inbox.bytes.extend_from_slice(record),
                     None => inbox.unreadable += 1,
@@ -215,8 +216,8 @@ impl CaptureRings {
     pub fn take(&self, states: &CpuStates, mut sink: impl FnMut(RawRecords<'_>)) -> Drained {
         let cpus = states.cpus();
         for (index, ring) in self.tasks.rings.iter().enumerate() {
-            // Task records are few; a negative result is an interrupted call, which is repeated
-            // soon.
+            // It returns the number of records, or the first error of the callback, which never fails.
+            // Reading the mapped ring makes no system call that could fail or be interrupted.
             ring.consume_raw();
             let mut inbox = self.tasks.inbox.borrow_mut();
             if inbox.bytes.is_empty() {

@@ -4,8 +4,8 @@
 //! ```text
 //! records start ─▶ first walk: who is blocked, and the kernel's count of its switches
 //!       …
-//! second walk: the same again ─▶ whose count is the same has not run in between
-//!              who could run and has no CPU, since when
+//! second walk: who is blocked, and that count again: a thread with the same count has not run in between;
+//!              and threads that could run but have no CPU, and since when
 //! ```
 //!
 //! What this does *not* see: a thread that ran for a moment in between, which makes a switch and is in
@@ -27,7 +27,9 @@ const THREAD: u32 = 1;
 const NAME: u32 = 2;
 const RUNNABLE: u32 = 3;
 
-/// The bytes that are read at once: the kernel fills 32 KB (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18).
+/// The bytes that are read at once. For each read the kernel gathers rows in a buffer of eight pages, or until they are
+/// as many bytes as were asked for (`bpf_seq_read`, `kernel/bpf/bpf_iter.c`, v6.18). With pages of 4 KB this is twice
+/// that buffer, so a read leaves nothing behind; with larger pages the next read brings the rest.
 const READ: usize = 64 << 10;
 
 /// A thread that was blocked from before a recording began until its end.
@@ -62,10 +64,11 @@ pub struct LastingTasks {
     pub runnable: Vec<TaskAtEnd>,
 }
 
-/// Both walks over the tasks; they are opened while there is the right to.
+/// Both walks over the tasks. Both are opened when the recording begins, because the recorder gives up the right
+/// to open one before the second is made.
 pub(crate) struct LastingWalks {
-    start: Iter,
-    end: Iter,
+    first: Iter,
+    second: Iter,
     /// The kernel's count of each thread that was blocked at the first walk.
     counts: FxHashMap<(u32, u64), u64>,
 }
@@ -74,30 +77,30 @@ impl LastingWalks {
     pub fn open(link: &Link) -> Result<Self, Error> {
         let open = || Iter::new(link).map_err(|source| Error::TaskWalk(io::Error::other(source)));
         Ok(Self {
-            start: open()?,
-            end: open()?,
+            first: open()?,
+            second: open()?,
             counts: FxHashMap::default(),
         })
     }
 
     /// Notes who is blocked now.
-    pub fn begin(&mut self, shared: &mut types::bss) -> Result<(), Error> {
+    pub fn first_walk(&mut self, shared: &mut types::bss) -> Result<(), Error> {
         ask_where(shared, false);
         let counts = &mut self.counts;
-        read_rows(&mut self.start, |row| {
+        read_rows(&mut self.first, |row| {
             if let LastingRow::Thread(thread) = row {
                 counts.insert((thread.tid, thread.start_boottime_ns), thread.count);
             }
         })
     }
 
-    /// The threads that have been blocked since [`Self::begin`], and those that could run now.
-    pub fn end(mut self, shared: &mut types::bss) -> Result<LastingTasks, Error> {
+    /// The threads that have been blocked since [`Self::first_walk`], and those that could run now.
+    pub fn second_walk(mut self, shared: &mut types::bss) -> Result<LastingTasks, Error> {
         ask_where(shared, true);
         let mut names: FxHashMap<u64, String> = FxHashMap::default();
-        let (mut found, mut runnable) = (Vec::new(), Vec::new());
+        let (mut unmoved, mut runnable) = (Vec::new(), Vec::new());
         let counts = &self.counts;
-        read_rows(&mut self.end, |row| match row {
+        read_rows(&mut self.second, |row| match row {
             LastingRow::Name(name) => {
                 let text = text_of(&name.name);
                 names.insert(name.function, String::from_utf8_lossy(&text).into_owned());
@@ -105,12 +108,12 @@ impl LastingWalks {
             LastingRow::Thread(thread) => {
                 let before = counts.get(&(thread.tid, thread.start_boottime_ns));
                 if before == Some(&thread.count) {
-                    found.push(thread);
+                    unmoved.push(thread);
                 }
             }
             LastingRow::Runnable(task) => runnable.push(at_end(&task)),
         })?;
-        let named = found.iter().map(|thread| LastingWait::of(thread, &names));
+        let named = unmoved.iter().map(|thread| LastingWait::of(thread, &names));
         Ok(LastingTasks {
             blocked: named.collect(),
             runnable,
@@ -134,13 +137,13 @@ impl LastingWait {
 }
 
 fn at_end(row: &lasting_runnable) -> TaskAtEnd {
-    let told = |ts| (ts != 0).then(|| Timestamp::from_ns(ts));
+    let known = |ts| (ts != 0).then(|| Timestamp::from_ns(ts));
     TaskAtEnd {
         task: TaskKey::new(row.task),
         in_scope: true,
         cpu: CpuId::new(u16::try_from(row.cpu).unwrap_or(u16::MAX)),
-        left: told(row.out_ts),
-        woken: told(row.wake_ts),
+        left: known(row.out_ts),
+        woken: known(row.wake_ts),
         runs_since: None,
     }
 }
@@ -196,18 +199,24 @@ fn take_rows(bytes: &[u8], take: &mut impl FnMut(LastingRow)) -> usize {
     at
 }
 
-/// Types of rows that iterators write, all of plain numbers.
-pub(crate) trait PlainRow: Copy {}
-impl PlainRow for lasting_thread {}
-impl PlainRow for lasting_name {}
-impl PlainRow for lasting_runnable {}
+/// Types of rows that iterators write.
+///
+/// # Safety
+/// Every sequence of bytes of its size is a value of the type.
+pub(crate) unsafe trait PlainRow: Copy {}
+// SAFETY: its fields are numbers.
+unsafe impl PlainRow for lasting_thread {}
+// SAFETY: its fields are numbers.
+unsafe impl PlainRow for lasting_name {}
+// SAFETY: its fields are numbers.
+unsafe impl PlainRow for lasting_runnable {}
 
 /// The row at the start, and its length; `None` if not all of it is there.
 pub(crate) fn row_at<Row: PlainRow>(bytes: &[u8]) -> Option<(Row, usize)> {
     let row = bytes.get(..size_of::<Row>())?;
-    // SAFETY: as many bytes as the row has are there, and a row is plain numbers, which any bytes are.
-    let found = unsafe { row.as_ptr().cast::<Row>().read_unaligned() };
-    Some((found, row.len()))
+    // SAFETY: as many bytes as the type has are there, and any bytes are a value of it.
+    let value = unsafe { row.as_ptr().cast::<Row>().read_unaligned() };
+    Some((value, row.len()))
 }
 
 /// The bytes before the first NUL of an array of C's `char`.

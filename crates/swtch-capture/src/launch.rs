@@ -29,7 +29,8 @@ use crate::limits::hand_limits_down;
 use crate::privilege::{KeptPrivileges, MAPS_READ_FREELY, drop_privileges, empty_bounding_set};
 use crate::signals::hand_signals_down;
 
-/// Time between two checks of a caller that waits.
+/// Time between two looks whether the command has ended: of the thread that waits for it, while it may still be
+/// ordered to give up its rights, and of the caller of [`HeldCommand::wait`].
 const WAIT_STEP: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// Exit code of a child whose recorder ended before it let the command run: the one that a shell
@@ -82,11 +83,64 @@ struct Parent {
     ending: Receiver<io::Result<ExitStatus>>,
 }
 
+/// The thread's ends of the channels of a [`Parent`]. Nobody listens to it any more when the recorder is about
+/// to end, so an answer that cannot be sent is not an error.
+struct ParentThread {
+    executed: Sender<io::Result<()>>,
+    orders: Receiver<()>,
+    obeyed: Sender<Result<(), Error>>,
+    ending: Sender<io::Result<ExitStatus>>,
+    /// Closed when the command has ended.
+    notice: PipeWriter,
+}
+
+impl ParentThread {
+    /// Starts the command, and waits until it has ended. `spawn` returns only after exec, so it blocks
+    /// while the child is held. When it has returned, this closes `held`, the thread's copies of the
+    /// child's ends: the other ends then tell that the child is gone. It closes `notice` after it has
+    /// sent how the command ended.
+    fn run(self, mut spawn: Command, held: (PipeWriter, PipeReader)) {
+        let spawned = spawn.spawn();
+        drop(held);
+        // The command has its own bounding set by now.
+        empty_bounding_set();
+        let child = match spawned {
+            Ok(child) => child,
+            Err(error) => return drop(self.executed.send(Err(error))),
+        };
+        drop(self.executed.send(Ok(())));
+        let ending = self.wait_for(child);
+        drop(self.ending.send(ending));
+        // Only now: who sees it closed finds the answer.
+        drop(self.notice);
+    }
+
+    /// Waits until the command has ended, and gives up the thread's rights when it is ordered to. The order may never
+    /// come, and the command may end before it does.
+    fn wait_for(&self, mut child: Child) -> io::Result<ExitStatus> {
+        loop {
+            match self.orders.recv_timeout(WAIT_STEP) {
+                Ok(()) => {
+                    let dropped = drop_privileges(KeptPrivileges::default(), MAPS_READ_FREELY);
+                    let obeyed = dropped.and_then(|()| forbid_new_privileges());
+                    drop(self.obeyed.send(obeyed));
+                    return child.wait();
+                }
+                Err(RecvTimeoutError::Disconnected) => return child.wait(),
+                Err(RecvTimeoutError::Timeout) => match child.try_wait() {
+                    Ok(None) => {}
+                    ended => return ended.and_then(|status| status.ok_or_else(gone)),
+                },
+            }
+        }
+    }
+}
+
 impl Parent {
-    /// `spawn` must not return before the command is executed, as in std. `held` are closed then,
-    /// and `notice` once [`Self::ending`] says how the command ended.
+    /// Starts the thread. It closes `held` when the child has executed the command or has ended, and `notice`
+    /// after [`Self::ending`] has the answer.
     fn start(
-        mut spawn: Command,
+        spawn: Command,
         held: (PipeWriter, PipeReader),
         notice: PipeWriter,
     ) -> io::Result<Self> {
@@ -94,36 +148,14 @@ impl Parent {
         let (order, orders) = channel();
         let (tell_obeyed, obeyed) = channel();
         let (tell_ending, ending) = channel();
-        // A receiver that is gone is about to end, so an answer that cannot be sent is not an
-        // error.
-        let thread = thread::Builder::new().spawn(move || {
-            let spawned = spawn.spawn();
-            drop(held);
-            // The command has its own bounding set by now.
-            empty_bounding_set();
-            let mut child: Child = match spawned {
-                Ok(child) => child,
-                Err(error) => return drop(tell_executed.send(Err(error))),
-            };
-            drop(tell_executed.send(Ok(())));
-            // The order may never come, and the command may end before it does.
-            let ending = loop {
-                match orders.recv_timeout(WAIT_STEP) {
-                    Ok(()) => {
-                        let dropped = drop_privileges(KeptPrivileges::default(), MAPS_READ_FREELY);
-                        drop(tell_obeyed.send(dropped.and_then(|()| forbid_new_privileges())));
-                        break child.wait();
-                    }
-                    Err(RecvTimeoutError::Disconnected) => break child.wait(),
-                    Err(RecvTimeoutError::Timeout) => match child.try_wait() {
-                        Ok(None) => {}
-                        ended => break ended.and_then(|status| status.ok_or_else(gone)),
-                    },
-                }
-            };
-            drop(tell_ending.send(ending));
-            drop(notice);
-        })?;
+        let started = ParentThread {
+            executed: tell_executed,
+            orders,
+            obeyed: tell_obeyed,
+            ending: tell_ending,
+            notice,
+        };
+        let thread = thread::Builder::new().spawn(move || started.run(spawn, held))?;
         Ok(Self {
             thread,
             executed,
@@ -227,7 +259,8 @@ impl HeldCommand {
     /// Exit status of the command; `None` while it runs or is held.
     ///
     /// # Errors
-    /// When the kernel does not report it. The command was executed all the same.
+    /// When the command could not be executed, so that none ends; [`Self::release`] has said so. Or when the kernel
+    /// does not report the end: then the command was executed all the same.
     pub fn ended(&self) -> io::Result<Option<ExitStatus>> {
         if let Some(status) = self.ended.get() {
             return Ok(Some(*status));
@@ -261,13 +294,15 @@ impl HeldCommand {
         }
     }
 
-    /// Passes a signal on to the command.
+    /// Passes a signal on to the command, unless it has ended.
     pub fn signal(&self, signal: i32) {
-        let (Ok(pid), None) = (libc::pid_t::try_from(self.pid.get()), self.ended.get()) else {
+        let (Ok(pid), Ok(None)) = (libc::pid_t::try_from(self.pid.get()), self.ended()) else {
             return;
         };
-        // SAFETY: kill has no memory effects. The child is ours and is reaped only by our thread,
-        // so at worst the id is that of a zombie.
+        // A window is left. Another thread reaps the command, which frees its id, and says so only afterwards: a signal
+        // that is sent in between would reach whoever got the id meanwhile. The kernel gives ids out in order, so that
+        // takes as many new processes as there are ids, in that short time.
+        // SAFETY: kill takes numbers only, and touches no memory of this process.
         unsafe { libc::kill(pid, signal) };
     }
 }
@@ -336,6 +371,18 @@ mod tests {
         assert_ne!(name.trim(), "true");
         command.release().expect("it waits");
         assert!(command.wait().expect("it ran").success());
+    }
+
+    /// The id of a command that was reaped may be somebody else's.
+    #[test]
+    fn who_sends_a_signal_asks_first_whether_the_command_has_ended() {
+        let mut command = HeldCommand::start(&["true".into()]).expect("fork works");
+        command.release().expect("it waits");
+        let closed = command.ending_notice.read(&mut [0]);
+        assert_eq!(closed.expect("it is open"), 0);
+        assert_eq!(command.ended.get(), None, "nobody has asked");
+        command.signal(libc::SIGCONT);
+        assert!(command.ended.get().is_some());
     }
 
     #[test]

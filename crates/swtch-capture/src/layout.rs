@@ -1,26 +1,27 @@
-//! The records of `bpf/record.h` are those that `swtch-wire` reads: the same fields, and a version that
-//! changes with them. No compiler sees both sides.
+//! Tests that the records of `bpf/record.h` are those that `swtch-wire` reads: that they have the same fields,
+//! and a version that changes with them. No compiler sees both sides.
 
 mod words;
 
+use swtch_wire::WIRE_VERSION;
 use swtch_wire::layout::{SwitchRecord, TaskRecord};
 
 use crate::skeleton::recorder::types::{switch_record, task_record};
 
 const HEADER: &str = include_str!("bpf/record.h");
 
-/// The number of `bpf/record.h` up to the state of a CPU, without comments and spaces, in
-/// version `swtch_wire::WIRE_VERSION`.
-const NUMBER_OF_HEADER: u64 = 0x8acf_0479_bb15_3eae;
+/// A version of the records, and the hash of `bpf/record.h` in this version: of the text up to
+/// `struct watched_word`, without comments and spaces. No record is described after that.
+const VERSION_AND_HASH: (u32, u64) = (3, 0x8acf_0479_bb15_3eae);
 
 /// FNV-1a (G. Fowler, L. C. Noll, K.-P. Vo), 64 bits.
-fn number_of(text: &str) -> u64 {
+fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-fn without_comments(text: &str) -> String {
+fn without_comments_and_spaces(text: &str) -> String {
     let parts = text.split("/*").enumerate();
     let code = parts.map(|(nth, part)| match nth {
         0 => part,
@@ -36,9 +37,9 @@ fn the_version_changes_with_the_records() {
         .split_once("struct watched_word {")
         .expect("it is there");
     assert_eq!(
-        number_of(&without_comments(records)),
-        NUMBER_OF_HEADER,
-        "record.h has changed: add one to WIRE_VERSION, and put this number here"
+        (WIRE_VERSION, fnv1a(&without_comments_and_spaces(records))),
+        VERSION_AND_HASH,
+        "record.h has changed: add one to WIRE_VERSION, and put both here"
     );
 }
 

@@ -34,7 +34,7 @@ use crate::refusal;
 use crate::scope::TargetProcess;
 use crate::settings::Settings;
 use crate::skeleton::recorder::types::{deep_copy, waker_copy};
-use crate::skeleton::recorder::{SwtchSkel, SwtchSkelBuilder, types};
+use crate::skeleton::recorder::{OpenSwtchSkel, SwtchSkel, SwtchSkelBuilder, types};
 use crate::summary::{SummaryFlush, SummaryGroups, TaskStates, places};
 use crate::tree::{RecordedTree, TreeCount};
 use hooks::FoundHooks;
@@ -42,13 +42,15 @@ use maps::{fill_maps, make_rings, size_maps, task_slots};
 use programs::{attach, choose_programs, set_constants};
 use scope_plan::ScopePlan;
 
-/// Memory that a recorder needs, in bytes: twice what a short recording on two CPUs took at least (30 MB that
-/// could be written, 250 MB that were mapped). What runs out of it later names the limit as well.
+/// The least memory with which a recorder is started, in bytes: twice what a short recording on two CPUs took (30 MB
+/// that could be written, 250 MB that were mapped). Where a recorder runs out of memory later, its error names the
+/// limit as well.
 const LEAST_DATA: u64 = 60 << 20;
 const LEAST_MAPPED: u64 = 500 << 20;
 
-/// Descriptors that a recorder needs on so many CPUs: each has a ring. On two CPUs 80 were open, for programs,
-/// links, maps and files of the trace; others are opened for a moment.
+/// Descriptors that a recorder needs on so many CPUs. Two for each CPU: the map that is its ring of task records, and
+/// the epoll instance by which libbpf would wait for that. And twice the 80 that were open on two CPUs, for programs,
+/// links, maps and files of the trace, because others are opened for a moment.
 const fn descriptors(cpus: usize) -> u64 {
     160 + 2 * cpus as u64
 }
@@ -69,10 +71,10 @@ struct SummarySources {
 }
 
 impl SummarySources {
-    fn open(skel: &SwtchSkel<'_>, groups: u32, task_slots: u32) -> Result<Self, Error> {
+    fn open(skel: &SwtchSkel<'_>, groups: u32, slots: u32) -> Result<Self, Error> {
         Ok(Self {
             groups: SummaryGroups::map(&skel.maps.summaries, places(groups))?,
-            tasks: TaskStates::map(&skel.maps.tasks, task_slots)?,
+            tasks: TaskStates::map(&skel.maps.tasks, slots)?,
             flush: Some(SummaryFlush::open(&skel.progs.flush_tasks)?),
         })
     }
@@ -86,7 +88,8 @@ pub struct Capture {
     hooks: FoundHooks,
     targets: Vec<TargetProcess>,
     tree: Option<RecordedTree>,
-    /// `None` unless they were asked for, and once they were told.
+    /// The walks that find waits that last; `None` unless the settings ask for them, and after
+    /// [`Self::lasting_tasks`].
     lasting: Option<LastingWalks>,
     /// `None` unless switches are counted in the kernel.
     summary: Option<SummarySources>,
@@ -116,33 +119,19 @@ impl Capture {
         let cpus = libbpf_rs::num_possible_cpus().map_err(Error::Load)?;
         require_limits(cpus)?;
         let plan = ScopePlan::new(&settings.scope)?;
-        // The object must outlive everything that borrows from it; a process has one capture.
-        let storage: &'static mut MaybeUninit<OpenObject> =
-            Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SwtchSkelBuilder::default()
-            .open(storage)
-            .map_err(Error::of_load)?;
-        let task_slots = settings.task_slots.unwrap_or_else(task_slots);
-        // Of the CPUs that there may be, those that are there wake others.
-        // SAFETY: it asks for a number.
-        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        let cpu_count = u32::try_from(online).unwrap_or(1);
-        set_constants(
-            &mut open, settings, &plan, &hooks, arch, task_slots, cpu_count,
-        );
-        choose_programs(&mut open, settings, &plan, &hooks);
-        size_maps(&mut open, settings, &plan, cpus, task_slots)?;
+        let slots = settings.task_slots.unwrap_or_else(task_slots);
+        let open = open_object(settings, &plan, &hooks, arch, cpus, slots)?;
         let ring_maps = make_rings(settings.task_ring_bytes, cpus)?;
         let mut skel = open.load().map_err(Error::of_load)?;
         fill_maps(&skel, &plan, &ring_maps)?;
-        let states = CpuStates::map(&skel.maps.cpus, cpus)?;
+        let cpu_states = CpuStates::map(&skel.maps.cpus, cpus)?;
         let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
         let summary = settings
             .summary
-            .map(|groups| SummarySources::open(&skel, groups, task_slots))
+            .map(|groups| SummarySources::open(&skel, groups, slots))
             .transpose()?;
         let started = Timestamp::from_ns(monotonic_ns());
         tell(&mut shared(&mut skel).recording, true);
@@ -156,7 +145,7 @@ impl Capture {
         Ok(Self {
             skel,
             rings,
-            cpus: states,
+            cpus: cpu_states,
             hooks,
             targets: plan.targets,
             tree,
@@ -206,7 +195,7 @@ impl Capture {
         let Some(walks) = self.lasting.take() else {
             return Ok(None);
         };
-        walks.end(shared(&mut self.skel)).map(Some)
+        walks.second_walk(shared(&mut self.skel)).map(Some)
     }
 
     /// What the helper that reads stacks needs ([`Looks`]); `None` unless the settings ask for looks, and where the
@@ -257,8 +246,8 @@ impl Capture {
         Ok(())
     }
 
-    /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: the states are
-    /// still then.
+    /// The tasks that ran when the capture was detached. Call it after [`Self::detach`]: from then on the
+    /// states of the CPUs do not change any more.
     pub fn running_at_end(&self) -> impl Iterator<Item = TaskAtEnd> {
         self.cpus.running()
     }
@@ -391,7 +380,7 @@ impl Capture {
         &self.skel.maps.stack_sums
     }
 
-    /// The task whose stacks a summary takes, and since when.
+    /// Sets the task whose stacks a summary takes, and the time from which on its switch-outs count.
     pub(crate) fn set_watched(&mut self, task: TaskKey, since: u64) {
         let shared = shared(&mut self.skel);
         tell(&mut shared.watched_since, since);
@@ -407,6 +396,31 @@ impl Capture {
         keep_error(&mut self.cost, |cost| cost.end(&self.skel, seen));
         self.skel.links = Default::default();
     }
+}
+
+/// Opens the object, and sets all that must be known before it is loaded: its constants, which programs it has, and how
+/// large its maps are. `slots` are those of tasks.
+fn open_object(
+    settings: &Settings,
+    plan: &ScopePlan,
+    hooks: &FoundHooks,
+    arch: Arch,
+    cpus: usize,
+    slots: u32,
+) -> Result<OpenSwtchSkel<'static>, Error> {
+    // The object must outlive everything that borrows from it; a process has one capture.
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = SwtchSkelBuilder::default()
+        .open(storage)
+        .map_err(Error::of_load)?;
+    // Of the CPUs that are possible, only those that are online wake others.
+    // SAFETY: sysconf takes and returns numbers only.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let online = u32::try_from(online).unwrap_or(1);
+    set_constants(&mut open, settings, plan, hooks, arch, slots, online);
+    choose_programs(&mut open, settings, plan, hooks);
+    size_maps(&mut open, settings, plan, cpus, slots)?;
+    Ok(open)
 }
 
 /// Goes on with the measurement unless it has failed before.
@@ -429,7 +443,7 @@ fn begin_lasting(skel: &mut SwtchSkel<'static>) -> Result<LastingWalks, Error> {
         source,
     })?;
     let mut walks = LastingWalks::open(&link)?;
-    walks.begin(shared(skel))?;
+    walks.first_walk(shared(skel))?;
     Ok(walks)
 }
 

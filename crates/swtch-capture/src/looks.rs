@@ -86,8 +86,8 @@ pub struct LookedThread<'a> {
     pub tid: Tid,
     /// Where the thread's own variables are, by which a runtime knows it (`pthread_self`).
     pub thread_pointer: u64,
-    /// How often it had got a CPU; `None` where the kernel does not count that. As long as this holds, the thread is where
-    /// it was.
+    /// How often it had got a CPU; `None` where the kernel does not count that. As long as this holds, the thread is
+    /// where it was.
     pub runs: Option<u64>,
     /// Tells the address space of the process from another: it has a new one after it has executed a program.
     pub memory: u64,
@@ -264,7 +264,8 @@ fn deep_stack(deep: &Mapped<deep_copy>, slot: usize, bytes: usize) -> &[u8] {
     &stack[..bytes.min(stack.len())]
 }
 
-impl PlainRow for look_row {}
+// SAFETY: its fields are numbers.
+unsafe impl PlainRow for look_row {}
 
 impl fmt::Debug for Looks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

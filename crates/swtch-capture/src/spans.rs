@@ -48,8 +48,25 @@ pub struct SpanCapture {
     ring: RingBuffer<'static>,
     links: Vec<Link>,
     skel: SpansSkel<'static>,
-    found: Rc<RefCell<Vec<FoundSpan>>>,
+    inbox: Rc<RefCell<SpanInbox>>,
     names: Vec<String>,
+}
+
+/// The spans that were read from the ring and not yet taken.
+#[derive(Default)]
+struct SpanInbox {
+    spans: Vec<FoundSpan>,
+    /// Number of records that were too short, since the probes were attached.
+    unreadable: u64,
+}
+
+impl SpanInbox {
+    fn put(&mut self, record: &[u8]) {
+        match span_of(record) {
+            Some(span) => self.spans.push(span),
+            None => self.unreadable += 1,
+        }
+    }
 }
 
 impl fmt::Debug for SpanCapture {
@@ -78,30 +95,32 @@ impl SpanCapture {
             .open(storage)
             .map_err(Error::of_load)?;
         let skel = open.load().map_err(Error::of_load)?;
-        let found = Rc::new(RefCell::new(Vec::new()));
-        let taken = Rc::clone(&found);
-        let mut builder = RingBufferBuilder::new();
-        let map = |source| Error::Map {
+        let inbox = Rc::new(RefCell::new(SpanInbox::default()));
+        let take = {
+            let inbox = Rc::clone(&inbox);
+            move |record: &[u8]| {
+                inbox.borrow_mut().put(record);
+                0
+            }
+        };
+        let failed = |source| Error::Map {
             map: "spans",
             source,
         };
-        builder
-            .add(&skel.maps.spans, move |bytes| {
-                taken.borrow_mut().extend(span_of(bytes));
-                0
-            })
-            .map_err(map)?;
-        let ring = builder.build().map_err(map)?;
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&skel.maps.spans, take).map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
         let mut links = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
-            // Ends come first, and go first: an end whose begin was not seen is none, and one that is missing makes
-            // another span too long.
+            // Ends are attached first: an end whose begin was not seen is counted and tells nothing. A begin whose end
+            // was not seen stays open until a begin comes that is no deeper in the stack; before that, the end of a
+            // span around it would be taken for its own.
             for (program, probes) in [
                 (&skel.progs.span_end, &kind.end),
                 (&skel.progs.span_begin, &kind.begin),
             ] {
                 for probe in probes {
-                    links.push(attached(program, kind, *probe, number)?);
+                    links.push(attach_probe(program, kind, *probe, number)?);
                 }
             }
         }
@@ -109,7 +128,7 @@ impl SpanCapture {
             ring,
             links,
             skel,
-            found,
+            inbox,
             names: kinds.into_iter().map(|kind| kind.name).collect(),
         })
     }
@@ -119,7 +138,7 @@ impl SpanCapture {
         &self.names
     }
 
-    /// Takes the probes away. What has ended before is still told.
+    /// Detaches the probes. [`Self::take`] still returns spans that ended before.
     pub fn detach(&mut self) {
         self.links.clear();
     }
@@ -129,7 +148,7 @@ impl SpanCapture {
     /// # Errors
     /// When the ring cannot be read.
     pub fn take(&mut self) -> Result<Vec<FoundSpan>, Error> {
-        // While these are read, more may come without end.
+        // Without a limit this would go on for as long as spans come faster than they are read.
         let read = self.ring.consume_raw_n(MOST_AT_ONCE);
         if read < 0 {
             return Err(Error::Map {
@@ -137,21 +156,24 @@ impl SpanCapture {
                 source: io::Error::from_raw_os_error(-read).into(),
             });
         }
-        Ok(self.found.take())
+        Ok(std::mem::take(&mut self.inbox.borrow_mut().spans))
     }
 
-    /// What is not told, since the begin.
+    /// Counts of spans that could not be reported, since the probes were attached.
     pub fn untold(&self) -> UntoldSpans {
+        let unreadable = self.inbox.borrow().unreadable;
         let counts = self.skel.maps.bss_data.as_deref();
         counts.map_or_else(UntoldSpans::default, |counts| UntoldSpans {
-            lost: counts.lost,
+            lost: counts.lost + unreadable,
             without_begin: counts.without_begin,
             without_end: counts.without_end,
         })
     }
 }
 
-fn attached(
+/// Attaches a program at a place, for all processes that run the file. `number` is that of the kind, which the program
+/// writes into its records.
+fn attach_probe(
     program: &ProgramMut<'_>,
     kind: &SpanPlaces,
     probe: SpanProbe,
@@ -174,7 +196,7 @@ fn attached(
     })
 }
 
-/// `None` if it is no record.
+/// The span of a record; `None` if the record is too short.
 fn span_of(bytes: &[u8]) -> Option<FoundSpan> {
     let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));

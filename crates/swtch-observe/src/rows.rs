@@ -133,7 +133,8 @@ pub struct SchedulerRow {
     pub io_driver: Option<IoDriver>,
     /// I/O that was started and has not completed.
     pub pending_io_count: u32,
-    /// Weight by which new tasks are routed.
+    /// Tasks queued or bound here that have not ended. A new task goes to the scheduler with the
+    /// fewest.
     pub load_factor: u32,
     /// Times that no worker could be made.
     pub failed_to_create_worker: u32,

@@ -30,12 +30,13 @@ pub enum Error {
         /// The directory of the trace.
         path: PathBuf,
     },
-    /// A recorder named a dump that is none of its own.
+    /// The dump that a recorder has named is not opened: its path leads out of the directory of dumps or
+    /// through a link, or the directory there belongs to another user than the recorder.
     #[error("the recorder of {} names the dump {path:?}, which is not taken: {why}", trace.display())]
-    NoDump {
+    RefusedDump {
         /// The directory of the trace.
         trace: PathBuf,
-        /// The path that the recorder answered.
+        /// The path that the recorder has named.
         path: String,
         /// The reason why it is not taken.
         why: String,
@@ -110,7 +111,8 @@ pub enum Error {
         /// Description of what it holds.
         found: String,
     },
-    /// The trace uses a word that this version does not know.
+    /// A column holds a word that is in no list of this version. Lists only ever grow, so the trace is from a newer
+    /// version.
     #[error(
         "column {column} of {} says {word:?}: the trace is from a newer swtch",
         path.display()
@@ -136,7 +138,7 @@ pub enum Error {
 impl Error {
     /// Returns true if there was no space on the disk, or the user may not take more of it.
     pub fn is_full_disk(&self) -> bool {
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        let full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
         matches!(self, Self::Write { source, .. } if full.contains(&source.kind()))
     }
 
@@ -158,7 +160,7 @@ impl Error {
             ),
             Self::NewerWord { .. } => Some("read it with the swtch that recorded it, or newer"),
             Self::Removed { .. }
-            | Self::NoDump { .. }
+            | Self::RefusedDump { .. }
             | Self::Decode { .. }
             | Self::Encode { .. }
             | Self::Column { .. }
@@ -238,7 +240,7 @@ fn write_advice(kind: ErrorKind) -> Option<&'static str> {
 fn read_advice(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::PermissionDenied => {
-            Some("a trace belongs to who recorded it, and only that user and root may read it")
+            Some("a trace belongs to whoever recorded it, and only that user and root may read it")
         }
         ErrorKind::NotFound => Some("a file of the trace is missing: copy the whole directory"),
         _ => None,

@@ -139,10 +139,10 @@ impl FoundDump {
     ///
     /// # Errors
     ///
-    /// [`Error::NoDump`] if the path is another one, or leads through a link or to a directory of
+    /// [`Error::RefusedDump`] if the path is another one, or leads through a link or to a directory of
     /// somebody else; [`Error::Read`] when it cannot be opened.
     pub fn find(trace: &Directory, path: &str, owner: u32) -> Result<Self, Error> {
-        let refused = |why: &str| Error::NoDump {
+        let refused = |why: &str| Error::RefusedDump {
             trace: trace.path().to_owned(),
             path: path.to_owned(),
             why: why.to_owned(),

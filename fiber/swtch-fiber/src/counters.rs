@@ -16,13 +16,15 @@ use crate::wait_type::WaitType;
 const TRIES: usize = 1_000;
 
 /// The counters of one scheduler. Names and meanings as in
-/// [`SchedulerRow`](crate::observe::SchedulerRow).
+/// [`SchedulerRow`](crate::observe::SchedulerRow). Times go up to the latest change of state, not to
+/// now.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SchedulerCounters {
     /// Number of the scheduler within its runtime.
     pub scheduler_id: u32,
-    /// Times that a worker was switched out.
+    /// Times that a worker was switched out. A yield after which the same worker runs on does not
+    /// count.
     pub context_switches_count: u64,
     /// Times that a worker gave the scheduler up.
     pub yield_count: u64,
@@ -36,7 +38,8 @@ pub struct SchedulerCounters {
     pub tasks_completed_count: u64,
     /// Unstarted tasks taken from others.
     pub stolen_tasks_count: u64,
-    /// Tasks queued here that have not ended.
+    /// Tasks queued or bound here that have not ended. A new task goes to the scheduler with the
+    /// fewest.
     pub load_factor: u32,
     /// Workers on the runnable queue.
     pub runnable_tasks_count: u32,
@@ -52,7 +55,8 @@ pub struct SchedulerCounters {
     pub waits: Vec<WaitCounters>,
 }
 
-/// The counters of one worker. Names and meanings as in [`WorkerRow`](crate::observe::WorkerRow).
+/// The counters of one worker. Names and meanings as in [`WorkerRow`](crate::observe::WorkerRow), but
+/// times go up to the latest change of state, not to now.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerCounters {
@@ -70,7 +74,7 @@ pub struct WorkerCounters {
     pub wait_type: &'static str,
     /// True if it waits at this moment.
     pub is_suspended: bool,
-    /// From the moment its latest task was bound to its latest change of state.
+    /// Time since its latest task was bound to it, up to its latest change of state.
     pub bound: Duration,
     /// Time spent running, in states that have ended.
     pub running: Duration,
@@ -123,73 +127,73 @@ fn read(page: &WritablePage, entry: &SchedulerEntry) -> SchedulerCounters {
     let record = entry.record;
     let workers = (0..page.header().workers.used.load(Ordering::Acquire))
         .map(|index| page.worker(index))
-        .filter(|worker| small(&worker.scheduler_plus_one) == entry.index + 1)
-        .filter(|worker| small(&worker.state) != worker_state::UNUSED)
+        .filter(|worker| load_u32(&worker.scheduler_plus_one) == entry.index + 1)
+        .filter(|worker| load_u32(&worker.state) != worker_state::UNUSED)
         .map(worker)
         .collect();
     let waits = (0_u8..)
         .zip(page.waits(entry.index))
-        .filter(|(_, waits)| count(&waits.waiting_tasks_count) != 0)
+        .filter(|(_, waits)| load_u64(&waits.waiting_tasks_count) != 0)
         .map(|(number, waits)| wait(WaitType::of_number(number), waits))
         .collect();
     SchedulerCounters {
-        scheduler_id: small(&record.scheduler_id),
-        context_switches_count: count(&record.context_switches_count),
-        yield_count: count(&record.yield_count),
-        self_reselect_count: count(&record.self_reselect_count),
-        preemptive_switches_count: count(&record.preemptive_switches_count),
-        idle_switches_count: count(&record.idle_switches_count),
-        tasks_completed_count: count(&record.tasks_completed_count),
-        stolen_tasks_count: count(&record.stolen_tasks_count),
-        load_factor: small(&record.load_factor),
-        runnable_tasks_count: small(&record.runnable_tasks_count),
-        total_running: span(&record.total_running_ticks),
-        total_idle: span(&record.total_idle_ticks),
-        total_scheduler_delay: span(&record.total_scheduler_delay_ticks),
+        scheduler_id: load_u32(&record.scheduler_id),
+        context_switches_count: load_u64(&record.context_switches_count),
+        yield_count: load_u64(&record.yield_count),
+        self_reselect_count: load_u64(&record.self_reselect_count),
+        preemptive_switches_count: load_u64(&record.preemptive_switches_count),
+        idle_switches_count: load_u64(&record.idle_switches_count),
+        tasks_completed_count: load_u64(&record.tasks_completed_count),
+        stolen_tasks_count: load_u64(&record.stolen_tasks_count),
+        load_factor: load_u32(&record.load_factor),
+        runnable_tasks_count: load_u32(&record.runnable_tasks_count),
+        total_running: load_duration(&record.total_running_ticks),
+        total_idle: load_duration(&record.total_idle_ticks),
+        total_scheduler_delay: load_duration(&record.total_scheduler_delay_ticks),
         workers,
         waits,
     }
 }
 
 fn worker(record: &WorkerRecord) -> WorkerCounters {
-    let wait_type = u8::try_from(small(&record.wait_type)).unwrap_or(u8::MAX);
-    let bound_ticks = count(&record.task_bound_ticks);
-    let bound = count(&record.state_since_ticks).saturating_sub(bound_ticks);
+    let wait_type = u8::try_from(load_u32(&record.wait_type)).unwrap_or(u8::MAX);
+    let bound_ticks = load_u64(&record.task_bound_ticks);
+    let bound = load_u64(&record.state_since_ticks).saturating_sub(bound_ticks);
     WorkerCounters {
-        task_id: count(&record.task_id),
-        context_switch_count: count(&record.context_switch_count),
-        yield_count: count(&record.yield_count),
-        tasks_processed_count: small(&record.tasks_processed_count),
-        boost_count: small(&record.boost_count),
+        task_id: load_u64(&record.task_id),
+        context_switch_count: load_u64(&record.context_switch_count),
+        yield_count: load_u64(&record.yield_count),
+        tasks_processed_count: load_u32(&record.tasks_processed_count),
+        boost_count: load_u32(&record.boost_count),
         wait_type: WaitType::of_number(wait_type).name(),
-        is_suspended: small(&record.state) == worker_state::SUSPENDED,
+        is_suspended: load_u32(&record.state) == worker_state::SUSPENDED,
         bound: clock::rate().length(bound),
-        running: span(&record.running_ticks),
-        runnable: span(&record.runnable_ticks),
-        suspended: span(&record.suspended_ticks),
-        preemptive: span(&record.preemptive_ticks),
+        running: load_duration(&record.running_ticks),
+        runnable: load_duration(&record.runnable_ticks),
+        suspended: load_duration(&record.suspended_ticks),
+        preemptive: load_duration(&record.preemptive_ticks),
     }
 }
 
 fn wait(wait_type: WaitType, record: &WaitRecord) -> WaitCounters {
     WaitCounters {
         wait_type: wait_type.name(),
-        waiting_tasks_count: count(&record.waiting_tasks_count),
-        completed_count: count(&record.completed_count),
-        wait_time: span(&record.wait_ticks),
-        max_wait_time: span(&record.max_wait_ticks),
-        signal_wait_time: span(&record.signal_wait_ticks),
+        waiting_tasks_count: load_u64(&record.waiting_tasks_count),
+        completed_count: load_u64(&record.completed_count),
+        wait_time: load_duration(&record.wait_ticks),
+        max_wait_time: load_duration(&record.max_wait_ticks),
+        signal_wait_time: load_duration(&record.signal_wait_ticks),
     }
 }
 
-fn count(counter: &AtomicU64) -> u64 {
+fn load_u64(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-fn small(counter: &AtomicU32) -> u32 {
+fn load_u32(counter: &AtomicU32) -> u32 {
     counter.load(Ordering::Relaxed)
 }
 
-fn span(ticks: &AtomicU64) -> Duration {
-    clock::rate().length(count(ticks))
+fn load_duration(ticks: &AtomicU64) -> Duration {
+    clock::rate().length(load_u64(ticks))
 }

@@ -32,8 +32,9 @@
 //! A **task** is a closure that was spawned. A **worker** runs it, one task at a time, from
 //! beginning to end. A **scheduler** runs its workers, one at a time; it takes the next one only
 //! when the present one yields, waits, leaves for a preemptive section, or ends. A worker that has
-//! started stays with its scheduler and its OS thread: values that are not `Send` may live across a
-//! yield. Locks, channels and events that block the worker and not its thread are in [`sync`],
+//! started stays with its scheduler and its OS thread, so values that are not `Send` may live across
+//! a yield; only the body of a preemptive section may run on another thread ([`preemptive()`]).
+//! Locks, channels and events that block the worker and not its thread are in [`sync`],
 //! which also explains why a guard of `std::sync` must not be held over a yield. A **quantum** is
 //! how long a worker may run before [`check_quantum`] yields for it.
 
@@ -98,7 +99,7 @@ pub mod internals {
     pub use crate::stall::waited_at;
 }
 
-/// The example of the folder's page is run with those of the docs.
+/// Makes `cargo test` run the example of the folder's README, as it runs those of the docs.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-struct PageOfTheFolder;
+struct Readme;

@@ -19,7 +19,7 @@ pub(crate) struct ForkedChild {
 }
 
 impl ForkedChild {
-    /// Starts a child that runs `run` and ends. It dies with the thread that started it.
+    /// Forks a child that runs `run` and ends. The kernel kills it if the thread that forked it ends first.
     ///
     /// `run` must need neither another thread nor a lock that another thread of the parent holds:
     /// only the calling thread exists in the child.
@@ -70,12 +70,12 @@ impl ForkedChild {
 
     /// Waits until the child has ended, but does not reap it: until it is reaped, /proc still shows
     /// it.
-    pub(crate) fn wait_for_end(&self) -> Result<(), Error> {
+    pub(crate) fn wait_without_reaping(&self) -> Result<(), Error> {
         self.wait_for(libc::WEXITED | libc::WNOWAIT).map(drop)
     }
 
-    /// The wait status of a child that has ended, which is reaped; `None` while it lives.
-    pub(crate) fn ended(&mut self) -> Result<Option<i32>, Error> {
+    /// Reaps the child if it has ended, and returns its wait status; `None` while it lives.
+    pub(crate) fn try_wait(&mut self) -> Result<Option<i32>, Error> {
         let mut status = 0;
         // SAFETY: `status` is ours to be written to.
         let result = unsafe { libc::waitpid(self.pid, &mut status, libc::WNOHANG) };
@@ -86,10 +86,11 @@ impl ForkedChild {
         Ok(Some(status))
     }
 
-    /// Waits until the child has ended, for `limit` at most.
+    /// Waits until the child has ended, for `limit` at most, and reaps it. If it cannot be waited for, this returns at
+    /// once; the next call that waits for it has the error.
     pub(crate) fn wait_at_most(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
-        while !matches!(self.ended(), Ok(Some(_)) | Err(_)) && Instant::now() < deadline {
+        while !matches!(self.try_wait(), Ok(Some(_)) | Err(_)) && Instant::now() < deadline {
             thread::sleep(Duration::from_micros(200));
         }
     }
@@ -111,12 +112,16 @@ impl ForkedChild {
         self.signal(libc::SIGCONT)
     }
 
-    /// Kills the child; [`Self::wait`] then returns 9.
+    /// Kills the child; [`Self::wait`] then returns 9, unless it had already ended.
     pub(crate) fn kill(&self) -> Result<(), Error> {
         self.signal(libc::SIGKILL)
     }
 
     fn signal(&self, signal: i32) -> Result<(), Error> {
+        assert!(
+            !self.is_reaped,
+            "invariant: once a child is reaped, its id may be another process's"
+        );
         // SAFETY: no memory is involved, and `pid` is a child that is not yet reaped.
         checked("kill", unsafe { libc::kill(self.pid, signal) }).map(drop)
     }
@@ -195,7 +200,7 @@ mod tests {
     #[test]
     fn a_child_that_has_ended_can_be_stopped_and_is_reaped_all_the_same() {
         let mut child = ForkedChild::fork(|| Ok(())).expect("fork works");
-        child.wait_for_end().expect("it ends");
+        child.wait_without_reaping().expect("it ends");
         child.stop().expect("there is nothing to stop");
         assert_eq!(child.wait().expect("nobody has reaped it"), 0);
     }

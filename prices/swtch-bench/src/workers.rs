@@ -190,7 +190,7 @@ impl<const N: usize> WorkerProcess<N> {
     /// Waits until the process has ended.
     pub(crate) fn finish(mut self) -> Result<WorkerResult<[u64; N]>, Error> {
         let pid = self.pid();
-        self.child.wait_for_end()?;
+        self.child.wait_without_reaping()?;
         let at_end = switches_of(pid)?;
         let status = self.child.wait()?;
         if status != 0 {

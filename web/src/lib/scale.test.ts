@@ -5,14 +5,14 @@ import { cssPx, rangeOf, spanOf, traceNs } from "./units";
 const SECOND = traceNs(1e9);
 
 describe("a view", () => {
-  it("stays within the trace but for a little air", () => {
+  it("reaches beyond the trace by a fiftieth of it at most", () => {
     expect(withinTrace(rangeOf(-5e9, 9e9), SECOND)).toEqual(rangeOf(-2e7, 1.02e9));
     const beyond = withinTrace(rangeOf(5e9, 5.1e9), SECOND);
     expect(beyond.to).toBeCloseTo(1.02e9);
     expect(spanOf(beyond)).toBeCloseTo(1e8);
   });
 
-  /** A day is 8.64e13 ns: far from where doubles of whole ns end, and zooming must go all the way. */
+  /** Moments of a day go up to 8.64e13 ns. Doubles hold whole ns up to 9e15, so no zoom may be lost to rounding. */
   it("of a day can be zoomed to a hundred nanoseconds", () => {
     const day = traceNs(86_400e9);
     let view = rangeOf(0, day);
@@ -41,7 +41,7 @@ it("ticks stand at 1, 2 and 5", () => {
   ]);
 });
 
-/** 20,000 s is 5:33:20 on a clock: nobody counts so. */
+/** Beyond a minute, moments are shown as on a clock, where a step of 20,000 s would be one of 5:33:20. */
 it("ticks beyond a minute stand at full minutes and hours", () => {
   expect([25e9, 40e9, 150e9, 1_000e9, 5_000e9, 80_000e9].map(tickDistance)).toEqual([
     30e9, 60e9, 300e9, 1_200e9, 7_200e9, 86_400e9,

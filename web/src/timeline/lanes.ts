@@ -46,6 +46,10 @@ export interface LaneRow {
 
 export type Row = HeaderRow | LaneRow;
 
+/** Whether a row is of CPUs: the line above all of them or above a group, or the lane of one. */
+export const isOfCpus = ({ kind, key }: Row): boolean =>
+  kind === "cpu" || (kind === "header" && (key === "cpus" || key.startsWith("g")));
+
 export interface Lanes {
   readonly rows: readonly Row[];
   readonly height: CssPx;

@@ -1,5 +1,5 @@
-// Paints the lanes: pixels first, then words, frames and links over them. What is painted where comes from
-// the state; which data a lane has, and what part of the trace is on the screen, is told by the time line.
+// Paints the lanes: pixels first, then words, frames and links over them. The time line passes the data of a
+// lane (`partsOf`) and what part of the lanes is on the screen (`Screen`); the rest is read from the state.
 import type { Lane } from "../api/lanes";
 import type { TimeScale } from "../lib/scale";
 import { type CssPx, overlap, rangeOf } from "../lib/units";
@@ -10,7 +10,7 @@ import { focusSpot } from "../state/pointer";
 import { selectedPiece, selectedRange, selectedTask } from "../state/selection";
 import { duration, placeOfTask, reasons, threads, trace, wholeRange } from "../state/trace";
 import type { LanePart } from "./answers";
-import { lifeOf } from "./ground";
+import { type GroundSource, lifeOf } from "./ground";
 import type { LaneRow, Row } from "./lanes";
 import * as overlay from "./overlay";
 import { type Palette, paletteOf } from "./palette";
@@ -20,8 +20,10 @@ import { nameOfTask } from "./words";
 /** Ground above and below what is drawn of a lane. */
 const LANE_AIR_PX = 2;
 const SHADING = { thread: "plain", cpu: "by task", user: "by worker" } as const;
-/** Shade of the runs of the selected thread, after the three by process. */
-const SELECTED_SHADE = 3;
+/** Shades of the palette in which runs on a CPU differ by process. */
+const PROCESS_SHADES = 3;
+/** The shade of the runs of the selected thread: the one after those by process. */
+const SELECTED_SHADE = PROCESS_SHADES;
 
 /** What part of the lanes is on the screen. */
 export interface Screen {
@@ -46,11 +48,18 @@ interface Place {
   readonly step: number;
 }
 
+/** The colours of all lanes. */
+export interface LaneColours {
+  /** With what is hidden dimmed. */
+  readonly palette: Palette;
+  /** Undimmed: for what stands out of a dimmed picture. */
+  readonly bright: Palette;
+}
+
 export class LanePainter {
   private readonly raster = new Raster();
-  private palette: Palette | null = null;
-  /** Undimmed: for what stands out of a dimmed picture. */
-  private bright: Palette | null = null;
+  /** null: to be read again from the style sheet. */
+  private known: LaneColours | null = null;
   private critical: ReadonlyMap<string, Lane> = new Map();
 
   constructor(
@@ -58,15 +67,15 @@ export class LanePainter {
     private readonly partsOf: (lane: string) => readonly LanePart[],
   ) {}
 
-  /** Colours have changed, or what is dimmed. */
+  /** To be called when the colours have changed, what is dimmed, or which path stands out. */
   recolour(): void {
     const shown = criticalOverlay.get();
     this.critical = shown === null ? new Map() : overlay.criticalLanes(shown.path);
-    this.palette = null;
+    this.known = null;
   }
 
-  colours(): Palette {
-    if (this.palette === null) {
+  colours(): LaneColours {
+    if (this.known === null) {
       const style = getComputedStyle(document.documentElement);
       const read = (variable: string): string => style.getPropertyValue(variable);
       const none = { reasons: new Set<number>(), running: false, all: false };
@@ -75,21 +84,25 @@ export class LanePainter {
         running: hideRunning.get(),
         all: criticalOverlay.get() !== null,
       };
-      this.bright = paletteOf(read, reasons.get(), none);
-      this.palette = paletteOf(read, reasons.get(), dimmed);
+      this.known = {
+        palette: paletteOf(read, reasons.get(), dimmed),
+        bright: paletteOf(read, reasons.get(), none),
+      };
     }
-    return this.palette;
+    return this.known;
   }
 
   paint(screen: Screen): void {
-    const palette = this.colours();
-    this.paintLanes(screen, palette);
-    this.paintOver(screen, palette);
+    const colours = this.colours();
+    this.paintLanes(screen, colours);
+    this.paintOver(screen, colours.palette);
   }
 
   /** Everything that is made of pixels. */
-  private paintLanes({ rows, scale, height, scroll, ratio }: Screen, palette: Palette): void {
+  private paintLanes({ rows, scale, height, scroll, ratio }: Screen, colours: LaneColours): void {
     const { raster } = this;
+    const { palette } = colours;
+    const source = { trace: trace.get(), threads: threads.get(), placeOfTask: placeOfTask.get() };
     raster.resize(Math.round(scale.width * ratio), Math.round(height * ratio));
     const origin = scale.range.from;
     const step = (scale.range.to - origin) / raster.width;
@@ -109,17 +122,18 @@ export class LanePainter {
         continue;
       }
       raster.fill(0, bottom - 1, raster.width, bottom, palette.line);
-      this.paintLane(row, { top: top + air, height: bottom - top - 2 * air, air, origin, step });
+      const place = { top: top + air, height: bottom - top - 2 * air, air, origin, step };
+      this.paintLane(row, place, colours, source);
     }
     // Not subject to the transform, unlike all that follows.
     if (raster.image !== null) this.context.putImageData(raster.image, 0, 0);
   }
 
-  private paintLane(row: LaneRow, place: Place): void {
-    const { raster, palette, bright } = this;
+  private paintLane(row: LaneRow, place: Place, colours: LaneColours, source: GroundSource): void {
+    const { raster } = this;
+    const { palette, bright } = colours;
     const { top, height, origin, step } = place;
-    if (palette === null || bright === null) return;
-    this.paintGround(row, place, palette);
+    this.paintGround(row, place, palette, source);
     raster.lane(this.partsOf(row.key), top, height, origin, step, SHADING[row.kind]);
     const standingOut = this.critical.get(row.key);
     if (standingOut !== undefined) {
@@ -131,15 +145,17 @@ export class LanePainter {
     if (row.kind === "cpu") this.paintGaps(row, place, palette);
   }
 
-  /** What it means that nothing is drawn: others may have run, or the thread did not live. */
-  private paintGround(row: LaneRow, place: Place, palette: Palette): void {
+  /**
+   * What is seen where nothing is drawn over it: dots on a CPU on which others may have run, and before and
+   * after the life of a thread the same colour as outside of the trace.
+   */
+  private paintGround(row: LaneRow, place: Place, palette: Palette, source: GroundSource): void {
     const { raster } = this;
     const { top, height, air, origin, step } = place;
     const whole = wholeRange.get();
     const columnOf = (moment: number): number =>
       Math.round((Math.min(Math.max(moment, whole.from), whole.to) - origin) / step);
     const [begin, end] = [columnOf(whole.from), columnOf(whole.to)];
-    const source = { trace: trace.get(), threads: threads.get(), placeOfTask: placeOfTask.get() };
     if (row.kind === "cpu") {
       if (source.trace?.every_task !== false) return;
       raster.dots(begin, top, end, top + height, palette.dots);
@@ -164,13 +180,13 @@ export class LanePainter {
   }
 
   /** Runs on a CPU differ by process; those of the selected thread stand out. */
-  private shades(): (who: number) => number {
+  private shades(): (task: number) => number {
     const selected = selectedTask.get();
     const places = placeOfTask.get();
     const pids = threads.get()?.pid ?? [];
-    return (who) => {
-      if (who === selected) return SELECTED_SHADE;
-      return (pids[places.get(who) ?? -1] ?? who) % 3;
+    return (task) => {
+      if (task === selected) return SELECTED_SHADE;
+      return (pids[places.get(task) ?? -1] ?? task) % PROCESS_SHADES;
     };
   }
 

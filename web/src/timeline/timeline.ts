@@ -178,7 +178,7 @@ export class Timeline {
     const rows = rowsBetween(lanes.get(), scroll, scroll + height);
     const hasFocus = document.activeElement === scroller;
     this.painter.paint({ rows, scale, height, scroll, ratio, hasFocus });
-    const palette = this.painter.colours();
+    const { palette } = this.painter.colours();
     const selected = selectedRange.get();
     drawRuler(this.contexts.ruler, ratio, scale, wholeRange.get(), selected, palette);
     if (this.minimapIsOld) {

@@ -10,8 +10,9 @@ import { viewRange } from "../state/view";
 import { attachKeys } from "../timeline/keyboard";
 import { watchMinimap } from "../timeline/minimap";
 import { LanePointer } from "../timeline/pointer";
+import { isOfCpus } from "../timeline/lanes";
 import { attachMinimap, attachRuler } from "../timeline/strips";
-import { Timeline } from "../timeline/timeline";
+import { type Elements, Timeline } from "../timeline/timeline";
 import { Announcer } from "./announcer";
 import { LaneLabels } from "./lane-labels";
 import { TimelineTools } from "./timeline-tools";
@@ -24,30 +25,25 @@ export function TimelineArea() {
   const minimap = useRef<HTMLCanvasElement>(null);
 
   useEffect(() => {
-    const [lanesAt, picture, rulerAt, map] = [
-      scroller.current,
-      canvas.current,
-      ruler.current,
-      minimap.current,
-    ];
-    if (lanesAt === null || picture === null || rulerAt === null || map === null) return undefined;
-    const timeline = new Timeline({
-      scroller: lanesAt,
-      canvas: picture,
-      ruler: rulerAt,
-      minimap: map,
+    const elements = allThere({
+      scroller: scroller.current,
+      canvas: canvas.current,
+      ruler: ruler.current,
+      minimap: minimap.current,
     });
-    const pointer = new LanePointer(timeline, lanesAt, picture);
-    const ends = [
+    if (elements === null) return undefined;
+    const timeline = new Timeline(elements);
+    const pointer = new LanePointer(timeline, elements.scroller, elements.canvas);
+    const cleanups = [
       () => timeline.end(),
       () => pointer.end(),
-      attachRuler(timeline, rulerAt),
-      attachMinimap(timeline, map),
-      attachKeys(timeline, lanesAt),
+      attachRuler(timeline, elements.ruler),
+      attachMinimap(timeline, elements.minimap),
+      attachKeys(timeline, elements.scroller),
       watchMinimap(),
       scrollToWanted(timeline),
     ];
-    return () => ends.forEach((end) => end());
+    return () => cleanups.forEach((cleanUp) => cleanUp());
   }, []);
 
   return (
@@ -85,9 +81,19 @@ export function TimelineArea() {
   );
 }
 
-/** Scrolls when a panel wants a lane seen; waits for the lanes to have it. */
+/** The elements; null if one of them is not on the page. */
+function allThere(found: { [Name in keyof Elements]: Elements[Name] | null }): Elements | null {
+  const { scroller, canvas, ruler, minimap } = found;
+  if (scroller === null || canvas === null || ruler === null || minimap === null) return null;
+  return { scroller, canvas, ruler, minimap };
+}
+
+/**
+ * Scrolls to the lane that a panel wants seen, as soon as there is such a lane. Returns a function that
+ * ends this.
+ */
 function scrollToWanted(timeline: Timeline): () => void {
-  const look = (): void => {
+  const scrollIfPossible = (): void => {
     const wish = wantedLane.get();
     if (wish === null) return;
     const all = lanes.get();
@@ -98,10 +104,11 @@ function scrollToWanted(timeline: Timeline): () => void {
       requestAnimationFrame(() => timeline.scrollTo(row));
     }
   };
-  const ends = [wantedLane.watch(look), lanes.watch(look)];
-  return () => ends.forEach((end) => end());
+  const cleanups = [wantedLane.watch(scrollIfPossible), lanes.watch(scrollIfPossible)];
+  return () => cleanups.forEach((cleanUp) => cleanUp());
 }
 
+/** The part of the minimap that the view shows, with what lies before and after it in shade. */
 function MinimapWindow() {
   const view = useAtom(viewRange);
   const whole = useAtom(wholeRange);
@@ -117,13 +124,14 @@ function MinimapWindow() {
   );
 }
 
+/** Why there is no lane of a thread; nothing where there is one. */
 function NoLanes() {
   const { rows } = useAtom(lanes);
   const known = useAtom(trace);
-  const hidden = useAtom(threads)?.task.length ?? 0;
-  if (rows.some(({ key }) => key !== "cpus" && !/^[cg]\d/.test(key))) return null;
+  const threadCount = useAtom(threads)?.task.length ?? 0;
+  if (!rows.every(isOfCpus)) return null;
   const words =
-    hidden > 0
+    threadCount > 0
       ? "No thread matches what is looked for."
       : known?.state === "recording"
         ? "No switch has been recorded yet."

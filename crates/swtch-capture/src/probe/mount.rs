@@ -28,7 +28,8 @@ pub enum CpuController {
     V2(PathBuf),
 }
 
-/// The hierarchy whose directories have the ids by which cgroups are told.
+/// The hierarchy whose directories give cgroups the ids by which they are told apart. The id is the number of a
+/// directory's inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamingHierarchy {
     /// That of the v1 controller `cpu`.
@@ -38,7 +39,8 @@ pub enum NamingHierarchy {
 }
 
 impl Cgroups {
-    /// The one for switches of all cgroups: that in which quotas are set in v1, and v2 otherwise.
+    /// Returns the hierarchy that names the cgroups of all switches: that of the v1 controller `cpu` where there is
+    /// one, since quotas are set there, and v2 otherwise.
     pub const fn naming(&self) -> NamingHierarchy {
         match self.cpu {
             CpuController::V1(_) => NamingHierarchy::V1,
@@ -70,7 +72,8 @@ impl Mount {
     }
 }
 
-/// Undoes the escapes such as `\040` with which the kernel writes blanks in mount points.
+/// Undoes the escapes such as `\040` with which the kernel writes blanks in mount points. That of the backslash
+/// comes last: one that it brings back does not begin an escape.
 fn unescape_octal(text: &str) -> String {
     ["\\040", "\\011", "\\012", "\\134"]
         .iter()
@@ -101,7 +104,7 @@ pub(super) fn tracefs_in(mounts: &[Mount]) -> Option<PathBuf> {
 }
 
 /// Controllers that a v1 mount may list among its options (`cgroups(7)`).
-const V1_CONTROLLERS: [&str; 12] = [
+const V1_CONTROLLERS: [&str; 13] = [
     "blkio",
     "cpu",
     "cpuacct",
@@ -114,13 +117,16 @@ const V1_CONTROLLERS: [&str; 12] = [
     "net_prio",
     "perf_event",
     "pids",
+    "rdma",
 ];
 
 pub(super) fn cgroups_in(mounts: &[Mount]) -> Cgroups {
-    arranged(mounts, v2_has_cpu)
+    cgroups_with(mounts, v2_has_cpu)
 }
 
-fn arranged(mounts: &[Mount], v2_has_cpu: impl Fn(&Path) -> bool) -> Cgroups {
+/// Finds the hierarchies among the mounts. `v2_has_cpu` answers whether that of v2, mounted there, has the controller
+/// `cpu`.
+fn cgroups_with(mounts: &[Mount], v2_has_cpu: impl Fn(&Path) -> bool) -> Cgroups {
     let v2 = mounts
         .iter()
         .find(|mount| mount.kind == "cgroup2")
@@ -162,7 +168,7 @@ mod tests {
     fn quotas_are_set_where_the_cpu_controller_is_mounted() {
         let hybrid = "cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,nosuid,cpu,cpuacct 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw,nsdelegate 0 0\n";
-        let seen = arranged(&Mount::parse_all(hybrid), |_| true);
+        let seen = cgroups_with(&Mount::parse_all(hybrid), |_| true);
         assert_eq!(
             seen.cpu,
             CpuController::V1("/sys/fs/cgroup/cpu,cpuacct".into())
@@ -171,10 +177,10 @@ mod tests {
         assert_eq!(seen.v1[0].1, ["cpu", "cpuacct"]);
 
         let unified = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
-        let seen = arranged(&Mount::parse_all(unified), |_| true);
+        let seen = cgroups_with(&Mount::parse_all(unified), |_| true);
         assert_eq!(seen.cpu, CpuController::V2("/sys/fs/cgroup".into()));
         assert_eq!(seen.naming(), NamingHierarchy::V2);
-        let seen = arranged(&Mount::parse_all(unified), |_| false);
+        let seen = cgroups_with(&Mount::parse_all(unified), |_| false);
         assert_eq!(seen.cpu, CpuController::Absent);
     }
 

@@ -46,7 +46,7 @@ impl Follower {
     pub(super) fn check(&mut self) -> Result<(), Error> {
         let ended = match self {
             Self::Thread(_) => None,
-            Self::Process(child) => child.ended()?,
+            Self::Process(child) => child.try_wait()?,
         };
         ended.map_or(Ok(()), |status| {
             Err(Error::ProcessFailed {

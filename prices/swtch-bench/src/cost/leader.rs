@@ -58,7 +58,7 @@ impl Leader {
         limit: Duration,
     ) -> Result<[u64; TIMING_WORDS], Error> {
         let child = &mut self.child;
-        let check = || match child.ended()? {
+        let check = || match child.try_wait()? {
             None => Ok(()),
             Some(status) => Err(Error::ProcessFailed {
                 name: "leader".to_owned(),

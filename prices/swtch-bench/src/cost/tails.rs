@@ -279,7 +279,7 @@ impl RingMembers {
         } = self;
         let check = || {
             // A member that fails writes the reason before it ends.
-            let ended = leader.ended()?;
+            let ended = leader.try_wait()?;
             if let Some(why) = failure(messages) {
                 return Err(Error::Member(why));
             }

@@ -132,7 +132,7 @@ impl MemberProcesses {
     /// Fails if a process has ended.
     fn check(&mut self, state: &LoadState) -> Result<(), Error> {
         for (name, child) in &mut self.0 {
-            if let Some(status) = child.ended()? {
+            if let Some(status) = child.try_wait()? {
                 return Err(match state.control.complaint() {
                     Some(why) => Error::Member(why),
                     None => Error::ProcessFailed {

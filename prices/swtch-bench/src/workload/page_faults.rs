@@ -15,7 +15,8 @@ use crate::outcome::{Expect, WorkloadOutcome};
 use crate::scratch::{BLOCK, Scratch};
 use crate::workers::{own_switches, start};
 
-/// Bytes of the smallest page.
+/// Bytes of the smallest page that a machine has. Where pages are larger, the first touch of a page blocks and the
+/// others find it in memory.
 const PAGE: usize = 4096;
 
 pub(super) const PAGE_FAULTS: Workload = Workload {
@@ -28,7 +29,7 @@ pub(super) const PAGE_FAULTS: Workload = Workload {
 };
 
 /// Touches pages until `wanted` accesses have blocked. A virtual disk on a busy host may answer
-/// before the task is asleep; there are enough further pages to try.
+/// before the task is asleep, so the file has a whole block of pages for each access that is wanted.
 fn run(wanted: u64) -> Result<WorkloadOutcome, Error> {
     let scratch = Scratch::with_blocks(wanted)?;
     let mapping = ColdMapping::of(&scratch, wanted)?;
@@ -62,7 +63,8 @@ pub(super) struct ColdMapping {
     bytes: usize,
 }
 
-// SAFETY: the mapping is only read, and unmapped when no borrow is left.
+// SAFETY: through a shared reference the mapping is only read, and nobody writes the file any more. It is
+// unmapped by `drop`, when no reference is left.
 unsafe impl Sync for ColdMapping {}
 
 impl ColdMapping {
