@@ -162,6 +162,8 @@ ROWS: dict[str, str] = {
     "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
     "cgroup": f"cgroup cgroup_id {TALLY}",
     "neighbour": "neighbour kind neighbour_id? cgroup? cgroup_id? waits? runq_ns share_pct?",
+    "span": """span thread tid? began_ns length_ns ran_ns runq_ns blocked_ns switches reason?
+        longest_wait_ns? waited_in? waker? longest_runq_ns taker?""",
     "level": """level switches per_s:number? voluntary involuntary main_reason? main_reason_pct?
         ran_ns run_mean_ns? run_p50_ns? run_p99_ns? waits off_ns blocked_ns runq_ns""",
     "bill.reason": f"reason category {BILLED}",
@@ -172,7 +174,7 @@ ROWS: dict[str, str] = {
 }
 
 # Reports with a last line of sums.
-SUMMED = {*ROWS} - {"wait", "stack", "level"}
+SUMMED = {*ROWS} - {"wait", "stack", "span", "level"}
 
 VIEWS_OF_TOP: dict[str, str] = {
     "processes": f"process pid? waiting_threads? user_switches_per_s? {LIVE}",
@@ -548,6 +550,7 @@ ANSWERS: dict[str, Shape] = {
                 "program": "text",
                 "from": "text",
                 "span": "text?",
+                "cause_of_slowest": "text?",
                 "all": TURNS,
                 "slowest": TURNS,
                 "p50_ns": "count?",
@@ -634,6 +637,7 @@ ANSWERS: dict[str, Shape] = {
         "a": "@runs",
         "b": "@runs",
         "per": "text",
+        "span": "text?",
         "filter": "text?",
         "differences": [{"what": "text", "a": "text", "b": "text", "why": "text"}],
         "method": "text",

@@ -1,8 +1,8 @@
 // A wait and its story: hover, click, who had the CPU, the chain of wakeups, the critical path.
 import type { Page } from "playwright-core";
 import { expect, inject, test } from "vitest";
-import { lanesBox, picture, settled } from "./support/browser";
-import type { Viewer } from "./support/program";
+import { lanesBox, openTab, picture, settled } from "./support/browser";
+import { swtch, type Viewer } from "./support/program";
 import { visiting } from "./support/visit";
 
 const { made, prices } = inject("traces");
@@ -178,6 +178,32 @@ test("a critical path is listed by thread and explains no more than the range", 
   const [sum] = await detail().locator(".had-cpu-sum").last().allInnerTexts();
   expect(sum).toMatch(/explained, of/);
   expect(await detail().innerText()).toMatch(/Of [\d.]+ (ns|µs|ms|s): \d+\s% /);
+});
+
+/** Each of the lines of a report in which cells are apart by two spaces. */
+const cellsOf = (line: string): string[] => line.trim().split(/ {2,}/);
+
+/** The list is the report's; a click leads to the span, and what it rested on is all of it. */
+test("the slowest span leads to its critical path, whose parts are as long as the span", async () => {
+  await openTab(page, "Spans");
+  await settled(page);
+  const report = await swtch("report", made, "--by", "span", "--top", "3");
+  const lines = report.split("\n");
+  const rule = lines.findIndex((line) => line.startsWith("─"));
+  const first = page.locator(".panel .sheet tbody tr").first();
+  const heads = cellsOf(lines[rule - 1] ?? "");
+  const cells = await first.locator("td").allInnerTexts();
+  expect(cells, report).toEqual(cellsOf(lines[rule + 1] ?? ""));
+  await first.getByRole("button", { name: "request" }).click();
+  await settled(page);
+  await detail().getByRole("button", { name: "Critical path" }).click();
+  await detail().locator(".by-thread li").first().waitFor();
+  await picture(page, "7-span");
+  const [sum] = await detail().locator(".had-cpu-sum").last().allInnerTexts();
+  const [, of, explained] = /explained, of ([\d.]+ \S+)\s+([\d.]+ \S+)/.exec(sum ?? "") ?? [];
+  expect(explained, sum).toBe(of);
+  const length = cells[heads.indexOf("length")] ?? "";
+  expect(Number.parseFloat(of ?? "")).toBeCloseTo(Number.parseFloat(length), 0);
 });
 
 test("nothing went wrong on the way", () => {

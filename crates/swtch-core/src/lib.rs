@@ -67,7 +67,7 @@ pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
 pub use lost::{AwaitedThing, Ender, LostTime};
 pub use reason::{Category, Certainty, Reason};
 pub use rules::{RULES_VERSION, Rule, classify};
-pub use spans::{ProgramSpan, ThreadSpans, UntoldSpans};
+pub use spans::{ProgramSpan, SpanEvent, SpanPiece, ThreadSpans, UntoldSpans};
 pub use stack::{Frame, Stack, StackEnd, StackKind, StackNumbers};
 pub use summary::{
     CpuCounters, FUTEX_OF_MANY, GroupCounts, GroupTotals, KeptArguments, LengthHistogram,

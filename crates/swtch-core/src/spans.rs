@@ -25,6 +25,13 @@ pub struct ProgramSpan {
     pub end: Timestamp,
 }
 
+impl ProgramSpan {
+    /// How long it took.
+    pub fn length(&self) -> Nanos {
+        self.end.since(self.begin).unwrap_or(Nanos::ZERO)
+    }
+}
+
 /// Spans that are not told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -64,11 +71,23 @@ pub struct ThreadSpans {
 }
 
 /// What a thread does in a piece of its time.
-#[derive(Clone, Copy, Debug)]
-enum SpanPiece {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanPiece {
+    /// It runs.
     Runs,
+    /// It could run, and has no CPU.
     HasNoCpu,
+    /// It waits for this reason.
     Waits(Reason),
+}
+
+/// What a row tells of the spans that it lies in.
+#[derive(Clone, Copy, Debug)]
+pub enum SpanEvent<'a> {
+    /// A piece of the span that is open.
+    Piece(SpanPiece, Nanos),
+    /// The span has ended. If it is known whole, these are its parts.
+    Ended(ProgramSpan, Option<&'a TurnSum>),
 }
 
 impl ThreadSpans {
@@ -93,8 +112,8 @@ impl ThreadSpans {
         }
     }
 
-    /// Adds a row of this thread, which come in the order of time.
-    pub fn add(&mut self, row: &Switch) {
+    /// Adds a row of this thread, which come in the order of time. `each` gets what it tells of spans.
+    pub fn add(&mut self, row: &Switch, each: &mut dyn FnMut(SpanEvent<'_>)) {
         let Some(ran) = row.ran else {
             return;
         };
@@ -102,10 +121,10 @@ impl ThreadSpans {
         // Where a wakeup was not seen, all of the wait is told as blocked.
         let ready = run.before(row.wait.runq.unwrap_or(Nanos::ZERO));
         if let (Some(reason), Some(off)) = (row.wait.reason, row.wait.off) {
-            self.cover(run.before(off), ready, SpanPiece::Waits(reason));
+            self.cover(run.before(off), ready, SpanPiece::Waits(reason), each);
         }
-        self.cover(ready, run, SpanPiece::HasNoCpu);
-        self.cover(run, row.ts, SpanPiece::Runs);
+        self.cover(ready, run, SpanPiece::HasNoCpu, each);
+        self.cover(run, row.ts, SpanPiece::Runs, each);
         let is_within = self.spans.get(self.next);
         if is_within.is_some_and(|span| span.begin < row.ts && row.ts < span.end) {
             self.sum.switches += 1;
@@ -113,19 +132,25 @@ impl ThreadSpans {
     }
 
     /// Adds what no row tells, after all rows: the last wait of the thread, and the run after it.
-    pub fn add_open(&mut self, open: &Open) {
+    pub fn add_open(&mut self, open: &Open, each: &mut dyn FnMut(SpanEvent<'_>)) {
         let end = open.end();
         match open.reason {
             Some(reason) => {
                 let ready = end.before(open.runq.unwrap_or(Nanos::ZERO));
-                self.cover(open.since, ready, SpanPiece::Waits(reason));
-                self.cover(ready, end, SpanPiece::HasNoCpu);
+                self.cover(open.since, ready, SpanPiece::Waits(reason), each);
+                self.cover(ready, end, SpanPiece::HasNoCpu, each);
             }
-            None => self.cover(open.since, end, SpanPiece::Runs),
+            None => self.cover(open.since, end, SpanPiece::Runs, each),
         }
     }
 
-    fn cover(&mut self, from: Timestamp, to: Timestamp, piece: SpanPiece) {
+    fn cover(
+        &mut self,
+        from: Timestamp,
+        to: Timestamp,
+        piece: SpanPiece,
+        each: &mut dyn FnMut(SpanEvent<'_>),
+    ) {
         while let Some(span) = self.spans.get(self.next).copied() {
             if span.begin >= to {
                 return;
@@ -137,19 +162,20 @@ impl ThreadSpans {
                     SpanPiece::HasNoCpu => self.sum.no_cpu += length,
                     SpanPiece::Waits(reason) => self.sum.add_blocked(reason, length),
                 }
+                each(SpanEvent::Piece(piece, length));
             }
             if span.end > to {
                 return;
             }
-            self.end(span);
+            self.end(span, each);
         }
     }
 
-    fn end(&mut self, span: ProgramSpan) {
+    fn end(&mut self, span: ProgramSpan, each: &mut dyn FnMut(SpanEvent<'_>)) {
         let mut sum = std::mem::take(&mut self.sum);
         sum.turns = 1;
-        let length = span.end.since(span.begin).unwrap_or(Nanos::ZERO);
-        self.ended.add(self.task, span.begin, length, &sum);
+        let is_whole = self.ended.add(self.task, span.begin, span.length(), &sum);
+        each(SpanEvent::Ended(span, is_whole.then_some(&sum)));
         self.next += 1;
     }
 
@@ -159,6 +185,16 @@ impl ThreadSpans {
         let left = self.spans.len() - self.next;
         sums.broken += u64::try_from(left).unwrap_or(u64::MAX);
         sums
+    }
+
+    /// The thread.
+    pub const fn task(&self) -> TaskKey {
+        self.task
+    }
+
+    /// Those that are not within others, one after the other.
+    pub fn outermost(&self) -> &[ProgramSpan] {
+        &self.spans
     }
 
     /// The number of spans that are not counted, because they are within others.
@@ -208,7 +244,7 @@ mod tests {
 
     fn sums(spans: &[ProgramSpan], rows: &[Switch]) -> TurnSums {
         let mut thread = ThreadSpans::new(TASK, spans.to_vec());
-        rows.iter().for_each(|row| thread.add(row));
+        rows.iter().for_each(|row| thread.add(row, &mut |_| ()));
         thread.sums()
     }
 
@@ -288,9 +324,12 @@ mod tests {
             cpu: None,
         };
         let mut thread = ThreadSpans::new(TASK, vec![span(2_400, 2_600)]);
-        rows().iter().for_each(|row| thread.add(row));
-        thread.add_open(&open(Some(Reason::Io), 2_500, 40, Some(ns(10))));
-        thread.add_open(&open(None, 2_540, 500, None));
+        rows().iter().for_each(|row| thread.add(row, &mut |_| ()));
+        thread.add_open(
+            &open(Some(Reason::Io), 2_500, 40, Some(ns(10))),
+            &mut |_| (),
+        );
+        thread.add_open(&open(None, 2_540, 500, None), &mut |_| ());
         let sums = thread.sums();
         let (all, _) = sums.slowest(1.0);
         assert_eq!((all.ran, all.switches), (ns(160), 1));

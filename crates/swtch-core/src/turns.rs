@@ -176,8 +176,12 @@ pub struct TurnSum {
 impl TurnSum {
     /// The lengths of all of these.
     pub fn length(&self) -> Nanos {
-        let blocked: Nanos = self.blocked.iter().map(|(_, time)| *time).sum();
-        self.ran + self.no_cpu + blocked
+        self.ran + self.no_cpu + self.all_blocked()
+    }
+
+    /// Time in waits for all reasons.
+    pub fn all_blocked(&self) -> Nanos {
+        self.blocked.iter().map(|(_, time)| *time).sum()
     }
 
     pub(crate) fn add_blocked(&mut self, reason: Reason, time: Nanos) {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use fastrand::Rng;
-use swtch_core::{Frame, Nanos, Pid, Reason, Stack, StackKind, TaskKey, Timestamp};
-use swtch_store::{ClockSample, Meta, Writer};
+use swtch_core::{Frame, Nanos, Pid, Reason, Stack, StackKind, TaskKey, Tid, Timestamp};
+use swtch_store::{ClockSample, Meta, SpanRow, Writer};
 
 use crate::{after, meta, row, seen, woken_by};
 
@@ -34,6 +34,8 @@ pub struct MadeUpRun {
     pub messages: u64,
     /// In how many of a hundred turns it waits for the disk a second time.
     pub second_reads_pct: u64,
+    /// The length of the span `query` of each message; 0: there are no spans.
+    pub span_ns: u64,
     /// Decides what varies by chance.
     pub seed: u64,
 }
@@ -58,6 +60,7 @@ impl MadeUpRun {
             comm: "server".to_owned(),
             messages: 0,
             second_reads_pct: 0,
+            span_ns: 0,
             seed: second,
         }
     }
@@ -85,6 +88,9 @@ impl MadeUpRun {
             0 => waits,
             _ => {
                 self.write_turns(&mut writer, &mut rng);
+                if self.span_ns > 0 {
+                    self.write_spans(&mut writer);
+                }
                 0
             }
         };
@@ -132,6 +138,21 @@ impl MadeUpRun {
                 write(Reason::Io, 40_000, Reason::Io);
             }
             write(Reason::Io, 40_000, Reason::Net);
+        }
+    }
+
+    fn write_spans(&self, writer: &mut Writer) {
+        let every = (self.meta.end_ns - self.meta.start_ns) / self.messages;
+        for number in 0..self.messages {
+            let begin = self.meta.start_ns + number * every;
+            let span = SpanRow {
+                begin: Timestamp::from_ns(begin),
+                end: Timestamp::from_ns(begin + self.span_ns),
+                pid: Pid::new(10),
+                tid: Tid::new(10),
+                name: "query".to_owned(),
+            };
+            writer.push_span(&span).unwrap();
         }
     }
 

@@ -68,6 +68,7 @@ pub fn of_reading(loaded: &Loaded) -> Result<Value> {
         "reasons": reasons.collect::<Vec<_>>(),
         "gaps": gaps.iter().map(|gap| of_gap(loaded, gap)).collect::<Vec<_>>(),
         "has_stacks": meta.stacks.is_some(),
+        "has_spans": meta.spans.is_some(),
     }))
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N]
-//!                       [--nodes N] [--smt N] [--prices FILE]
+//!                       [--nodes N] [--smt N] [--spans N] [--prices FILE]
 //! ```
 //!
 //! Each CPU simulates a queue of threads: the one that was woken first runs for a random time,
@@ -12,6 +12,7 @@
 //! each CPU on average, as they do in `perf bench sched messaging`.
 //! With `--nodes N` the CPUs are on N NUMA nodes, and with `--smt N` as many share a core; the
 //! numbers are dealt as Xeons have them, siblings furthest apart.
+//! With `--spans N` each of the first threads has N spans `request`.
 //! `--prices FILE` makes up a price list, too.
 //! As in a real trace, the rows of a thread and the runs of a CPU do not overlap. The same
 //! arguments give the same trace.
@@ -25,16 +26,18 @@ use std::process::ExitCode;
 use swtch_core::rules::all_rules;
 use swtch_core::{
     CgroupId, CpuId, CpuTopology, Evidence, EvidenceBits, Frame, Level, Nanos, Pid, Reason, Stack,
-    StackEnd, StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UserSide, Wait,
-    WakerKind, Wakeup,
+    StackEnd, StackKind, StackNumbers, Switch, TaskEvent, TaskKey, Timestamp, UntoldSpans,
+    UserSide, Wait, WakerKind, Wakeup,
 };
 use swtch_fixtures::{prices, seen};
 use swtch_report::price_file;
-use swtch_store::{Counts, Meta, RecordingState, TraceHost, Writer};
+use swtch_store::{Counts, Meta, RecordingState, SpanRow, TraceHost, Writer};
 
 const START_NS: u64 = 1_000_000_000;
 
 const THREADS_PER_PROCESS: u32 = 8;
+
+const THREADS_WITH_SPANS: u32 = 4;
 
 /// Each reason with its share of all switches, in percent.
 const REASONS: [(Reason, u32); 8] = [
@@ -73,6 +76,8 @@ struct Size {
     nodes: u16,
     /// CPUs that share a core.
     smt: u16,
+    /// Spans of each of the first threads.
+    spans: u64,
     /// The file to write a price list to.
     prices: Option<PathBuf>,
 }
@@ -89,7 +94,7 @@ fn main() -> ExitCode {
         },
         Err(problem) => {
             eprintln!(
-                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N] [--nodes N] [--smt N] [--prices FILE]"
+                "{problem}\nusage: make_trace NAME.swtch [--switches N] [--threads N] [--cpus N] [--seconds N] [--crowded N] [--nodes N] [--smt N] [--spans N] [--prices FILE]"
             );
             ExitCode::from(2)
         }
@@ -108,6 +113,7 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
         crowded: 0,
         nodes: 1,
         smt: 1,
+        spans: 0,
         prices: None,
     };
     let [path, options @ ..] = words else {
@@ -126,6 +132,7 @@ fn size_of(words: &[String]) -> Result<(&str, Size), String> {
             "--crowded" => size.crowded = number.parse().map_err(wrong)?,
             "--nodes" => size.nodes = number.parse().map_err(wrong)?,
             "--smt" => size.smt = number.parse().map_err(wrong)?,
+            "--spans" => size.spans = number.parse().map_err(wrong)?,
             "--prices" => size.prices = Some(PathBuf::from(number)),
             _ => return Err(format!("there is no {option}")),
         }
@@ -174,7 +181,27 @@ fn make(path: &Path, size: &Size) -> Result<(), swtch_store::Error> {
         queue.push(Reverse((row.ts.as_ns(), place)));
         writer.push_switch(&row)?;
     }
+    push_spans(&mut writer, size)?;
     writer.finish(&meta, &mut |_, _| ())
+}
+
+/// Spans at equal distances, each as long as a third of that.
+fn push_spans(writer: &mut Writer, size: &Size) -> Result<(), swtch_store::Error> {
+    let apart_ns = size.seconds * 1_000_000_000 / (size.spans + 1);
+    for key in 1..=size.threads.min(THREADS_WITH_SPANS) {
+        let TaskEvent { pid, tid, .. } = thread(key);
+        for number in 1..=size.spans {
+            let begin = START_NS + number * apart_ns + u64::from(key);
+            writer.push_span(&SpanRow {
+                begin: Timestamp::from_ns(begin),
+                end: Timestamp::from_ns(begin + apart_ns / 3),
+                pid,
+                tid,
+                name: "request".to_owned(),
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// One CPU and its threads.
@@ -422,6 +449,7 @@ fn meta_of(size: &Size) -> Meta {
             ..Counts::default()
         },
         stacks: Some(swtch_store::StackSettings::default()),
+        spans: (size.spans > 0).then(UntoldSpans::default),
         ..Meta::default()
     }
 }

@@ -189,9 +189,10 @@ pub struct Diff {
     /// Exit with 1 if a figure is surely worse by more than this (5 or 5%; 0 for any sure change).
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_over: Option<f64>,
-    /// Divide amounts by the time recorded (second), or compare whole runs of the same work (run).
-    #[arg(long, value_name = "WHAT", default_value = "second", value_parser = per())]
-    pub per: Per,
+    /// Divide amounts by spans (the default where all traces have some), turns, or the time recorded (second), or compare
+    /// whole runs of the same work (run).
+    #[arg(long, value_name = "WHAT", value_parser = per())]
+    pub per: Option<Per>,
     /// Show all figures: those that did not change, too, and those that could not be judged.
     #[arg(long)]
     pub full: bool,

@@ -60,7 +60,7 @@ export default async function makeTraces(project: TestProject): Promise<() => Pr
     return path;
   };
   const [ordinary, empty, crowded, day] = await Promise.all([
-    made("made", "60000", "24", "4", { prices }),
+    made("made", "60000", "24", "4", { prices, spans: "40" }),
     made("empty", "0", "1", "1"),
     made("crowded", "60000", "20000", "8"),
     made("day", "100000", "12", "2", { seconds: "86400" }),

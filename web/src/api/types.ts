@@ -81,6 +81,7 @@ export const traceInfo = record({
   reasons: list(reasonInfo),
   gaps: list(gap),
   has_stacks: boolean,
+  has_spans: boolean,
   has_prices: boolean,
 });
 export type TraceInfo = Decoded<typeof traceInfo>;

@@ -5,7 +5,9 @@ import { FlamePanel } from "./flame/flame-panel";
 import { LengthsPanel } from "./lengths/lengths-panel";
 import { LocksPanel } from "./locks-panel";
 import { RatePanel } from "./rate/rate-panel";
-import { PreemptorsPanel, ReasonsPanel, ThreadsPanel } from "./sheet/report-panels";
+import { trace } from "../state/trace";
+import { useAtom } from "../lib/use-atom";
+import { PreemptorsPanel, ReasonsPanel, SpansPanel, ThreadsPanel } from "./sheet/report-panels";
 import { VerdictPanel } from "./verdict-panel";
 import "./panels.css";
 
@@ -19,14 +21,21 @@ export interface Tab {
 }
 
 /** In the order of the questions: what stands out, how many, why, whose, how long, at what cost, for what, where, by whom. */
-export const TABS: readonly Tab[] = [
+const TABS: readonly Tab[] = [
   { id: "verdict", title: "Verdict", view: VerdictPanel },
   { id: "rate", title: "Rate", view: RatePanel },
   { id: "reasons", title: "Reasons", view: ReasonsPanel },
   { id: "threads", title: "Threads", view: ThreadsPanel },
+  { id: "spans", title: "Spans", view: SpansPanel },
   { id: "lengths", title: "Distributions", view: LengthsPanel },
   { id: "bill", title: "Bill", view: BillPanel },
   { id: "locks", title: "Locks", view: LocksPanel },
   { id: "flame", title: "Off-CPU", view: FlamePanel },
   { id: "preemptors", title: "Who took my CPU", view: PreemptorsPanel },
 ];
+
+/** The tabs of this trace: that of spans, where it has some. */
+export function useTabs(): readonly Tab[] {
+  const hasSpans = useAtom(trace)?.has_spans ?? false;
+  return hasSpans ? TABS : TABS.filter(({ id }) => id !== "spans");
+}

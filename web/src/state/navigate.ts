@@ -5,7 +5,7 @@ import { atom } from "../lib/atom";
 import { type TraceRange, rangeOf } from "../lib/units";
 import { sideOpen } from "./frame";
 import { aliveIn, collapsed, laneFilter, showOutOfScope } from "./filter";
-import { type Piece, selectedPiece, selectedTask } from "./selection";
+import { type Piece, selectedPiece, selectedRange, selectedTask } from "./selection";
 import { KERNEL } from "../timeline/lanes";
 import { noteAnswer, placeOfTask, threads } from "./trace";
 import { reveal } from "./view";
@@ -82,6 +82,15 @@ export async function goToRow(
     noteAnswer(error);
     throw error;
   }
+}
+
+/** Selects a stretch of a thread's time, shows its lane and moves the view so that the stretch can be seen. */
+export function showStretch(task: number, range: TraceRange): void {
+  selectedPiece.set(null);
+  selectedRange.set(range);
+  sideOpen.set(true);
+  showThread(task);
+  reveal(range);
 }
 
 /** Selects the thread of a lane that is on the screen already, or lets it go. */

@@ -1,6 +1,6 @@
 // The panels at the bottom, one behind the other.
 import { useAtom } from "../lib/use-atom";
-import { TABS } from "../panels";
+import { useTabs } from "../panels";
 import { bottomHeight, bottomOpen, bottomTab } from "../state/frame";
 import { Splitter } from "./splitter";
 
@@ -8,14 +8,15 @@ export function Bottom() {
   const open = useAtom(bottomOpen);
   const height = useAtom(bottomHeight);
   const chosen = useAtom(bottomTab);
-  const tab = TABS.find(({ id }) => id === chosen) ?? TABS[0];
+  const tabs = useTabs();
+  const tab = tabs.find(({ id }) => id === chosen) ?? tabs[0];
   const choose = (id: string): void => {
     bottomTab.set(id);
     bottomOpen.set(true);
   };
   const step = (event: KeyboardEvent): void => {
     const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
-    const next = TABS.at((TABS.findIndex((one) => one === tab) + by) % TABS.length);
+    const next = tabs.at((tabs.findIndex((one) => one === tab) + by) % tabs.length);
     if (by !== 0 && next !== undefined) {
       event.preventDefault();
       choose(next.id);
@@ -37,7 +38,7 @@ export function Bottom() {
       <section class="bottom" aria-label="Panels" style={open ? { height: `${height}px` } : {}}>
         <div class="tabs">
           <div role="tablist" aria-label="Panels" style={{ display: "flex" }} onKeyDown={step}>
-            {TABS.map(({ id, title }) => (
+            {tabs.map(({ id, title }) => (
               <button
                 key={id}
                 id={`tab-${id}`}

@@ -6,6 +6,7 @@
 //!       ├─ woken ─▶ sched_waking ─┴▶ ftrace bundles, one CPU each   tables `sched`, `thread_state`
 //!       ├─ wait ──▶ a slice on the thread's track: reason, rule …   table `slice`
 //!       └─ user ──▶ a slice on the worker's track
+//! spans ──────────▶ slices on a track below the thread's
 //! ```
 //!
 //! What Perfetto's trace processor computes from the events must equal our sums: a run is one row
@@ -254,6 +255,7 @@ impl PerfettoWriter<'_> {
                  blocked; Perfetto shows them in state PI (\"Parked + Idle\"), which is used for nothing else"
             );
         }
+        self.slices.spans(&rows.spans()?, threads, packets)?;
         self.slices.losses(gaps, packets)?;
         packets.lost_on(gaps)?;
         packets.flush()

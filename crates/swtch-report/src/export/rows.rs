@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use swtch_core::{Arch, CgroupId, Coverage, Gap, Level, Switch, TaskKey, Timestamp};
 use swtch_store::{Columns, Meta, Trace, WaitTypeRow};
 
-use crate::report::{Filter, FilteredTrace, Names, Selection, Symbols};
+use crate::report::{Filter, FilteredTrace, Names, Selection, SpansByThread, Symbols};
 
 /// A trace that is read for an export, with a filter.
 pub struct ExportRows<'t> {
@@ -122,6 +122,11 @@ impl<'t> ExportRows<'t> {
             gaps.extend(lost.context("reading the gaps of the trace")?);
         }
         Ok(gaps)
+    }
+
+    /// The spans of the threads and the time that were asked for.
+    pub fn spans(&self) -> Result<SpansByThread> {
+        self.filtered.spans()
     }
 
     /// Names of the wait types of user-mode schedulers.

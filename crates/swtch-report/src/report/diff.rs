@@ -29,6 +29,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use swtch_core::cost::{Billing, PriceList};
@@ -58,8 +59,8 @@ pub struct DiffRequest {
     pub b: Vec<PathBuf>,
     /// The switches that count.
     pub filter: Filter,
-    /// The unit by which amounts are divided.
-    pub per: Per,
+    /// The unit by which amounts are divided; without, spans where all traces have some, else seconds.
+    pub per: Option<Per>,
     /// The prices of switches; without, no price is compared.
     pub prices: Option<PriceList>,
     /// Fail if a figure is worse by more than this, in percent.
@@ -97,15 +98,49 @@ pub fn compare(request: &DiffRequest) -> Result<DiffAnswer<'_>> {
         runs.map(|path| read(path, request, billing.as_ref(), blocks))
             .collect()
     };
-    let (a, b) = (read(&request.a)?, read(&request.b)?);
+    let (mut a, mut b) = (read(&request.a)?, read(&request.b)?);
     refuse_repeated(&a, &b)?;
+    let (per, span) = unit_of(request.per, &mut a, &mut b)?;
     Ok(DiffAnswer {
-        judgement: Judgement::of(&a, &b, request.per),
-        differences: comparable::differences(&a, &b, request.per),
+        judgement: Judgement::of(&a, &b, per),
+        differences: comparable::differences(&a, &b, per),
         a,
         b,
+        per,
+        span,
         request,
     })
+}
+
+/// The unit by which amounts are divided. Of spans, those count of which all runs have some; of several kinds, the one
+/// with the most.
+fn unit_of(
+    asked: Option<Per>,
+    a: &mut [MeasuredRun],
+    b: &mut [MeasuredRun],
+) -> Result<(Per, Option<Rc<str>>)> {
+    if asked.is_some_and(|per| per != Per::Span) {
+        return Ok((asked.unwrap_or(Per::Second), None));
+    }
+    let runs = || a.iter().chain(b.iter());
+    let count = |kind: &Rc<str>| -> f64 {
+        let counts = runs().filter_map(|run| run.spans.get(kind));
+        counts.flatten().sum()
+    };
+    let kinds = runs().next().into_iter().flat_map(|run| run.spans.keys());
+    let in_all = kinds.filter(|kind| runs().all(|run| run.spans.contains_key(*kind)));
+    let most = in_all.max_by(|one, other| count(one).total_cmp(&count(other)));
+    let Some(kind) = most.cloned() else {
+        ensure!(
+            asked.is_none(),
+            "not every trace has spans of one kind: record each with the same --span, or compare by --per turn or second"
+        );
+        return Ok((Per::Second, None));
+    };
+    for run in a.iter_mut().chain(b) {
+        run.units = run.spans.remove(&kind).unwrap_or_default();
+    }
+    Ok((Per::Span, Some(kind)))
 }
 
 fn read(
@@ -121,7 +156,7 @@ fn read(
         }
     }
     ensure!(
-        request.per != Per::Turn || request.filter.reasons.is_empty(),
+        request.per != Some(Per::Turn) || request.filter.reasons.is_empty(),
         "--per turn needs the switches for all reasons, of which turns consist: leave out --reason"
     );
     let run = measure(&trace, &request.filter, billing, (blocks, request.per))
@@ -132,7 +167,7 @@ fn read(
         path.display()
     );
     ensure!(
-        request.per != Per::Turn || run.all_turns() > 0.0,
+        request.per != Some(Per::Turn) || run.all_units() > 0.0,
         "{} has no turns: none of its threads was seen to wait for messages three times, or goroutines of Go were read there; --per second or \
          run compares",
         path.display()

@@ -607,7 +607,7 @@ impl<'p> ExplainPage<'p> {
             cgroups,
             places: None,
         };
-        let mut turns = self.details.spans.by_program(names, &programs);
+        let mut turns = self.details.spans.by_program(names, &programs, symbols);
         let inferred = &self.details.turns;
         turns.extend(inferred.by_program(names, &programs, runs_goroutines));
         let of_programs = self.details.all_of_programs(&self.reasons);

@@ -50,6 +50,7 @@ mod pricing;
 mod programs;
 mod reason;
 mod screen;
+mod slow_spans;
 mod spans;
 mod stack;
 mod summary;
@@ -72,7 +73,7 @@ use anyhow::Result;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::cost::PriceList;
-use swtch_core::{Contention, Coverage, CpuTopology, Gap, Nanos, Switch};
+use swtch_core::{Contention, Coverage, CpuTopology, Gap, Nanos, Switch, Timestamp};
 use swtch_output::answer::{self, VerbAnswer};
 use swtch_output::column::Column;
 use swtch_output::format::Format;
@@ -94,6 +95,7 @@ pub use group::RowSyscall;
 pub use kernel_summary::KernelSummary;
 pub use names::Names;
 pub use programs::Programs;
+pub use spans::SpansByThread;
 pub use stack::{
     CALLER_LACKING, Stacks, Symbols, frame_words, is_of_tracing, may_lack_a_caller, seen_at,
 };
@@ -153,13 +155,15 @@ pub enum By {
     Cgroup,
     /// The cgroup that had the CPU while tasks of another were runnable.
     Neighbour,
+    /// A span of a thread, from one place of its program to another.
+    Span,
     /// The level: the kernel, or a user-mode scheduler.
     Level,
 }
 
 impl By {
     /// All kinds of rows, in the order in which help names them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Reason,
         Self::Process,
         Self::Thread,
@@ -171,6 +175,7 @@ impl By {
         Self::Cpu,
         Self::Cgroup,
         Self::Neighbour,
+        Self::Span,
         Self::Level,
     ];
 
@@ -188,6 +193,7 @@ impl By {
             Self::Cpu => "cpu",
             Self::Cgroup => "cgroup",
             Self::Neighbour => "neighbour",
+            Self::Span => "span",
             Self::Level => "level",
         }
     }
@@ -360,6 +366,7 @@ fn sheet_of(filtered: &mut FilteredTrace<'_>, by: By) -> Result<(Sheet, Reported
         By::Waker => by_waker(filtered),
         By::Wait => by_wait(filtered),
         By::Stack => by_stack(filtered),
+        By::Span => by_span(filtered),
         By::Process | By::Thread | By::Syscall | By::Cpu | By::Cgroup => by_group(filtered, by),
         By::Level => unreachable!("it reads both levels and has a function of its own"),
     }
@@ -510,6 +517,34 @@ pub fn waits_by_object(
     Ok((objects, rows))
 }
 
+fn by_span(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
+    let mut spans = filtered.spans()?;
+    let (stacks, symbols) = match filtered.head().meta.stacks {
+        Some(_) => (Columns::STACKS, filtered.symbols()?),
+        None => (Columns::NONE, Symbols::default()),
+    };
+    let columns = Columns::REASON | Columns::TS | Columns::RAN | Columns::NEXT_TASK;
+    let columns = columns | Columns::WAKER | WAIT | stacks;
+    let names = filtered.names();
+    // A span may begin in a wait that began before the time that was asked for.
+    let rows = filtered.scan_from_start(columns, &mut |row, task, _| {
+        spans.add(row, task, &names);
+    })?;
+    if filtered.selection().to() == Timestamp::from_ns(u64::MAX) {
+        for open in filtered.opens()?.iter().chain(&filtered.open_runs()?) {
+            spans.add_open(open, names.index(open.task));
+        }
+    }
+    let meta = &filtered.head().meta;
+    let mut sheet = spans.sheet(&names, &symbols, Timestamp::from_ns(meta.start_ns));
+    if sheet.rows.is_empty() && meta.spans.is_none() {
+        let how =
+            "no spans were recorded: record with --span postgres, FILE:FUNCTION or FILE:BEGIN..END";
+        sheet.notes.push(how.to_owned());
+    }
+    Ok((sheet, rows))
+}
+
 fn by_stack(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)> {
     let columns = Columns::REASON | Columns::STACKS | WAIT;
     let names = filtered.names();
@@ -534,7 +569,7 @@ mod tests {
     use crate::report::drawn::{after, head, row, seen};
     use serde_json::Value;
     use std::io;
-    use swtch_core::{CgroupId, CpuId, Reason, TaskEvent, Timestamp};
+    use swtch_core::{CgroupId, CpuId, Reason, TaskEvent};
     use swtch_store::Writer;
 
     /// A finished trace of four rows, of which the last is of a task out of scope, and its

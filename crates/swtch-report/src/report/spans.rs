@@ -4,12 +4,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use swtch_core::{Open, Pid, ProgramSpan, Switch, TaskKey, ThreadSpans, Tid, TurnSums};
+use swtch_core::{
+    Category, Open, Pid, ProgramSpan, SpanEvent, Switch, TaskKey, ThreadSpans, Tid, Timestamp,
+    TurnSums,
+};
+use swtch_output::sheet::Sheet;
 use swtch_store::SpanRow;
 
 use super::names::Names;
 use super::programs::Programs;
+use super::slow_spans::{RowOfSpan, SlowSpan, SlowestSpans, SpanNames, SpanWaits};
+use super::stack::Symbols;
 use super::turns::ProgramTurns;
+use super::waker::Waker;
 
 /// What a statement of `PostgreSQL` executes is a part of it, where it is not a statement of its own.
 const PART: &str = "execute";
@@ -21,9 +28,48 @@ const MOST_KINDS: usize = 256;
 /// The spans of each thread, by its index.
 #[derive(Debug, Default)]
 pub struct SpansByThread {
-    /// Of each kind, by its place in `kinds`.
-    threads: FxHashMap<usize, Vec<(usize, ThreadSpans)>>,
+    threads: FxHashMap<usize, SpanThread>,
     kinds: Vec<String>,
+    slowest: SlowestSpans,
+}
+
+/// The spans of one thread.
+#[derive(Debug, Default)]
+struct SpanThread {
+    kinds: Vec<SpansOfKind>,
+    /// The task that has the CPU since it last left, if it had not left to wait.
+    taker: Option<TaskKey>,
+}
+
+/// The spans of one kind of one thread.
+#[derive(Debug)]
+struct SpansOfKind {
+    /// The place of the kind in [`SpansByThread::kinds`].
+    kind: usize,
+    spans: ThreadSpans,
+    /// The longest waits of the span that is open.
+    waits: SpanWaits,
+}
+
+impl SpansOfKind {
+    /// Takes what a row tells of a span of the task with this index.
+    fn take(
+        waits: &mut SpanWaits,
+        slowest: &mut SlowestSpans,
+        (kind, task): (usize, usize),
+        row: &RowOfSpan,
+        event: SpanEvent<'_>,
+    ) {
+        match event {
+            SpanEvent::Piece(piece, length) => waits.add(piece, length, row),
+            SpanEvent::Ended(span, sum) => {
+                let waits = std::mem::take(waits);
+                if let Some(sum) = sum {
+                    slowest.push(kind, SlowSpan::new(task, span, sum.clone(), waits));
+                }
+            }
+        }
+    }
 }
 
 /// Spans on their way from a trace.
@@ -80,14 +126,19 @@ impl ReadSpans {
             self.leave_out_parts(part, whole);
         }
         self.spans.retain(|_, (_, spans)| !spans.is_empty());
-        let mut threads: FxHashMap<usize, Vec<_>> = FxHashMap::default();
+        let mut threads: FxHashMap<usize, SpanThread> = FxHashMap::default();
         for ((task, kind), (key, spans)) in self.spans {
             let of_thread = threads.entry(task).or_default();
-            of_thread.push((kind, ThreadSpans::new(key, spans)));
+            of_thread.kinds.push(SpansOfKind {
+                kind,
+                spans: ThreadSpans::new(key, spans),
+                waits: SpanWaits::default(),
+            });
         }
         SpansByThread {
             threads,
             kinds: self.kinds,
+            slowest: SlowestSpans::default(),
         }
     }
 
@@ -111,36 +162,105 @@ impl ReadSpans {
 }
 
 impl SpansByThread {
+    /// The spans of each kind of each thread that are not within others of the kind, one after the other.
+    pub fn each(&self) -> impl Iterator<Item = (TaskKey, &str, &[ProgramSpan])> {
+        let kinds = self.threads.values().flat_map(|thread| &thread.kinds);
+        kinds.map(|SpansOfKind { kind, spans, .. }| {
+            let name = self.kinds[*kind].as_str();
+            (spans.task(), name, spans.outermost())
+        })
+    }
+
     /// Adds a row of the task with this index.
-    pub fn add(&mut self, row: &Switch, task: usize) {
-        for (_, spans) in self.threads.get_mut(&task).into_iter().flatten() {
-            spans.add(row);
+    pub fn add(&mut self, row: &Switch, task: usize, names: &Names) {
+        let Some(thread) = self.threads.get_mut(&task) else {
+            return;
+        };
+        let told = RowOfSpan {
+            stacks: (row.wait.stacks.user, row.wait.stacks.kernel),
+            waker: Waker::of(row, names),
+            taker: thread.taker.take(),
+        };
+        let slowest = &mut self.slowest;
+        for SpansOfKind { kind, spans, waits } in &mut thread.kinds {
+            let of = (*kind, task);
+            spans.add(row, &mut |event| {
+                SpansOfKind::take(waits, slowest, of, &told, event);
+            });
         }
+        let could_run_on = row.rule.reason.category() == Category::Preemption;
+        thread.taker = row.next_task.filter(|_| could_run_on);
     }
 
     /// Adds what was open of a task at the end of the trace: the wait before its run, and then that.
     pub fn add_open(&mut self, open: &Open, task: usize) {
-        for (_, spans) in self.threads.get_mut(&task).into_iter().flatten() {
-            spans.add_open(open);
+        let Some(thread) = self.threads.get_mut(&task) else {
+            return;
+        };
+        let told = RowOfSpan {
+            taker: thread.taker,
+            ..RowOfSpan::default()
+        };
+        let slowest = &mut self.slowest;
+        for SpansOfKind { kind, spans, waits } in &mut thread.kinds {
+            let of = (*kind, task);
+            spans.add_open(open, &mut |event| {
+                SpansOfKind::take(waits, slowest, of, &told, event);
+            });
         }
     }
 
+    /// The spans of each kind that took longest.
+    #[cfg(test)]
+    pub const fn slowest(&self) -> &SlowestSpans {
+        &self.slowest
+    }
+
+    /// The spans that took longest, of all kinds.
+    pub fn sheet(&self, names: &Names, symbols: &Symbols, start: Timestamp) -> Sheet {
+        let kinds = self.threads.values().flat_map(|thread| &thread.kinds);
+        let (mut count, mut broken) = (0, 0);
+        for of_kind in kinds {
+            let sums = of_kind.spans.sums();
+            count += sums.count();
+            broken += sums.broken;
+        }
+        let told = SpanNames {
+            names,
+            symbols,
+            kinds: &self.kinds,
+            start,
+        };
+        self.slowest.sheet(&told, (count, broken))
+    }
+
     /// The spans of each program, by their kind, the most first.
-    pub fn by_program(&self, names: &Names, programs: &Programs) -> Vec<ProgramTurns> {
+    pub fn by_program(
+        &self,
+        names: &Names,
+        programs: &Programs,
+        symbols: Option<&Symbols>,
+    ) -> Vec<ProgramTurns> {
         let mut by_program: BTreeMap<(&str, usize), (TurnSums, u64)> = BTreeMap::new();
-        for (task, threads) in &self.threads {
-            let label = programs.label(names.thread(*task).process);
-            for (kind, spans) in threads {
-                let (sums, nested) = by_program.entry((label, *kind)).or_default();
-                sums.merge(&spans.sums());
-                *nested += spans.nested();
+        let label_of = |task: usize| programs.label(names.thread(task).process);
+        for (task, thread) in &self.threads {
+            for of_kind in &thread.kinds {
+                let key = (label_of(*task), of_kind.kind);
+                let (sums, nested) = by_program.entry(key).or_default();
+                sums.merge(&of_kind.spans.sums());
+                *nested += of_kind.spans.nested();
             }
         }
         let told = by_program
             .into_iter()
-            .filter_map(|((label, kind), (sums, nested))| {
-                let kind = self.kinds.get(kind)?;
-                Some(ProgramTurns::of_spans(kind, label, sums, nested, names))
+            .map(|((label, kind), (sums, nested))| {
+                let program = |task| label_of(task);
+                let slow = |count| {
+                    let is_its = |task| label_of(task) == label;
+                    let told = (names, symbols);
+                    self.slowest.causes(kind, count, is_its, &program, told)
+                };
+                ProgramTurns::of_spans((&self.kinds[kind], label), (sums, nested), names, slow)
             });
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|program| Reverse(program.count()));

@@ -121,25 +121,48 @@ fn wait_of(row: &Switch, arch: Option<Arch>) -> Option<MessageWait> {
     }
 }
 
+/// What is known of spans, and not of inferred turns.
+#[derive(Clone, Debug)]
+struct SpanFacts {
+    /// What they are called.
+    kind: String,
+    /// How many more were within others of the kind.
+    nested: u64,
+    /// What kept many of the slowest waiting, as a sentence.
+    cause: Option<String>,
+}
+
 /// The turns of one program.
 #[derive(Clone, Debug)]
 pub struct ProgramTurns {
     label: String,
-    /// What its spans are called, where places in the program tell them, and how many were within others of the kind.
-    span: Option<(String, u64)>,
+    /// What is known of spans besides, where places in the program tell them.
+    span: Option<SpanFacts>,
     /// The thread that took the longest.
     thread: String,
     turns: TurnSums,
 }
 
 impl ProgramTurns {
-    /// Spans of this kind.
-    pub fn of_spans(kind: &str, label: &str, spans: TurnSums, nested: u64, names: &Names) -> Self {
+    /// Spans of this kind; `cause` says what kept so many of the slowest waiting.
+    pub fn of_spans(
+        (kind, label): (&str, &str),
+        (spans, nested): (TurnSums, u64),
+        names: &Names,
+        cause: impl Fn(u64) -> Option<String>,
+    ) -> Self {
         let longest = spans.longest;
+        let (all, slowest) = spans.slowest(SLOWEST_PCT);
+        let are_apart =
+            percent(slowest.turns, all.turns).is_some_and(|share| share < MOST_OF_THE_SLOWEST_PCT);
         let thread = longest.map(|longest| names.label(names.index(longest.task)));
         Self {
             label: label.to_owned(),
-            span: Some((kind.to_owned(), nested)),
+            span: Some(SpanFacts {
+                kind: kind.to_owned(),
+                nested,
+                cause: are_apart.then(|| cause(slowest.turns)).flatten(),
+            }),
             thread: thread.unwrap_or_default(),
             turns: spans,
         }
@@ -177,8 +200,8 @@ impl ProgramTurns {
                 "turn",
                 Some("what comes meanwhile is served in the same turn".to_owned()),
             ),
-            Some((span, nested)) => (
-                format!("{span} (in {})", self.label),
+            Some(SpanFacts { kind, nested, .. }) => (
+                format!("{kind} (in {})", self.label),
                 "span",
                 (*nested > 0).then(|| format!("{} more are within these", grouped(*nested))),
             ),
@@ -212,8 +235,11 @@ impl ProgramTurns {
             true => String::new(),
             false => format!(" ({})", caveats.join("; ")),
         };
+        let cause = self.span.as_ref().and_then(|span| span.cause.as_ref());
+        let cause = cause.map_or_else(String::new, |cause| format!(" {cause}"));
         format!(
-            "{from} took {} (median), {} (99 %){longest}: {}, {per_second} a second, of {} switches each{caveats}. {parts}",
+            "{from} took {} (median), {} (99 %){longest}: {}, {per_second} a second, of {} switches each{caveats}. \
+             {parts}{cause}",
             length(50.0),
             length(99.0),
             counted(all.turns, one),
@@ -228,7 +254,8 @@ impl ProgramTurns {
         json!({
             "program": self.label,
             "from": if self.span.is_some() { "places" } else { "inferred" },
-            "span": self.span.as_ref().map(|(span, _)| span),
+            "span": self.span.as_ref().map(|span| &span.kind),
+            "cause_of_slowest": self.span.as_ref().and_then(|span| span.cause.as_ref()),
             "all": sum_json(&all),
             "slowest": sum_json(&slowest),
             "p50_ns": self.turns.percentile(50.0).map(Nanos::as_ns),

@@ -25,6 +25,7 @@ words! {
     CORE_CPUS "core_cpus" Text "the CPUs of its core, on a machine with SMT";
     CGROUP "cgroup" Text "path of the cgroup";
     CGROUP_ID "cgroup_id" Id "the kernel's number of the cgroup";
+    SPAN "span" Text "what the span is called";
     SYSCALL "syscall" Text "the system call";
     SYSCALL_NUMBER "number" Id "the kernel's number of the system call";
     NEIGHBOUR "neighbour" Text "path of the cgroup that had the CPU, or what else had it";
@@ -88,6 +89,11 @@ words! {
     BLOCKED "blocked_ns" Time "time until somebody woke them";
     RUNQ "runq_ns" Time "time runnable without a CPU (run-queue wait, CPU wait)";
     OPEN "open_ns" Time "how long the open waits had lasted";
+    BEGAN "began_ns" Time "when it began, since the recording did";
+    LENGTH "length_ns" Time "how long it took";
+    LONGEST_WAIT "longest_wait_ns" Time "its longest wait until somebody woke it";
+    WAITED_IN "waited_in" Text "functions in which it waited longest, the innermost first";
+    LONGEST_RUNQ "longest_runq_ns" Time "its longest time runnable without a CPU at once";
     IRQ "irq_ns" Time "time that interrupts took of the runs";
 
     PER_S "per_s" Number "switches a second";

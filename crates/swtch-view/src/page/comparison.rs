@@ -164,6 +164,7 @@ fn flame_graphs(root: &FrameDiff, per: Per) -> Result<Markup> {
         Per::Second => "the runs of a side together, divided by their lengths",
         Per::Run => "the runs of a side together, divided by their number",
         Per::Turn => "the runs of a side together, divided by their turns",
+        Per::Span => "the runs of a side together, divided by their spans",
     };
     Ok(html! {
         p {

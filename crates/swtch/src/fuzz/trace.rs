@@ -173,7 +173,7 @@ impl Traces {
             a: a.iter().copied().cloned().collect(),
             b: b.iter().copied().cloned().collect(),
             filter: filter(choice),
-            per: Per::ALL[choice.usize(..Per::ALL.len())],
+            per: Per::ALL.get(choice.usize(..=Per::ALL.len())).copied(),
             prices: choice.bool().then(prices),
             fail_over_pct: Some(0.0),
             format: Format::ALL[choice.usize(..Format::ALL.len())],

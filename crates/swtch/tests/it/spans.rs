@@ -105,7 +105,25 @@ fn root_spans_are_as_many_as_the_program_has_and_their_parts_are_their_lengths()
         let asleep = count(&turns["all"]["blocked_ns_by_reason"]["sleep"]);
         assert!(asleep >= whole * 2_000_000, "{turns}");
         assert!(count(&turns["all"]["switches"]) >= whole, "{turns}");
+        the_slowest_are_listed(&recording, whole);
     }
+}
+
+/// The report has a row for each span that is known whole, the longest first, and its parts sum to its length.
+fn the_slowest_are_listed(recording: &Recording, whole: u64) {
+    let mut report = swtch(["report", "--by", "span", "--format", "json"]);
+    let output = report.arg(recording.place.trace()).output().unwrap();
+    let answer: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!(rows.len() as u64, whole, "{answer}");
+    for row in rows {
+        let parts = ["ran_ns", "runq_ns", "blocked_ns"].map(|part| count(&row[part]));
+        assert_eq!(parts.iter().sum::<u64>(), count(&row["length_ns"]), "{row}");
+        assert_eq!(row["reason"], "sleep", "{row}");
+        assert!(count(&row["longest_wait_ns"]) >= 2_000_000, "{row}");
+    }
+    let lengths = rows.iter().map(|row| count(&row["length_ns"]));
+    assert!(lengths.is_sorted_by(|one, next| one >= next), "{answer}");
 }
 
 fn count(number: &Value) -> u64 {

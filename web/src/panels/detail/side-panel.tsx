@@ -1,12 +1,12 @@
 // The detail of what is selected: a row, which is a run, why it ended, and the wait that came before it.
 import { useEffect, useState } from "preact/hooks";
 import * as api from "../../api/client";
-import type { Detail } from "../../api/types";
+import type { Detail, Thread } from "../../api/types";
 import { escaped } from "../../lib/escape";
 import { useAtom } from "../../lib/use-atom";
 import { goToRow } from "../../state/navigate";
-import { selectedPiece, type Piece } from "../../state/selection";
-import { trace } from "../../state/trace";
+import { selectedPiece, selectedTask, type Piece } from "../../state/selection";
+import { placeOfTask, threads, trace } from "../../state/trace";
 import { Answered } from "../answered";
 import { ThreadLink } from "../names";
 import { useAnswer } from "../use-answer";
@@ -24,13 +24,21 @@ export function SidePanel() {
     piece === null ? null : `detail ${piece.row} ${piece.level} ${generation}`,
     (signal) => api.detail(piece?.row ?? 0, piece?.level ?? "os", signal),
   );
+  const thread = useSelectedThread();
   if (piece === null) {
     return (
       <div class="detail">
+        {thread !== null && (
+          <header class="detail-head">
+            <h2>
+              <ThreadLink thread={thread} />
+            </h2>
+          </header>
+        )}
         <p class="muted">
           Choose a run or a wait in the time line: by a click, or with Tab, the arrows and Enter.
         </p>
-        <CriticalPart thread={null} />
+        <CriticalPart thread={thread} />
       </div>
     );
   }
@@ -39,6 +47,16 @@ export function SidePanel() {
       <Answered answer={answer}>{(detail) => <RowDetail detail={detail} piece={piece} />}</Answered>
     </div>
   );
+}
+
+/** The thread whose lane was selected. */
+function useSelectedThread(): Thread | null {
+  const task = useAtom(selectedTask);
+  const columns = useAtom(threads);
+  const place = useAtom(placeOfTask).get(task ?? -1);
+  if (task === null || columns === null || place === undefined) return null;
+  const [tid, pid] = [columns.tid[place] ?? null, columns.pid[place] ?? null];
+  return { task, tid, pid, name: columns.name[place] ?? "" };
 }
 
 function RowDetail({ detail, piece }: { readonly detail: Detail; readonly piece: Piece }) {

@@ -2,7 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { CATEGORIES, type Category } from "../../api/types";
 import { reasons, threads } from "../../state/trace";
-import { showThread } from "../../state/navigate";
+import { rangeOf } from "../../lib/units";
+import { showStretch, showThread } from "../../state/navigate";
 import { Swatch } from "../names";
 import { cellText, type Column, type Row } from "./columns";
 
@@ -42,9 +43,23 @@ function taskOf(tid: unknown): number | null {
   return tid === null || place < 0 ? null : (columns?.task[place] ?? null);
 }
 
-/** As `reasonCell`, and threads lead to their lane. */
+/** A span leads to its thread and its stretch of time. */
+function spanCell(column: Column, row: Row): ComponentChildren | undefined {
+  const task = taskOf(row["tid"]);
+  const [began, length] = [row["began_ns"], row["length_ns"]];
+  if (task === null || typeof began !== "number" || typeof length !== "number") return undefined;
+  const show = (): void => showStretch(task, rangeOf(began, began + length));
+  return (
+    <button type="button" class="link" onClick={show}>
+      {cellText(column, row["span"])}
+    </button>
+  );
+}
+
+/** As `reasonCell`, and threads and spans lead to their lane. */
 export function linkedCell(column: Column, row: Row): ComponentChildren | undefined {
   const { key } = column;
+  if (key === "span") return spanCell(column, row);
   const tidKey = NAMES_OF_THREADS[key];
   if (tidKey === undefined) return reasonCell(column, row);
   const task = taskOf(row[tidKey]);

@@ -3,6 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import * as api from "../../api/client";
 import type { Report } from "../../api/types";
+import { derived } from "../../lib/atom";
+import { wholeRange } from "../../state/trace";
 import { Answered, RangeLine } from "../answered";
 import { Choice } from "../choice";
 import { spanOfRange, useRangeAnswer } from "../use-answer";
@@ -115,6 +117,32 @@ export function PreemptorsPanel() {
   return (
     <section class="panel" aria-label="Who took my CPU">
       <LongReport by="preemptor" label="Who took the CPU" head={head} />
+    </section>
+  );
+}
+
+/** The slowest spans that are shown. */
+const SLOWEST_SPANS = 1_000;
+
+/** Spans are told of the whole trace, so that the list stays while one of them is looked at. */
+const wholeTrace = derived([wholeRange], (range) => ({ range, which: "whole trace" as const }));
+
+export function SpansPanel() {
+  const answer = useRangeAnswer(
+    "report span",
+    (range, signal) => api.report("span", range, { top: SLOWEST_SPANS }, signal),
+    wholeTrace,
+  );
+  return (
+    <section class="panel" aria-label="Spans">
+      <RangeLine answer={answer}>
+        <span class="muted">
+          the slowest first; a click selects one, and Critical path tells what it rested on
+        </span>
+      </RangeLine>
+      <Answered answer={answer}>
+        {({ value }) => <ReportTable label="Spans by length" report={value} />}
+      </Answered>
     </section>
   );
 }

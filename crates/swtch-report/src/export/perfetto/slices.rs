@@ -12,6 +12,7 @@ use super::threads::{NamedThreads, thread_track};
 use crate::export::evidence::{self, EvidenceValue, Vocabulary};
 use crate::export::life::{Moments, name_of_wait};
 use crate::export::rows::ExportRows;
+use crate::report::SpansByThread;
 
 /// Id of the one sequence of packets, which share interned strings.
 const SEQUENCE: u32 = 1;
@@ -23,11 +24,12 @@ const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 
-/// Where numbers of tracks begin: of user-mode tasks, of all such tasks of a process, of losses. Those below are of threads
+/// Where numbers of tracks begin: of user-mode tasks, of all such tasks of a process, of losses, of spans. Those below are of threads
 /// (`threads.rs`).
 const USER_TASK_TRACKS: u64 = 3 << 40;
 const USER_GROUP_TRACKS: u64 = 4 << 40;
 const LOSS_TRACKS: u64 = 5 << 40;
+const SPAN_TRACKS: u64 = 6 << 40;
 
 /// The begin or end of a slice, or an event without a length.
 #[derive(Debug)]
@@ -181,6 +183,42 @@ impl Slices {
         self.workers.insert((process, worker), track);
         self.track(at, track, group, format!("task {worker}"), packets)?;
         Ok(track)
+    }
+
+    /// Writes the spans of threads that have rows, each kind on a track of its own below the thread's.
+    pub fn spans(
+        &mut self,
+        spans: &SpansByThread,
+        threads: &NamedThreads,
+        packets: &mut Packets<'_>,
+    ) -> Result<()> {
+        let met = spans.each().filter(|(task, _, _)| threads.is_met(*task));
+        for (track, (task, kind, spans)) in (SPAN_TRACKS..).zip(met) {
+            let Some(first) = spans.first() else {
+                continue;
+            };
+            let parent = thread_track(task);
+            self.track(
+                first.begin,
+                track,
+                parent,
+                format!("spans: {kind}"),
+                packets,
+            )?;
+            for span in spans {
+                let begin = SliceEvent {
+                    kind: BEGIN,
+                    at: span.begin,
+                    track,
+                    name: kind,
+                    category: "span",
+                    facts: Vec::new(),
+                };
+                self.tell(begin, packets)?;
+                self.end(span.end, track, packets)?;
+            }
+        }
+        Ok(())
     }
 
     fn track(

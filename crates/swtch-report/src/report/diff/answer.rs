@@ -11,6 +11,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -57,6 +58,9 @@ pub struct DiffAnswer<'r> {
     pub(super) b: Vec<MeasuredRun>,
     pub(super) differences: Vec<SideDifference>,
     pub(super) judgement: Judgement,
+    pub(super) per: Per,
+    /// The kind of span by which amounts are divided.
+    pub(super) span: Option<Rc<str>>,
     pub(super) request: &'r DiffRequest,
 }
 
@@ -67,6 +71,9 @@ impl VerbAnswer for DiffAnswer<'_> {
         let mut lines = Vec::new();
         for (label, words) in self.sides() {
             lines.extend(hung(label, &words));
+        }
+        if let Some(words) = self.unit_words() {
+            lines.extend(hung("per", &words));
         }
         lines.extend(hung("comparable", &self.comparability()));
         for difference in self.difference_lines() {
@@ -106,7 +113,8 @@ impl VerbAnswer for DiffAnswer<'_> {
             "schema": "swtch.diff/1",
             "a": side_to_json(&self.a),
             "b": side_to_json(&self.b),
-            "per": self.request.per.as_str(),
+            "per": self.per.as_str(),
+            "span": self.span.as_deref(),
             "filter": self.request.filter.to_words(),
             "differences": differences,
             "method": judgement.method.as_str(),
@@ -161,6 +169,20 @@ impl DiffAnswer<'_> {
             lines.push(("host", host_words(&run.meta.host).to_line()));
         }
         lines
+    }
+
+    /// Says by which spans amounts are divided, and how many there were.
+    pub(super) fn unit_words(&self) -> Option<String> {
+        let kind = self.span.as_ref()?;
+        let count = |runs: &[MeasuredRun]| {
+            let all: f64 = runs.iter().map(MeasuredRun::all_units).sum();
+            number_words(all)
+        };
+        Some(format!(
+            "span {kind} (A {}, B {}; --per second compares rates)",
+            count(&self.a),
+            count(&self.b)
+        ))
     }
 
     fn differs_in(&self, what: &str) -> bool {
@@ -291,7 +313,7 @@ impl DiffAnswer<'_> {
     /// The rows for people. A figure's name is cut to `widest` columns.
     pub(super) fn people_sheet(&self, rows: &[&JudgedFigure], widest: usize) -> Sheet {
         let mut sheet = Sheet::new("diff", &SHOWN);
-        let per = self.request.per;
+        let per = self.per;
         sheet.rows = rows
             .iter()
             .map(|figure| {
@@ -321,7 +343,7 @@ impl DiffAnswer<'_> {
     fn sheet(&self) -> Sheet {
         let rows = self.all_rows().map(|figure| FigureRow {
             figure,
-            per: self.request.per,
+            per: self.per,
             limit: self.request.fail_over_pct,
         });
         Sheet::of("diff", &columns(), rows)
@@ -543,11 +565,13 @@ fn value_words(value: f64, key: &FigureKey, per: Per) -> String {
     let time = || Nanos::from_rounded(value).to_string();
     match (key.unit(), per) {
         (FigureUnit::Length, _) | (FigureUnit::TimeShare, Per::Run) => time(),
+        (FigureUnit::Events, Per::Run) => number_words(value),
         (FigureUnit::TimeShare, Per::Second) => format!("{}/s", time()),
         (FigureUnit::Events, Per::Second) => format!("{}/s", number_words(value)),
-        (FigureUnit::Events, Per::Run) => number_words(value),
-        (FigureUnit::TimeShare, Per::Turn) => format!("{}/turn", time()),
-        (FigureUnit::Events, Per::Turn) => format!("{}/turn", number_words(value)),
+        (FigureUnit::TimeShare, Per::Turn | Per::Span) => format!("{}/{}", time(), per.as_str()),
+        (FigureUnit::Events, Per::Turn | Per::Span) => {
+            format!("{}/{}", number_words(value), per.as_str())
+        }
     }
 }
 
@@ -574,6 +598,8 @@ const fn unit_word(key: &FigureKey, per: Per) -> &'static str {
         (FigureUnit::Events, Per::Run) => "per_run",
         (FigureUnit::TimeShare, Per::Turn) => "ns_per_turn",
         (FigureUnit::Events, Per::Turn) => "per_turn",
+        (FigureUnit::TimeShare, Per::Span) => "ns_per_span",
+        (FigureUnit::Events, Per::Span) => "per_span",
     }
 }
 

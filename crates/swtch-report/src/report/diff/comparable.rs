@@ -183,7 +183,7 @@ fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifferen
                 "amounts are per second: if the runs do the same work, the longer ones do less of it \
                  in a second (--per run compares whole runs)"
             }
-            Per::Turn => "amounts are per turn, of which longer runs have more",
+            Per::Turn | Per::Span => "amounts are per turn or span, of which longer runs have more",
             Per::Run => {
                 "amounts are of whole runs: if the runs do not do the same work, the longer ones do \
                  more of it (--per second compares rates)"
@@ -196,7 +196,7 @@ fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifferen
 /// How often a turn may have served several requests because client and server share a CPU.
 fn merged_turns(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifference> {
     let most = |runs: &[MeasuredRun]| {
-        let turns: f64 = runs.iter().map(MeasuredRun::all_turns).sum();
+        let turns: f64 = runs.iter().map(MeasuredRun::all_units).sum();
         let more: f64 = runs.iter().map(|run| run.more_turns).sum();
         (turns + more) / turns.max(1.0)
     };

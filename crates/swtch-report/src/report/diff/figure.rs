@@ -4,7 +4,7 @@
 //!
 //! | figure | worse is | because |
 //! |---|---|---|
-//! | length of the run, price, time in run queues | more | it is time lost |
+//! | length of the run and of spans, price, time in run queues | more | it is time lost |
 //! | switches: in all, and by a reason that the program or its neighbours cause | more | each costs time |
 //! | switches for `child`, `stop`, `exit` | neither | they follow from what the program was told to do |
 //! | preemptions of one program by another | more | as other switches |
@@ -67,13 +67,15 @@ pub struct StackPlace {
     pub functions: Rc<str>,
 }
 
-/// Waits whose lengths are a distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Waits and spans whose lengths are a distribution.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitKey {
     /// Time in the run queue, of all waits.
     RunQueue,
     /// Time off the CPU after leaving for a reason.
     OffCpu(Reason),
+    /// The spans that are called so.
+    Span(Rc<str>),
 }
 
 /// The unit of a figure.
@@ -154,6 +156,9 @@ impl FigureKey {
             Self::Percentile(WaitKey::OffCpu(reason), percent) => {
                 format!("{}, p{percent}", waits(*reason))
             }
+            Self::Percentile(WaitKey::Span(kind), percent) => {
+                format!("length of a span {kind}, p{percent}")
+            }
         }
     }
 
@@ -169,6 +174,7 @@ impl FigureKey {
             Self::Amount(AmountKey::Price) => "price",
             Self::Percentile(WaitKey::RunQueue, _) => "run_queue_wait",
             Self::Percentile(WaitKey::OffCpu(_), _) => "wait",
+            Self::Percentile(WaitKey::Span(_), _) => "span",
         }
     }
 

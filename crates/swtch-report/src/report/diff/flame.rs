@@ -117,7 +117,7 @@ impl SideTree {
         let divisor = match per {
             Per::Second => runs.iter().map(MeasuredRun::seconds).sum(),
             Per::Run => runs.iter().map(|_| 1.0).sum(),
-            Per::Turn => runs.iter().map(MeasuredRun::all_turns).sum(),
+            Per::Turn | Per::Span => runs.iter().map(MeasuredRun::all_units).sum(),
         };
         Ok(Self { tree, divisor })
     }
@@ -220,8 +220,7 @@ pub fn time_words(ns: f64, per: Per) -> String {
     match per {
         _ if time == Nanos::ZERO => "0".to_owned(),
         Per::Second => format!("{time}/s"),
-        Per::Run => format!("{time} a run"),
-        Per::Turn => format!("{time} a turn"),
+        Per::Run | Per::Turn | Per::Span => format!("{time} a {}", per.as_str()),
     }
 }
 

@@ -40,11 +40,13 @@ pub enum Per {
     Run,
     /// The turns of all that was recorded: for servers under another load.
     Turn,
+    /// The spans of one kind, which places in the program tell: as turns, and exact.
+    Span,
 }
 
 impl Per {
     /// All units of a comparison, in the order in which help names them.
-    pub const ALL: [Self; 3] = [Self::Second, Self::Run, Self::Turn];
+    pub const ALL: [Self; 4] = [Self::Second, Self::Run, Self::Turn, Self::Span];
 
     /// The word on the command line.
     pub const fn as_str(self) -> &'static str {
@@ -52,6 +54,7 @@ impl Per {
             Self::Second => "second",
             Self::Run => "run",
             Self::Turn => "turn",
+            Self::Span => "span",
         }
     }
 
@@ -301,7 +304,7 @@ struct SideFigure {
     /// Runs that have no value.
     missing: usize,
     mean_seconds: f64,
-    mean_turns: f64,
+    mean_units: f64,
 }
 
 impl SideFigure {
@@ -313,7 +316,7 @@ impl SideFigure {
             _ => None,
         };
         let seconds: f64 = runs.iter().map(MeasuredRun::seconds).sum();
-        let turns: f64 = runs.iter().map(MeasuredRun::all_turns).sum();
+        let units: f64 = runs.iter().map(MeasuredRun::all_units).sum();
         Self {
             values: SideValues {
                 runs: known.clone().map(|(value, _)| *value).collect(),
@@ -322,7 +325,7 @@ impl SideFigure {
             events: known.map(|(_, events)| *events).collect(),
             missing: measured.iter().filter(|one| one.is_none()).count(),
             mean_seconds: seconds / runs.len().max(1) as f64,
-            mean_turns: turns / runs.len().max(1) as f64,
+            mean_units: units / runs.len().max(1) as f64,
         }
     }
 
@@ -363,7 +366,7 @@ fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
             let sums = measured.map_or_else(|| vec![0.0; run.blocks], |one| one.blocks.clone());
             BlockSeries::Sums(match per {
                 Per::Second | Per::Run => sums,
-                Per::Turn => at_equal_turns(&sums, &run.turns),
+                Per::Turn | Per::Span => at_equal_units(&sums, &run.units),
             })
         }
         FigureKey::Percentile(wait, percent) => {
@@ -380,13 +383,13 @@ fn within(run: &MeasuredRun, key: &FigureKey, per: Per) -> Option<WithinRun> {
     WithinRun::of(&series, value(run, key, per)?.0)
 }
 
-/// The amounts of blocks as they would be if each had as many turns: load alone is no noise then.
-fn at_equal_turns(sums: &[f64], turns: &[f64]) -> Vec<f64> {
-    let mean = turns.iter().sum::<f64>() / turns.len().max(1) as f64;
-    let blocks = sums.iter().zip(turns);
-    let equal = blocks.map(|(sum, turns)| {
-        if *turns > 0.0 {
-            sum * mean / turns
+/// The amounts of blocks as they would be if each had as many units: load alone is no noise then.
+fn at_equal_units(sums: &[f64], units: &[f64]) -> Vec<f64> {
+    let mean = units.iter().sum::<f64>() / units.len().max(1) as f64;
+    let blocks = sums.iter().zip(units);
+    let equal = blocks.map(|(sum, units)| {
+        if *units > 0.0 {
+            sum * mean / units
         } else {
             *sum
         }
@@ -410,7 +413,7 @@ fn figure_values(
     let step = match per {
         Per::Run => 1.0,
         Per::Second => 2.0 / (a.mean_seconds + b.mean_seconds),
-        Per::Turn => 2.0 / (a.mean_turns + b.mean_turns).max(1.0),
+        Per::Turn | Per::Span => 2.0 / (a.mean_units + b.mean_units).max(1.0),
     };
     FigureValues {
         a: a.values.clone(),
@@ -460,7 +463,7 @@ fn keys(a: &[MeasuredRun], b: &[MeasuredRun]) -> (Vec<FigureKey>, usize, usize) 
     }
     let waits: BTreeSet<&WaitKey> = runs().flat_map(|run| run.lengths.keys()).collect();
     for wait in waits {
-        keys.extend(PERCENTILES.map(|percent| FigureKey::Percentile(*wait, percent)));
+        keys.extend(PERCENTILES.map(|percent| FigureKey::Percentile(wait.clone(), percent)));
     }
     (keys, further_pairs, further_stacks)
 }
@@ -493,7 +496,7 @@ fn divisor(run: &MeasuredRun, per: Per) -> f64 {
     match per {
         Per::Second => run.seconds(),
         Per::Run => 1.0,
-        Per::Turn => run.all_turns(),
+        Per::Turn | Per::Span => run.all_units(),
     }
 }
 

@@ -27,6 +27,7 @@ use crate::report::filtered_trace::FilteredTrace;
 use crate::report::head::told_length;
 use crate::report::names::Names;
 use crate::report::programs::of_kernel;
+use crate::report::spans::SpansByThread;
 use crate::report::stack::Stacks;
 use crate::report::turns::TurnsByThread;
 use crate::report::verdict::is_recorder;
@@ -56,18 +57,20 @@ pub struct MeasuredRun {
     pub blocks: usize,
     /// Amounts by block.
     pub amounts: BTreeMap<AmountKey, MeasuredAmount>,
-    /// Lengths of waits by block.
+    /// Lengths of waits and spans by block.
     pub lengths: BTreeMap<WaitKey, Vec<Distribution>>,
-    /// The number of turns in each block; empty if they were not asked for.
-    pub turns: Vec<f64>,
-    /// How many more they may be.
+    /// The number of units (turns or spans) in each block; empty if nothing is divided by them.
+    pub units: Vec<f64>,
+    /// How many more turns there may be.
     pub more_turns: f64,
+    /// The number of spans of each kind that ended in each block.
+    pub spans: BTreeMap<Rc<str>, Vec<f64>>,
 }
 
 impl MeasuredRun {
-    /// All of its turns.
-    pub fn all_turns(&self) -> f64 {
-        self.turns.iter().sum()
+    /// All of its units.
+    pub fn all_units(&self) -> f64 {
+        self.units.iter().sum()
     }
 
     /// Its length in seconds.
@@ -129,7 +132,7 @@ pub fn measure(
     trace: &Trace,
     filter: &Filter,
     billing: Option<&Billing>,
-    (blocks, per): (RunBlocks, Per),
+    (blocks, per): (RunBlocks, Option<Per>),
 ) -> Result<MeasuredRun> {
     let mut filtered = FilteredTrace::open(trace, filter)?;
     if told_length(trace.meta()).is_none() {
@@ -146,11 +149,11 @@ pub fn measure(
     if billing.is_some() {
         columns = columns | Columns::CPU | Columns::RAN;
     }
-    if per == Per::Turn {
+    if per == Some(Per::Turn) {
         columns = columns | Columns::RAN | Columns::WAKER | WAIT_OBJECT;
     }
     let mut counts = FigureCounts::new(&names, clock.blocks);
-    let mut turns = (per == Per::Turn).then(|| CountedTurns::new(clock.blocks));
+    let mut turns = (per == Some(Per::Turn)).then(|| CountedTurns::new(clock.blocks));
     let (arch, recorder) = (
         filtered.arch(),
         filtered.head().meta.recorder_pid.map(Pid::new),
@@ -182,8 +185,9 @@ pub fn measure(
         None => WorkerTimes::default(),
     };
     let runs_goroutines = |task: usize| goroutines.are_known_of(names.process_of(task).pid);
-    let (turns, more_turns) =
+    let (units, more_turns) =
         turns.map_or_else(Default::default, |turns| turns.by_block(runs_goroutines));
+    let spans = counts.add_spans(&filtered.spans()?, &clock);
     let head = filtered.head();
     Ok(MeasuredRun {
         path: head.path.clone(),
@@ -194,8 +198,9 @@ pub fn measure(
         blocks: clock.blocks,
         amounts,
         lengths: counts.lengths,
-        turns,
+        units,
         more_turns,
+        spans,
     })
 }
 
@@ -383,6 +388,26 @@ impl FigureCounts {
             blocks.resize(self.blocks, Distribution::default());
         }
         blocks[block].record(length);
+    }
+
+    /// Adds the lengths of spans, and returns how many of each kind ended in each block.
+    fn add_spans(
+        &mut self,
+        spans: &SpansByThread,
+        clock: &BlockClock,
+    ) -> BTreeMap<Rc<str>, Vec<f64>> {
+        let mut counts: BTreeMap<Rc<str>, Vec<f64>> = BTreeMap::new();
+        for (_, kind, spans) in spans.each() {
+            let kind: Rc<str> = kind.into();
+            let count = counts.entry(Rc::clone(&kind));
+            let count = count.or_insert_with(|| vec![0.0; self.blocks]);
+            for span in spans {
+                let block = clock.block(span.end);
+                count[block] += 1.0;
+                self.record(WaitKey::Span(Rc::clone(&kind)), block, span.length());
+            }
+        }
+        counts
     }
 
     /// The amounts by what they are of. Takes all but the lengths.

@@ -58,11 +58,12 @@ impl DiffAnswer<'_> {
     pub fn page_parts(&self) -> Result<DiffPageParts> {
         let request = self.request;
         let mut head = self.sides();
+        head.extend(self.unit_words().map(|words| ("per", words)));
         head.extend(request.filter.to_words().map(|words| ("only", words)));
         let flames = match without_stacks(&self.a, &self.b) {
             Some(why) => DiffFlames::Missing(why),
             None => {
-                let frames = FrameDiff::read(&self.a, &self.b, &request.filter, request.per)?;
+                let frames = FrameDiff::read(&self.a, &self.b, &request.filter, self.per)?;
                 DiffFlames::Frames(frames)
             }
         };
@@ -78,13 +79,13 @@ impl DiffAnswer<'_> {
             outcome: self.outcome(),
             runs: [self.a.len(), self.b.len()],
             typical: [&self.a, &self.b].map(|runs| self.path_of_typical(runs)),
-            per: request.per,
+            per: self.per,
             flames,
         })
     }
 
     fn path_of_typical(&self, runs: &[MeasuredRun]) -> PathBuf {
-        let run = typical(runs, self.request.per);
+        let run = typical(runs, self.per);
         run.expect("the command line takes no side without a trace")
             .path
             .clone()

@@ -51,7 +51,7 @@ fn request(a: Vec<PathBuf>, b: Vec<PathBuf>) -> DiffRequest {
         a,
         b,
         filter: Filter::default(),
-        per: Per::Second,
+        per: None,
         prices: None,
         fail_over_pct: None,
         format: Format::Table,
@@ -160,7 +160,7 @@ fn whole_runs_are_compared_on_request() {
     assert_eq!(row(&by_second, "length of the run")["verdict"], "worse");
     let differences = by_second["differences"].as_array().unwrap();
     assert_eq!(differences[0]["what"], "length", "{differences:?}");
-    request.per = Per::Run;
+    request.per = Some(Per::Run);
     let by_run = json(&mut request);
     assert_eq!(
         row(&by_run, "context switches")["verdict"],
@@ -185,7 +185,7 @@ fn per_turn_another_load_is_no_change() {
     let (a, loaded, more) = (make(1000, 10), make(2000, 10), make(2000, 32));
     let told = |b: &[PathBuf], per| {
         let mut request = request(a.clone(), b.to_vec());
-        request.per = per;
+        request.per = Some(per);
         row(&json(&mut request), "context switches").clone()
     };
     assert_eq!(told(&loaded, Per::Second)["verdict"], "worse");
@@ -202,18 +202,66 @@ fn per_turn_another_load_is_no_change() {
     assert!((8.0..13.0).contains(&change), "{by_turn}");
     // One on each side is judged by stretches of its time.
     let mut pair = request(vec![a[0].clone()], vec![more[0].clone()]);
-    pair.per = Per::Turn;
+    pair.per = Some(Per::Turn);
     assert_eq!(
         row(&json(&mut pair), "context switches")["verdict"],
         "worse"
     );
     // What has no messages has no turns.
     let mut request = request(vec![runs.make(|_| ())], vec![a[0].clone()]);
-    request.per = Per::Turn;
+    request.per = Some(Per::Turn);
     assert!(
         refusal(&request).contains("has no turns"),
         "{}",
         refusal(&request)
+    );
+}
+
+/// The server of B has twice the load, which is no change of what a span costs; and then each takes a tenth longer.
+#[test]
+fn where_all_have_spans_amounts_are_per_span() {
+    let mut runs = Runs::new();
+    let mut make = |messages: u64, span_ns: u64| -> Vec<_> {
+        let served = |run: &mut MadeUpRun| {
+            run.messages = messages + run.seed;
+            run.span_ns = span_ns + run.seed * 7;
+        };
+        (0..5).map(|_| runs.make(served)).collect()
+    };
+    let (a, loaded, slower) = (make(1000, 50_000), make(2000, 50_000), make(2000, 55_000));
+    let asked = request(a.clone(), loaded);
+    let (page, _) = answer(&asked);
+    let count = |line: &&str| line.starts_with("per         span query (A 5,");
+    assert!(page.lines().any(|line| count(&line)), "{page}");
+    let alike = json(&mut request(asked.a, asked.b));
+    assert_eq!(
+        (&alike["per"], &alike["span"]),
+        (&"span".into(), &"query".into())
+    );
+    let switches = row(&alike, "context switches");
+    assert_eq!(
+        (&switches["verdict"], &switches["unit"]),
+        (&"no sure change".into(), &"per_span".into())
+    );
+    assert_eq!(
+        row(&alike, "length of a span query, p50")["verdict"],
+        "no sure change"
+    );
+    let slower = json(&mut request(a.clone(), slower));
+    let length = row(&slower, "length of a span query, p50");
+    assert_eq!(
+        (&length["verdict"], &length["kind"]),
+        (&"worse".into(), &"span".into())
+    );
+    // One trace without spans: seconds, unless spans were asked for.
+    let without = vec![runs.make(|run| run.messages = 1000)];
+    let mut mixed = request(a, without);
+    assert_eq!(json(&mut mixed)["per"], "second");
+    mixed.per = Some(Per::Span);
+    assert!(
+        refusal(&mixed).contains("not every trace has spans of one kind"),
+        "{}",
+        refusal(&mixed)
     );
 }
 

@@ -270,7 +270,7 @@ impl Details {
     pub fn add(&mut self, row: &Switch, task: usize, counted: CountedParts, names: &Names) {
         let waker = Waker::of(row, names);
         self.see(row, task);
-        self.spans.add(row, task);
+        self.spans.add(row, task, names);
         if counted.switch && self.kinds[task] == TaskKind::Program {
             self.turns.add(row, task, self.arch, names);
         }

@@ -240,6 +240,7 @@ fn spans_are_told_before_turns_and_the_slowest_apart() {
         "query (in server) took 450 µs (median), 450 µs (99 %), 9.45 ms (longest: server/10 at",
         "200 spans, ",
         " of 1.00 switches each. The slowest 1.0 %: without a CPU 95.2 %; the others: blocked (io) 66.7 %, on a CPU 33.3 %.",
+        " Longest at a time, in 2 of the 2 slowest: without a CPU.",
     ] {
         assert!(told.contains(words), "{told}");
     }
