@@ -12,7 +12,7 @@ use std::process::Command;
 use libbpf_cargo::SkeletonBuilder;
 
 /// The programs: `src/bpf/NAME.bpf.c`.
-const PROGRAMS: [&str; 3] = ["swtch", "share", "spans"];
+const PROGRAMS: [&str; 4] = ["swtch", "share", "spans", "contexts"];
 
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");

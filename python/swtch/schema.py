@@ -128,6 +128,8 @@ TABLES: dict[str, dict[str, str]] = {
         "pid": "UINTEGER",
         "tid": "UINTEGER",
         "name": "VARCHAR",
+        "trace_id": "VARCHAR",
+        "span_id": "VARCHAR",
     },
 }
 

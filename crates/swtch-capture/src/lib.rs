@@ -32,6 +32,7 @@ mod code;
 mod code_file;
 mod compiled;
 mod confine;
+mod contexts;
 mod counters;
 mod demangle;
 mod drain;
@@ -66,6 +67,9 @@ pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
 pub use code::{CodeFile, CodeMap, CodeMapping, open_compiled};
 pub use code_file::{CodeIdentity, CodeSegments};
 pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
+pub use contexts::{
+    CONTEXT_VARIABLE, ContextCapture, ContextChange, ContextPlace, ContextProcesses, FoundContext,
+};
 pub use counters::Counters;
 pub use drain::{Drained, RawRecords};
 pub use error::Error;
@@ -122,5 +126,9 @@ mod skeleton {
 
     pub mod spans {
         include!(concat!(env!("OUT_DIR"), "/spans.skel.rs"));
+    }
+
+    pub mod contexts {
+        include!(concat!(env!("OUT_DIR"), "/contexts.skel.rs"));
     }
 }

@@ -23,12 +23,23 @@ pub struct ProgramSpan {
     pub begin: Timestamp,
     /// When it ended.
     pub end: Timestamp,
+    /// The number of the trace that it is a part of, where the program publishes that.
+    pub trace: Option<u32>,
 }
 
 impl ProgramSpan {
     /// How long it took.
     pub fn length(&self) -> Nanos {
         self.end.since(self.begin).unwrap_or(Nanos::ZERO)
+    }
+
+    /// One that is as long, and begins at this moment.
+    pub fn moved_to(self, begin: Timestamp) -> Self {
+        Self {
+            begin,
+            end: begin.after(self.length()),
+            ..self
+        }
     }
 }
 
@@ -223,6 +234,7 @@ mod tests {
         ProgramSpan {
             begin: at(begin),
             end: at(end),
+            trace: None,
         }
     }
 

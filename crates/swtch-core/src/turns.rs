@@ -192,7 +192,8 @@ impl TurnSum {
         }
     }
 
-    fn merge(&mut self, other: &Self) {
+    /// Adds the sums of others.
+    pub fn merge(&mut self, other: &Self) {
         self.turns += other.turns;
         self.switches += other.switches;
         self.ran += other.ran;
@@ -325,13 +326,7 @@ impl TurnSums {
 
     /// Adds one that took so long, and what it is made of. If the parts are not the whole, rows in between were lost: then
     /// this returns false, and it is counted apart.
-    pub(crate) fn add(
-        &mut self,
-        task: TaskKey,
-        began: Timestamp,
-        length: Nanos,
-        sum: &TurnSum,
-    ) -> bool {
+    pub fn add(&mut self, task: TaskKey, began: Timestamp, length: Nanos, sum: &TurnSum) -> bool {
         if length != sum.length() {
             self.broken += 1;
             return false;

@@ -38,6 +38,12 @@ impl Timestamp {
     pub fn before(self, span: Nanos) -> Self {
         Self(self.0.saturating_sub(span.0))
     }
+
+    /// The moment `span` later.
+    #[inline]
+    pub fn after(self, span: Nanos) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
 }
 
 /// A length of time in nanoseconds.

@@ -151,6 +151,7 @@ impl MadeUpRun {
                 pid: Pid::new(10),
                 tid: Tid::new(10),
                 name: "query".to_owned(),
+                ..SpanRow::default()
             };
             writer.push_span(&span).unwrap();
         }

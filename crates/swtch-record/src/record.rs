@@ -9,6 +9,7 @@
 
 mod command;
 mod commands;
+mod context_finder;
 mod ebpf;
 pub mod facts;
 mod lasting;
@@ -43,6 +44,7 @@ use pause::DrainRound;
 use perf::PerfRecording;
 use pipeline::RowsToMake;
 
+pub use context_finder::find_contexts;
 pub use pause::StopSignals;
 pub use request::{AfterRecording, CaptureRequest, RecordRequest, StackBudget, Target, TraceBy};
 pub use result::RecordingResult;

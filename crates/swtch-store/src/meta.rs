@@ -13,7 +13,7 @@ pub(crate) const META: &str = "meta.json";
 
 /// Version of the layout of a trace. It grows by one whenever a table, a column or a word is added.
 /// None is ever removed or changed in meaning.
-pub const FORMAT_VERSION: u32 = 9;
+pub const FORMAT_VERSION: u32 = 10;
 
 /// [`Meta::scope`] of a recording of all tasks.
 pub const WHOLE_SYSTEM: &str = "whole system";

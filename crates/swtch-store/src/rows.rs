@@ -45,6 +45,10 @@ pub struct SpanRow {
     pub tid: Tid,
     /// How spans of its kind are called.
     pub name: String,
+    /// The trace that it is a part of, in hexadecimal digits, where the program has published that.
+    pub trace_id: Option<String>,
+    /// What of that trace it is.
+    pub span_id: Option<String>,
 }
 
 /// Workers of a runtime's scheduler (goroutines) that waited at the same place, at a look.

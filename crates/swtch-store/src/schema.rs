@@ -551,6 +551,20 @@ const SPAN_COLUMNS: &[TraceColumn<SpanRow>] = &[
             texts |row| Cow::Borrowed(&row.name);
             set_names |row: &mut SpanRow, text| row.name = text.unwrap_or_default().into()),
     ),
+    since(
+        10,
+        other!(Utf8 trace_id Optional: "the trace that it is a part of, as W3C's Trace Context writes it, where the \
+            program has published that (`--span otel`): the row is then a stretch of the thread's time, from the first \
+            switch-out with these ids to the first without";
+            maybe_texts |row| row.trace_id.as_deref();
+            set_texts |row: &mut SpanRow, text| row.trace_id = text.map(Into::into)),
+    ),
+    since(
+        10,
+        other!(Utf8 span_id Optional: "what of that trace was active, in the same way";
+            maybe_texts |row| row.span_id.as_deref();
+            set_texts |row: &mut SpanRow, text| row.span_id = text.map(Into::into)),
+    ),
 ];
 
 /// Workers of runtimes' schedulers, at each look.

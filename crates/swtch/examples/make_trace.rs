@@ -198,6 +198,7 @@ fn push_spans(writer: &mut Writer, size: &Size) -> Result<(), swtch_store::Error
                 pid,
                 tid,
                 name: "request".to_owned(),
+                ..SpanRow::default()
             })?;
         }
     }

@@ -90,6 +90,9 @@ pub enum Verb {
     /// Look for user-mode schedulers: what `swtch record` starts.
     #[command(hide = true)]
     FindSchedulers,
+    /// Look for processes that publish contexts: what `swtch record --span otel` starts.
+    #[command(hide = true)]
+    FindContexts,
     /// Read stacks of threads that wait: what `swtch record` starts.
     #[command(hide = true)]
     ReadStacks,

@@ -108,6 +108,7 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),
+        Verb::FindContexts => record::find_contexts(),
         Verb::ReadStacks => swtch_record::stacks::read_stacks(),
         Verb::Doctor(words) => {
             let extent = match words.full {

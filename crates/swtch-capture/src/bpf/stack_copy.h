@@ -112,15 +112,6 @@ static __always_inline bool copy_registers(struct look_row *row, struct pt_regs 
 #endif
 }
 
-static __always_inline __u64 thread_pointer_of(struct task_struct *p)
-{
-#if defined(__TARGET_ARCH_x86)
-	return BPF_CORE_READ(p, thread.fsbase);
-#else
-	return BPF_CORE_READ(p, thread.uw.tp_value);
-#endif
-}
-
 /* Fills in what is the same of every copy. */
 static __always_inline void describe(struct look_row *row, struct task_struct *p)
 {

@@ -41,6 +41,7 @@
 #include "markers.h"
 #include "slices.h"
 #include "waiters.h"
+#include "thread_pointer.h"
 #include "stack_copy.h"
 #include "wakers.h"
 #include "wakeups.h"

@@ -19,7 +19,7 @@ use object::{
 use crate::go_functions::GoFunctions;
 
 /// What is said of the form of a span.
-const FORM: &str = "postgres, FILE:FUNCTION (from its call to its return), or FILE:BEGIN..END, where BEGIN and END are \
+const FORM: &str = "postgres, otel, FILE:FUNCTION (from its call to its return), or FILE:BEGIN..END, where BEGIN and END are \
                     functions or markers (usdt:PROVIDER:NAME)";
 
 /// Where a program has its markers, and from where their addresses count (`sys/sdt.h`).
@@ -35,6 +35,8 @@ const MOST_BYTES: u64 = 16 << 20;
 pub enum SpanChoice {
     /// Statements of `PostgreSQL`.
     Postgres,
+    /// What threads work on, as programs publish it ([`crate::ContextCapture`]).
+    Contexts,
     /// Between two places of a program.
     Between {
         /// The program, or a library.
@@ -128,6 +130,9 @@ impl FromStr for SpanChoice {
         if words == "postgres" {
             return Ok(Self::Postgres);
         }
+        if words == "otel" {
+            return Ok(Self::Contexts);
+        }
         let (file, places) = words.split_once(':').ok_or(NoSpan::Form)?;
         let (begin, end) = match places.split_once("..") {
             Some((begin, end)) => (begin.parse()?, end.parse()?),
@@ -202,6 +207,8 @@ impl SpanChoice {
                 }
                 Ok(places)
             }
+            // These have no place in a file.
+            Self::Contexts => Ok(Vec::new()),
             Self::Between { file, begin, end } => {
                 let name = match (begin, end) {
                     (PlaceInProgram::Function(begin), PlaceInProgram::Return(_)) => begin.clone(),
@@ -428,6 +435,7 @@ mod tests {
     fn words_tell_a_file_and_two_places() {
         let choice = |words: &str| words.parse::<SpanChoice>();
         assert_eq!(choice("postgres").unwrap(), SpanChoice::Postgres);
+        assert_eq!(choice("otel").unwrap(), SpanChoice::Contexts);
         let function = |name: &str| PlaceInProgram::Function(name.to_owned());
         let between = |begin, end| SpanChoice::Between {
             file: "/bin/x".into(),

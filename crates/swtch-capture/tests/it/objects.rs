@@ -12,7 +12,12 @@ use tempfile::TempDir;
 const BUILDER: &str = env!("SWTCH_EBPF_BUILDER");
 const BUILT: &str = env!("OUT_DIR");
 
-const OBJECTS: [&str; 3] = ["swtch.bpf.o", "share.bpf.o", "spans.bpf.o"];
+const OBJECTS: [&str; 4] = [
+    "swtch.bpf.o",
+    "share.bpf.o",
+    "spans.bpf.o",
+    "contexts.bpf.o",
+];
 
 /// A copy of what the build script reads, somewhere else.
 struct Copy {

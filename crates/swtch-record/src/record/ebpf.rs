@@ -5,9 +5,7 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{
-    Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings, SpanCapture,
-};
+use swtch_capture::{Capture, Guard, HeldCommand, KeptPrivileges, LookedUsers, Settings};
 use swtch_core::UntoldSpans;
 use swtch_output::caller::{Caller, as_caller};
 use swtch_output::message;
@@ -18,6 +16,7 @@ use super::commands::Commands;
 use super::named_stacks::StacksToName;
 use super::pause::DrainRound;
 use super::pipeline::{Pipeline, RowsToMake};
+use super::recorded_spans::{ContextsInTrace, RecordedSpans};
 use super::request::{StackBudget, Target};
 use super::ring::DumpRequests;
 use super::user_level::{Finder, UserLevel};
@@ -68,6 +67,8 @@ impl<'a> EbpfRecording<'a> {
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
         let stacks = budget.map(StacksToName::start).transpose();
         let stacks = stacks.context("starting to read stacks")?;
+        // Before switches are recorded, so that its moments are those of rows.
+        let contexts = ContextsInTrace::attach(&request.spans)?;
         let capture = Capture::start(&settings, arch)?;
         // The counters in it belong to the moment at which the recording began.
         let at_start = facts::at_start(&request.capture.target, capture.started());
@@ -75,10 +76,7 @@ impl<'a> EbpfRecording<'a> {
             Some(stacks) => let_look(stacks, &capture)?,
             None => None,
         };
-        let spans = match request.spans.is_empty() {
-            true => None,
-            false => Some(SpanCapture::attach(&request.spans, open_as_caller)?),
-        };
+        let spans = RecordedSpans::attach(&request.spans, contexts, open_as_caller)?;
         let meta = Meta {
             hooks: facts::hooks(&capture),
             spans: spans.as_ref().map(|_| UntoldSpans::default()),
@@ -88,7 +86,7 @@ impl<'a> EbpfRecording<'a> {
         let writer = as_caller(|| Ok(make_trace(request, &meta)?))?;
         let user_level = UserLevel::new(finder, capture.streams());
         let mut pipeline = Pipeline::new(arch, writer, user_level, stacks, capture.naming());
-        pipeline.take_spans_of(spans);
+        pipeline.take_spans(spans);
         let guard = start_guard(&capture, will_change_user)?;
         let recording = Self {
             capture,

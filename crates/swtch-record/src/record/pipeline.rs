@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use rustc_hash::FxHashSet;
 use swtch_capture::probe::NamingHierarchy;
-use swtch_capture::{Capture, Drained, RawRecords, SpanCapture};
+use swtch_capture::{Capture, Drained, RawRecords};
 use swtch_core::{
     Arch, CgroupId, Event, LookEvent, LookedTask, SyscallTable, TaskAtEnd, TaskEvent,
     TaskEventKind, Timestamp, UntoldSpans,
@@ -96,8 +96,8 @@ impl Pipeline {
     }
 
     /// From now on these spans are taken, too.
-    pub fn take_spans_of(&mut self, capture: Option<SpanCapture>) {
-        self.spans = capture.map(RecordedSpans::new);
+    pub fn take_spans(&mut self, spans: Option<RecordedSpans>) {
+        self.spans = spans;
     }
 
     /// No more spans begin or end.
@@ -131,7 +131,7 @@ impl Pipeline {
         let user = self.drain_user_level();
         self.watch_user_level(capture);
         let looks = self.take_looks(LooksGo::On);
-        let spans = self.take_spans();
+        let spans = self.write_spans();
         let drained = match kernel.and_then(|kernel| {
             looks?;
             spans?;
@@ -302,7 +302,7 @@ impl Pipeline {
         self.user_level.open_rings();
         let user = self.drain_user_level();
         let looks = self.take_looks(LooksGo::ToTheirEnd);
-        let spans = self.take_spans();
+        let spans = self.write_spans();
         self.spans.iter().for_each(RecordedSpans::tell);
         if let Some(stacks) = &self.stacks {
             stacks
@@ -358,11 +358,13 @@ impl Pipeline {
         self.writer.discard()
     }
 
-    /// The processes that help: the one that looks for user-mode schedulers, and the one that reads stacks.
+    /// The processes that help: those that look for user-mode schedulers and published contexts, and the one that
+    /// reads stacks.
     pub fn helpers(&self) -> impl Iterator<Item = &HelperProcess> {
         let finder = self.user_level.finder().process();
         let reader = self.stacks.as_ref().and_then(StacksToName::reader);
-        [Some(finder), reader].into_iter().flatten()
+        let contexts = self.spans.as_ref().and_then(RecordedSpans::helper);
+        [Some(finder), reader, contexts].into_iter().flatten()
     }
 
     /// Number of switches that were taken from the rings.
@@ -476,7 +478,7 @@ impl Pipeline {
         Ok(())
     }
 
-    fn take_spans(&mut self) -> Result<(), Error> {
+    fn write_spans(&mut self) -> Result<(), Error> {
         let (spans, writer) = (&mut self.spans, &mut self.writer);
         spans.as_mut().map_or(Ok(()), |spans| spans.take(writer))
     }

@@ -1,33 +1,100 @@
 //! Spans of threads, from the kernel to the trace.
 
-use swtch_capture::{FoundSpan, SpanCapture};
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use anyhow::Context as _;
+use swtch_capture::{
+    CONTEXT_VARIABLE as VARIABLE, ContextCapture, FoundContext, FoundSpan, SpanCapture, SpanChoice,
+};
 use swtch_core::{Pid, Tid, Timestamp, UntoldSpans};
 use swtch_output::message;
 use swtch_output::text::{counted, escaped};
 use swtch_store::{Error, SpanRow, Writer};
 
+use super::context_finder::ContextFinder;
+use crate::helper::HelperProcess;
+
+/// How stretches with a published context are called.
+const OF_CONTEXTS: &str = "otel trace";
+
 /// The spans that a recording takes.
 pub struct RecordedSpans {
-    capture: SpanCapture,
+    places: Option<SpanCapture>,
+    contexts: Option<ContextsInTrace>,
     /// The number of those that were taken.
     taken: u64,
     /// True once they could not be read.
     has_failed: bool,
 }
 
+/// The contexts that programs publish, and the processes that do.
+pub struct ContextsInTrace {
+    capture: ContextCapture,
+    finder: ContextFinder,
+    /// The number of processes that were found.
+    processes: u64,
+}
+
+impl ContextsInTrace {
+    /// Attaches the reader, if contexts are among what was asked for.
+    ///
+    /// # Errors
+    /// When the kernel refuses it, or no process can be started.
+    pub fn attach(choices: &[SpanChoice]) -> anyhow::Result<Option<Self>> {
+        if !choices.contains(&SpanChoice::Contexts) {
+            return Ok(None);
+        }
+        let finder = ContextFinder::start();
+        Ok(Some(Self {
+            finder: finder.context("starting to look for processes that publish contexts")?,
+            capture: ContextCapture::attach()?,
+            processes: 0,
+        }))
+    }
+
+    fn take(&mut self) -> anyhow::Result<Vec<FoundContext>> {
+        let changes = self.finder.changes().unwrap_or_else(|why| {
+            let why = why.to_string();
+            let what = "further processes that publish contexts are not found any more";
+            message!("swtch: {what}: {}", escaped(&why));
+            Vec::new()
+        });
+        for change in changes {
+            self.processes += u64::from(change.place.is_some());
+            self.capture.follow(change)?;
+        }
+        Ok(self.capture.take()?)
+    }
+}
+
 impl RecordedSpans {
-    /// None yet.
-    pub const fn new(capture: SpanCapture) -> Self {
-        Self {
-            capture,
+    /// Attaches what was asked for; `None` if that is nothing.
+    ///
+    /// # Errors
+    /// When a place is not found, or the kernel allows no probe there.
+    pub fn attach(
+        choices: &[SpanChoice],
+        contexts: Option<ContextsInTrace>,
+        open: impl Fn(&Path) -> io::Result<File>,
+    ) -> Result<Option<Self>, swtch_capture::Error> {
+        let has_places = choices.iter().any(|one| *one != SpanChoice::Contexts);
+        let places = has_places.then(|| SpanCapture::attach(choices, open));
+        Ok((!choices.is_empty()).then_some(Self {
+            places: places.transpose()?,
+            contexts,
             taken: 0,
             has_failed: false,
-        }
+        }))
     }
 
     /// No more begin or end.
     pub fn detach(&mut self) {
-        self.capture.detach();
+        self.places.iter_mut().for_each(SpanCapture::detach);
+        if let Some(contexts) = &mut self.contexts {
+            contexts.capture.detach();
+        }
     }
 
     /// Writes those that have ended since the last call. Recording goes on without them if they cannot be read.
@@ -38,48 +105,89 @@ impl RecordedSpans {
         if self.has_failed {
             return Ok(());
         }
-        match self.capture.take() {
-            Ok(spans) => {
-                self.taken += u64::try_from(spans.len()).unwrap_or(u64::MAX);
-                let mut rows = spans.iter().filter_map(|span| self.row_of(span));
-                rows.try_for_each(|row| writer.push_span(&row))
+        match self.rows() {
+            Ok(rows) => {
+                self.taken += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+                rows.iter().try_for_each(|row| writer.push_span(row))
             }
             Err(error) => {
                 self.has_failed = true;
-                let why = format!("{:#}", anyhow::Error::from(error));
+                let why = format!("{error:#}");
                 message!("swtch: spans are not read any more: {}", escaped(&why));
                 Ok(())
             }
         }
     }
 
-    fn row_of(&self, span: &FoundSpan) -> Option<SpanRow> {
-        Some(SpanRow {
-            begin: Timestamp::from_ns(span.begin_ns),
-            end: Timestamp::from_ns(span.end_ns),
-            pid: Pid::new(span.pid),
-            tid: Tid::new(span.tid),
-            name: self.capture.names().get(span.kind)?.clone(),
-        })
+    fn rows(&mut self) -> anyhow::Result<Vec<SpanRow>> {
+        let mut rows = Vec::new();
+        if let Some(capture) = &mut self.places {
+            let spans = capture.take()?;
+            let named = spans
+                .iter()
+                .filter_map(|span| row_of(span, capture.names()));
+            rows.extend(named);
+        }
+        if let Some(contexts) = &mut self.contexts {
+            rows.extend(contexts.take()?.iter().map(row_of_context));
+        }
+        Ok(rows)
     }
 
     /// Those that are not in the trace.
     pub fn untold(&self) -> UntoldSpans {
-        self.capture.untold()
+        let places = self.places.as_ref();
+        let mut untold = places.map_or_else(UntoldSpans::default, SpanCapture::untold);
+        let contexts = self.contexts.as_ref();
+        untold.lost += contexts.map_or(0, |contexts| contexts.capture.lost());
+        untold
+    }
+
+    /// The process that looks for those that publish contexts.
+    pub fn helper(&self) -> Option<&HelperProcess> {
+        Some(self.contexts.as_ref()?.finder.process())
     }
 
     /// Says how many there were, and what is missing.
     pub fn tell(&self) {
-        let mut told = format!(
-            "{} of all processes that run these files",
-            counted(self.taken, "span")
-        );
+        let mut told = counted(self.taken, "span");
+        if self.places.is_some() {
+            told += " of all processes that run these files";
+        }
+        if let Some(contexts) = &self.contexts {
+            let processes = counted(contexts.processes, "process");
+            told += &format!("; {processes} had the variable {VARIABLE}");
+        }
         for (count, why) in self.untold().reasons() {
             told += &format!("; {count} more {why}");
         }
-        if self.taken == 0 {
+        if self.taken == 0 && self.places.is_some() {
             told += ": no thread has come to both places in time";
         }
         message!("swtch: {told}");
+    }
+}
+
+fn row_of(span: &FoundSpan, names: &[String]) -> Option<SpanRow> {
+    Some(SpanRow {
+        begin: Timestamp::from_ns(span.begin_ns),
+        end: Timestamp::from_ns(span.end_ns),
+        pid: Pid::new(span.pid),
+        tid: Tid::new(span.tid),
+        name: names.get(span.kind)?.clone(),
+        ..SpanRow::default()
+    })
+}
+
+fn row_of_context(context: &FoundContext) -> SpanRow {
+    let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    SpanRow {
+        begin: Timestamp::from_ns(context.begin_ns),
+        end: Timestamp::from_ns(context.end_ns),
+        pid: Pid::new(context.pid),
+        tid: Tid::new(context.tid),
+        name: OF_CONTEXTS.to_owned(),
+        trace_id: Some(digits(&context.trace_id)),
+        span_id: Some(digits(&context.span_id)),
     }
 }

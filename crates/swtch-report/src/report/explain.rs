@@ -362,6 +362,7 @@ impl<'p> ExplainPage<'p> {
         page.finish(&names);
         page.workers = filtered.worker_times()?;
         page.add_open(filtered, &names)?;
+        page.details.spans.finish();
         Ok((page, rows))
     }
 

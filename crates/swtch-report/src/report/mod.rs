@@ -48,6 +48,7 @@ mod per_unit;
 mod preemptor;
 mod pricing;
 mod programs;
+mod published;
 mod reason;
 mod screen;
 mod slow_spans;
@@ -535,6 +536,7 @@ fn by_span(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)
             spans.add_open(open, names.index(open.task));
         }
     }
+    spans.finish();
     let meta = &filtered.head().meta;
     let mut sheet = spans.sheet(&names, &symbols, Timestamp::from_ns(meta.start_ns));
     if sheet.rows.is_empty() && meta.spans.is_none() {

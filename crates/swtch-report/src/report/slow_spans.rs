@@ -11,6 +11,7 @@ use swtch_output::text::{counted, grouped};
 
 use super::group::or_missing;
 use super::names::Names;
+use super::published::PublishedTraces;
 use super::stack::{Stacks, Symbols};
 use super::waker::Waker;
 use super::{report_sheet, words};
@@ -69,6 +70,15 @@ impl SpanWaits {
         }
     }
 
+    fn merge(&mut self, other: Self) {
+        if other.longest_blocked() > self.longest_blocked() {
+            self.blocked = other.blocked;
+        }
+        if other.no_cpu.0 > self.no_cpu.0 {
+            self.no_cpu = other.no_cpu;
+        }
+    }
+
     fn longest_blocked(&self) -> Nanos {
         self.blocked.map_or(Nanos::ZERO, |blocked| blocked.length)
     }
@@ -92,6 +102,34 @@ impl SlowSpan {
             parts,
             waits,
         }
+    }
+
+    /// The number of the trace that it is a part of.
+    pub const fn trace(&self) -> Option<u32> {
+        self.span.trace
+    }
+
+    /// What it is made of.
+    pub const fn parts(&self) -> &TurnSum {
+        &self.parts
+    }
+
+    /// Adds another stretch of the same trace.
+    pub fn merge(&mut self, other: Self) {
+        if other.span.begin < self.span.begin {
+            (self.task, self.span) = (other.task, other.span);
+        }
+        self.parts.merge(&other.parts);
+        self.waits.merge(other.waits);
+    }
+
+    /// All stretches were added: they are one span.
+    pub fn be_one(&mut self, span: ProgramSpan) {
+        self.span = ProgramSpan {
+            trace: self.span.trace,
+            ..span
+        };
+        self.parts.turns = 1;
     }
 
     /// The longest first, and of equals the one that began first.
@@ -139,6 +177,8 @@ pub struct SpanNames<'a> {
     pub symbols: &'a Symbols,
     /// How the kinds of spans are called, by their place.
     pub kinds: &'a [String],
+    /// The traces that they are parts of.
+    pub traces: &'a PublishedTraces,
     /// The start of the trace.
     pub start: Timestamp,
 }
@@ -163,10 +203,14 @@ impl SpanRowTold<'_> {
     }
 }
 
-fn columns<'a>() -> [Column<SpanRowTold<'a>>; 15] {
+fn columns<'a>() -> [Column<SpanRowTold<'a>>; 16] {
     [
         Column::new(words::SPAN, |row| {
             Cell::text(row.told.kinds[row.kind].as_str())
+        }),
+        Column::new(words::TRACE_ID, |row| {
+            let id = row.slow.trace().and_then(|trace| row.told.traces.id(trace));
+            or_missing(id, Cell::text)
         }),
         Column::new(words::THREAD, |row| row.told.names.comm_cell(row.slow.task)),
         Column::new(words::TID, |row| row.told.names.tid_cell(row.slow.task)),
@@ -300,6 +344,7 @@ mod tests {
                 pid: Pid::new(10),
                 tid: Tid::new(10),
                 name: "query".to_owned(),
+                ..SpanRow::default()
             });
         }
         let mut spans = read.by_thread();
@@ -373,6 +418,7 @@ mod tests {
             let span = ProgramSpan {
                 begin: Timestamp::from_ns(number),
                 end: Timestamp::from_ns(number + length),
+                trace: None,
             };
             slowest.push(
                 0,

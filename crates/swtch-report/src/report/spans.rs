@@ -13,6 +13,7 @@ use swtch_store::SpanRow;
 
 use super::names::Names;
 use super::programs::Programs;
+use super::published::PublishedTraces;
 use super::slow_spans::{RowOfSpan, SlowSpan, SlowestSpans, SpanNames, SpanWaits};
 use super::stack::Symbols;
 use super::turns::ProgramTurns;
@@ -30,6 +31,7 @@ const MOST_KINDS: usize = 256;
 pub struct SpansByThread {
     threads: FxHashMap<usize, SpanThread>,
     kinds: Vec<String>,
+    traces: PublishedTraces,
     slowest: SlowestSpans,
 }
 
@@ -55,7 +57,7 @@ impl SpansOfKind {
     /// Takes what a row tells of a span of the task with this index.
     fn take(
         waits: &mut SpanWaits,
-        slowest: &mut SlowestSpans,
+        (traces, slowest): (&mut PublishedTraces, &mut SlowestSpans),
         (kind, task): (usize, usize),
         row: &RowOfSpan,
         event: SpanEvent<'_>,
@@ -64,8 +66,11 @@ impl SpansOfKind {
             SpanEvent::Piece(piece, length) => waits.add(piece, length, row),
             SpanEvent::Ended(span, sum) => {
                 let waits = std::mem::take(waits);
-                if let Some(sum) = sum {
-                    slowest.push(kind, SlowSpan::new(task, span, sum.clone(), waits));
+                let whole = sum.map(|sum| SlowSpan::new(task, span, sum.clone(), waits));
+                match (span.trace, whole) {
+                    (Some(_), Some(piece)) => traces.add(piece),
+                    (None, Some(span)) => slowest.push(kind, span),
+                    (_, None) => {}
                 }
             }
         }
@@ -79,6 +84,7 @@ pub struct ReadSpans {
     ids: FxHashMap<(Pid, Tid), (usize, TaskKey)>,
     spans: FxHashMap<(usize, usize), (TaskKey, Vec<ProgramSpan>)>,
     kinds: Vec<String>,
+    traces: PublishedTraces,
 }
 
 impl ReadSpans {
@@ -93,6 +99,7 @@ impl ReadSpans {
             ids: ids.collect(),
             spans: FxHashMap::default(),
             kinds: Vec::new(),
+            traces: PublishedTraces::default(),
         }
     }
 
@@ -113,10 +120,19 @@ impl ReadSpans {
             .spans
             .entry((*task, kind))
             .or_insert_with(|| (*key, Vec::new()));
-        spans.push(ProgramSpan {
+        let mut span = ProgramSpan {
             begin: row.begin,
             end: row.end,
-        });
+            trace: None,
+        };
+        if let Some(trace) = &row.trace_id {
+            let number = self.traces.announce(trace, (kind, *key), &span);
+            let Some(number) = number else {
+                return;
+            };
+            span.trace = Some(number);
+        }
+        spans.push(span);
     }
 
     /// All of them.
@@ -138,6 +154,7 @@ impl ReadSpans {
         SpansByThread {
             threads,
             kinds: self.kinds,
+            traces: self.traces,
             slowest: SlowestSpans::default(),
         }
     }
@@ -171,6 +188,18 @@ impl SpansByThread {
         })
     }
 
+    /// As [`Self::each`], but of published traces each is one, as long as its stretches together.
+    pub fn each_whole(&self) -> impl Iterator<Item = (TaskKey, &str, &[ProgramSpan])> {
+        let of_places = self.each().filter(|(_, name, _)| {
+            let kind = self.kinds.iter().position(|kind| kind == name);
+            !kind.is_some_and(|kind| self.traces.have(kind))
+        });
+        let whole = self.traces.whole();
+        of_places.chain(whole.map(|(task, kind, span)| {
+            (task, self.kinds[kind].as_str(), std::slice::from_ref(span))
+        }))
+    }
+
     /// Adds a row of the task with this index.
     pub fn add(&mut self, row: &Switch, task: usize, names: &Names) {
         let Some(thread) = self.threads.get_mut(&task) else {
@@ -181,15 +210,15 @@ impl SpansByThread {
             waker: Waker::of(row, names),
             taker: thread.taker.take(),
         };
-        let slowest = &mut self.slowest;
+        let (traces, slowest) = (&mut self.traces, &mut self.slowest);
         for SpansOfKind { kind, spans, waits } in &mut thread.kinds {
             let of = (*kind, task);
             spans.add(row, &mut |event| {
-                SpansOfKind::take(waits, slowest, of, &told, event);
+                SpansOfKind::take(waits, (&mut *traces, &mut *slowest), of, &told, event);
             });
         }
         let could_run_on = row.rule.reason.category() == Category::Preemption;
-        thread.taker = row.next_task.filter(|_| could_run_on);
+        thread.taker = row.next_task.filter(|next| could_run_on && !next.is_idle());
     }
 
     /// Adds what was open of a task at the end of the trace: the wait before its run, and then that.
@@ -201,13 +230,18 @@ impl SpansByThread {
             taker: thread.taker,
             ..RowOfSpan::default()
         };
-        let slowest = &mut self.slowest;
+        let (traces, slowest) = (&mut self.traces, &mut self.slowest);
         for SpansOfKind { kind, spans, waits } in &mut thread.kinds {
             let of = (*kind, task);
             spans.add_open(open, &mut |event| {
-                SpansOfKind::take(waits, slowest, of, &told, event);
+                SpansOfKind::take(waits, (&mut *traces, &mut *slowest), of, &told, event);
             });
         }
+    }
+
+    /// To be called after all rows: the traces that programs have published are spans, too.
+    pub fn finish(&mut self) {
+        self.traces.finish(&mut self.slowest);
     }
 
     /// The spans of each kind that took longest.
@@ -220,8 +254,12 @@ impl SpansByThread {
     pub fn sheet(&self, names: &Names, symbols: &Symbols, start: Timestamp) -> Sheet {
         let kinds = self.threads.values().flat_map(|thread| &thread.kinds);
         let (mut count, mut broken) = (0, 0);
-        for of_kind in kinds {
+        for of_kind in kinds.filter(|of_kind| !self.traces.have(of_kind.kind)) {
             let sums = of_kind.spans.sums();
+            count += sums.count();
+            broken += sums.broken;
+        }
+        for (_, _, sums) in self.traces.sums() {
             count += sums.count();
             broken += sums.broken;
         }
@@ -229,6 +267,7 @@ impl SpansByThread {
             names,
             symbols,
             kinds: &self.kinds,
+            traces: &self.traces,
             start,
         };
         self.slowest.sheet(&told, (count, broken))
@@ -244,12 +283,17 @@ impl SpansByThread {
         let mut by_program: BTreeMap<(&str, usize), (TurnSums, u64)> = BTreeMap::new();
         let label_of = |task: usize| programs.label(names.thread(task).process);
         for (task, thread) in &self.threads {
-            for of_kind in &thread.kinds {
+            let kinds = thread.kinds.iter();
+            for of_kind in kinds.filter(|of_kind| !self.traces.have(of_kind.kind)) {
                 let key = (label_of(*task), of_kind.kind);
                 let (sums, nested) = by_program.entry(key).or_default();
                 sums.merge(&of_kind.spans.sums());
                 *nested += of_kind.spans.nested();
             }
+        }
+        for (kind, task, sums) in self.traces.sums() {
+            let key = (label_of(names.index(task)), kind);
+            by_program.entry(key).or_default().0.merge(sums);
         }
         let told = by_program
             .into_iter()

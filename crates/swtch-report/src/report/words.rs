@@ -26,6 +26,7 @@ words! {
     CGROUP "cgroup" Text "path of the cgroup";
     CGROUP_ID "cgroup_id" Id "the kernel's number of the cgroup";
     SPAN "span" Text "what the span is called";
+    TRACE_ID "trace_id" Text "the trace that a program has published for it";
     SYSCALL "syscall" Text "the system call";
     SYSCALL_NUMBER "number" Id "the kernel's number of the system call";
     NEIGHBOUR "neighbour" Text "path of the cgroup that had the CPU, or what else had it";

@@ -546,6 +546,8 @@ impl Others {
             ],
             spans: vec![
                 SpanRow {
+                    trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".to_owned()),
+                    span_id: None,
                     begin: Timestamp::from_ns(80),
                     end: Timestamp::from_ns(90),
                     pid: Pid::new(1_230),

@@ -54,7 +54,7 @@ pub struct RecordArgs {
     pub stack_budget: Option<f64>,
     /// Also record when threads come from one place of a program to another: `postgres` (statements of the server that
     /// runs), `FILE:FUNCTION` (from its call to its return) or `FILE:BEGIN..END`, where BEGIN and END are functions or
-    /// markers (`usdt:PROVIDER:NAME`). explain tells how long these spans took, and why the slowest did. Every process
+    /// markers (`usdt:PROVIDER:NAME`); or requests by what programs publish: `otel`. explain tells how long these spans took, and why the slowest did. Every process
     /// that runs FILE is stopped there for a moment. May be given more than once.
     #[arg(long, value_name = "SPAN")]
     pub span: Vec<SpanChoice>,

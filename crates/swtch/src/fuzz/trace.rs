@@ -504,6 +504,8 @@ fn push_names(writer: &mut Writer, long: &impl Fn(usize) -> String) {
         pid: Pid::new(10),
         tid: Tid::new(10),
         name: long(64),
+        trace_id: Some(long(32)),
+        span_id: Some(long(16)),
     };
     writer.push_span(&span).expect("a scratch file");
 }

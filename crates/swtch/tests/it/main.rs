@@ -58,6 +58,7 @@ mod attackers;
 mod callers;
 mod claims;
 mod coming_from;
+mod contexts;
 mod cost;
 mod counts;
 mod damage;

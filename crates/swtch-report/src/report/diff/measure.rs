@@ -397,7 +397,7 @@ impl FigureCounts {
         clock: &BlockClock,
     ) -> BTreeMap<Rc<str>, Vec<f64>> {
         let mut counts: BTreeMap<Rc<str>, Vec<f64>> = BTreeMap::new();
-        for (_, kind, spans) in spans.each() {
+        for (_, kind, spans) in spans.each_whole() {
             let kind: Rc<str> = kind.into();
             let count = counts.entry(Rc::clone(&kind));
             let count = count.or_insert_with(|| vec![0.0; self.blocks]);

@@ -232,6 +232,7 @@ fn spans_are_told_before_turns_and_the_slowest_apart() {
             pid: Pid::new(10),
             tid: Tid::new(10),
             name: "query".to_owned(),
+            ..SpanRow::default()
         });
     }
     let explained = drawing.explained();
