@@ -162,8 +162,8 @@ ROWS: dict[str, str] = {
     "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
     "cgroup": f"cgroup cgroup_id {TALLY}",
     "neighbour": "neighbour kind neighbour_id? cgroup? cgroup_id? waits? runq_ns share_pct?",
-    "span": """span trace_id? thread tid? began_ns length_ns ran_ns runq_ns blocked_ns switches reason?
-        longest_wait_ns? waited_in? waker? longest_runq_ns taker?""",
+    "span": """span trace_id? thread tid? began_ns length_ns ran_ns runq_ns blocked_ns switches
+        reason? longest_wait_ns? waited_in? waker? longest_runq_ns taker?""",
     "level": """level switches per_s:number? voluntary involuntary main_reason? main_reason_pct?
         ran_ns run_mean_ns? run_p50_ns? run_p99_ns? waits off_ns blocked_ns runq_ns""",
     "bill.reason": f"reason category {BILLED}",

@@ -3,7 +3,7 @@
 //! ```text
 //!   program   writes the ids of trace and span into a variable of the thread
 //!   kernel    reads them when the thread leaves its CPU, and tells stretches of time with one context
-//!   here      finds out where each process has that variable ([`ContextProcesses`], by a process that has the right)
+//!   here      finds out where each process has that variable ([`ContextProcesses`]: that takes `CAP_SYS_PTRACE`)
 //! ```
 //!
 //! A program of its own on `sched_switch`, attached only when contexts are asked for.
@@ -23,6 +23,7 @@ pub use processes::{ContextChange, ContextProcesses};
 
 use crate::clock::monotonic_ns;
 use crate::error::Error;
+use crate::settings::LookedUsers;
 use crate::skeleton::contexts::types::{context_ids, context_place, context_record, open_context};
 use crate::skeleton::contexts::{ContextsLinks, ContextsSkel, ContextsSkelBuilder};
 
@@ -63,17 +64,24 @@ impl fmt::Debug for ContextCapture {
 }
 
 impl ContextCapture {
-    /// Attaches the program. For its moments to be those of rows, this comes before switches are recorded.
+    /// Attaches the program, which reads memory of processes of these users. For its moments to be those of rows, this
+    /// comes before switches are recorded.
     ///
     /// # Errors
     /// When the kernel refuses it.
-    pub fn attach() -> Result<Self, Error> {
+    pub fn attach(users: LookedUsers) -> Result<Self, Error> {
         // When the skeleton is dropped, only a few bytes of this storage stay allocated.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let open = ContextsSkelBuilder::default()
+        let mut open = ContextsSkelBuilder::default()
             .open(storage)
             .map_err(Error::of_load)?;
+        let constants = open.maps.rodata_data.as_deref_mut();
+        let constants = constants.expect("the object has constants");
+        constants.look_at_all_users = users == LookedUsers::All;
+        if let LookedUsers::One(user) = users {
+            constants.look_at_user = user;
+        }
         let mut skel = open.load().map_err(Error::of_load)?;
         let inbox = Rc::new(RefCell::new(Vec::new()));
         let found = Rc::clone(&inbox);
@@ -109,11 +117,13 @@ impl ContextCapture {
             let _ = places.delete(&key);
             return Ok(());
         };
-        let value = context_place {
-            module: place.module,
-            offset: place.offset,
-        };
-        let bytes = [value.module.to_ne_bytes(), value.offset.to_ne_bytes()].concat();
+        let mut bytes = [0; size_of::<context_place>()];
+        for (at, word) in [
+            (offset_of!(context_place, module), place.module),
+            (offset_of!(context_place, offset), place.offset),
+        ] {
+            bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
         places.update(&key, &bytes, MapFlags::ANY).map_err(of_map)
     }
 
@@ -153,6 +163,12 @@ impl ContextCapture {
     pub fn lost(&self) -> u64 {
         let counts = self.skel.maps.bss_data.as_deref();
         counts.map_or(0, |counts| counts.lost_contexts)
+    }
+
+    /// The number of switch-outs at which the memory was not there, so that the context was not known.
+    pub fn unread(&self) -> u64 {
+        let counts = self.skel.maps.bss_data.as_deref();
+        counts.map_or(0, |counts| counts.unread_contexts)
     }
 }
 

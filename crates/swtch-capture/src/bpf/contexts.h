@@ -12,6 +12,7 @@
 struct context_place {
 	__u64 module; /* the library's place in the list of blocks; 0: at the thread pointer */
 	__u64 offset;
+	__u64 memory; /* the address space that this holds for; 0 until a thread has been seen */
 };
 
 struct context_ids {

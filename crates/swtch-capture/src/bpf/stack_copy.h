@@ -8,10 +8,6 @@
 #ifndef SWTCH_STACK_COPY_H
 #define SWTCH_STACK_COPY_H
 
-/* Set before loading. */
-const volatile bool look_at_all_users = false;
-const volatile __u32 look_at_user = 0;
-
 #define PAGE 4096
 #define LOOK_KERNEL_FRAMES 32
 
@@ -56,29 +52,11 @@ struct look_row {
 
 const volatile struct look_row unused_look_row;
 
-static __always_inline bool is_dumpable(struct task_struct *p)
-{
-	struct mm_struct___bitmap *mm = (void *)p->mm;
-	__u64 flags;
-
-	if (bpf_core_field_exists(p->exec_state))
-		return BPF_CORE_READ(p, exec_state, dumpable) == TASK_DUMPABLE_OWNER;
-	if (bpf_core_field_exists(mm->flags.__mm_flags))
-		flags = BPF_CORE_READ(mm, flags.__mm_flags[0]);
-	else
-		flags = BPF_CORE_READ((struct mm_struct___word *)mm, flags);
-	return (flags & MMF_DUMPABLE_MASK) == SUID_DUMP_USER;
-}
-
 static __always_inline __u32 refusal_of(struct task_struct *p)
 {
 	if (!is_dumpable(p))
 		return LOOK_NOT_DUMPABLE;
-	if (!look_at_all_users && (BPF_CORE_READ(p, cred, uid.val) != look_at_user ||
-				   BPF_CORE_READ(p, cred, euid.val) != look_at_user ||
-				   BPF_CORE_READ(p, cred, suid.val) != look_at_user))
-		return LOOK_OF_OTHER_USER;
-	return LOOK_ALLOWED;
+	return is_of_looked_user(p) ? LOOK_ALLOWED : LOOK_OF_OTHER_USER;
 }
 
 /* False for 32-bit code, which has other tables. */

@@ -42,6 +42,7 @@
 #include "slices.h"
 #include "waiters.h"
 #include "thread_pointer.h"
+#include "may_look.h"
 #include "stack_copy.h"
 #include "wakers.h"
 #include "wakeups.h"

@@ -12,21 +12,24 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use object::elf::{self, FileHeader64, ProgramHeader64};
+use object::elf::{self, ProgramHeader64};
 use object::read::ReadCache;
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, Sym as _};
 use object::{
-    Endianness, Object as _, ObjectSymbol as _, RelocationFlags, RelocationTarget, SymbolIndex,
+    Endianness, Object as _, ObjectSection as _, RelocationFlags, RelocationTarget, SymbolIndex,
 };
 use swtch_core::Pid;
 
 use crate::code::{CodeMap, CodeMapping};
+use crate::code_file::CodeIdentity;
 
 /// The variable of each thread: a pointer to what is published.
 pub const CONTEXT_VARIABLE: &str = "otel_thread_ctx_v1";
 
-/// The most bytes of a file that is looked into: what is larger is no program.
-const MOST_BYTES: u64 = 4 << 30;
+/// The most bytes of a file that is looked into, of the names of its symbols, and the most symbols.
+const MOST_BYTES: u64 = 1 << 30;
+const MOST_NAMES: u64 = 64 << 20;
+const MOST_SYMBOLS: usize = 4_000_000;
 
 /// The most relocations of a library that are looked at.
 const MOST_RELOCATIONS: usize = 4_000_000;
@@ -34,9 +37,6 @@ const MOST_RELOCATIONS: usize = 4_000_000;
 /// Numbers of libraries with blocks, and places in these, are smaller.
 const MOST_MODULES: u64 = 4096;
 const MOST_OFFSET: u64 = 1 << 32;
-
-/// The C library whose list of blocks has the form that is read.
-const GLIBC: &str = "/libc.so.6";
 
 /// Where a thread has the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,8 +54,9 @@ pub enum ContextVariable {
     OfProgram(u64),
     /// It is a library's: where the dynamic linker writes a descriptor, as an address of the file.
     Descriptor(u64),
-    /// Where it writes the number of the library, and the variable's place in the block.
-    Module(u64, u64),
+    /// Where it writes the number of the library, and behind that the variable's place in the block, if that is not
+    /// known already.
+    Module(u64, Option<u64>),
     /// Where it writes how far the variable is from the thread pointer.
     Distance(u64),
 }
@@ -81,38 +82,30 @@ const KINDS: RelocationKinds = RelocationKinds {
     distance: elf::R_AARCH64_TLS_TPREL,
 };
 
+/// An ELF file that is read piece by piece.
+type ReadElf<'a> = ElfFile64<'a, Endianness, &'a ReadCache<&'a File>>;
+
 impl ContextVariable {
     /// The variable of a file; `None` if it has none.
     pub fn of(file: &File) -> Option<Self> {
         (file.metadata().ok()?.len() <= MOST_BYTES).then_some(())?;
         let cache = ReadCache::new(file);
-        let object: ElfFile64<'_, Endianness, _> = ElfFile64::parse(&cache).ok()?;
-        let variable = object.dynamic_symbols().find(|symbol| {
-            !symbol.is_undefined() && symbol.name_bytes() == Ok(CONTEXT_VARIABLE.as_bytes())
-        })?;
-        let (value, index) = (variable.address(), variable.index());
+        let object: ReadElf<'_> = ElfFile64::parse(&cache).ok()?;
+        let endian = object.endian();
+        let (index, value) = symbol_of(&object, file)?;
         let header = object.elf_header();
-        let segments = header.program_headers(object.endian(), &cache).ok()?;
-        let has = |kind| {
-            segments
-                .iter()
-                .any(|one| one.p_type(object.endian()) == kind)
-        };
-        let is_program = header.e_type.get(object.endian()) == elf::ET_EXEC || has(elf::PT_INTERP);
-        if is_program {
-            let block = segments
-                .iter()
-                .find(|one| one.p_type(object.endian()) == elf::PT_TLS)?;
-            return Some(Self::OfProgram(distance(block, object.endian(), value)));
+        let segments = header.program_headers(endian, &cache).ok()?;
+        if is_program(&object, segments) {
+            let mut blocks = segments.iter();
+            let block = blocks.find(|one| one.p_type(endian) == elf::PT_TLS)?;
+            let is_there = value < block.p_memsz(endian);
+            let distance = distance(block, endian, value);
+            return (is_there && is_distance(distance)).then_some(Self::OfProgram(distance));
         }
         Self::of_library(&object, index, value)
     }
 
-    fn of_library<'a>(
-        object: &ElfFile64<'a, Endianness, &'a ReadCache<&'a File>>,
-        index: SymbolIndex,
-        value: u64,
-    ) -> Option<Self> {
+    fn of_library<'a>(object: &ReadElf<'a>, index: SymbolIndex, value: u64) -> Option<Self> {
         let relocations = object.dynamic_relocations()?.take(MOST_RELOCATIONS);
         let mut found = relocations.filter_map(|(address, relocation)| {
             let RelocationFlags::Elf { r_type } = relocation.flags() else {
@@ -131,7 +124,7 @@ impl ContextVariable {
                     Some(Self::Distance(address))
                 }
                 kind if kind == KINDS.module && (is_its || has_no_name) => {
-                    Some(Self::Module(address, value))
+                    Some(Self::Module(address, has_no_name.then_some(value)))
                 }
                 _ => None,
             }
@@ -156,7 +149,7 @@ impl ContextVariable {
             memory.read_exact_at(&mut bytes, address).ok()?;
             Some(u64::from_ne_bytes(bytes))
         };
-        let moved = || moved_by(file, mapping);
+        let moved = || CodeIdentity::of(file)?.segments.moved_by(mapping);
         let in_block = |module: u64, offset: u64| {
             let makes_sense = (1..MOST_MODULES).contains(&module) && offset < MOST_OFFSET;
             (makes_sense && has_glibc(map)).then_some(ContextPlace { module, offset })
@@ -165,21 +158,63 @@ impl ContextVariable {
             Self::OfProgram(distance) => Some(at_pointer(distance)),
             Self::Distance(address) => {
                 let distance = word(moved()?.wrapping_add(address))?;
-                (is_distance(distance) && distance != 0).then(|| at_pointer(distance))
+                is_distance(distance).then(|| at_pointer(distance))
             }
-            Self::Module(address, offset) => {
-                in_block(word(moved()?.wrapping_add(address))?, offset)
+            Self::Module(address, bound) => {
+                // Of several libraries with the variable, another one's may be meant: then both words are of that.
+                let address = moved()?.wrapping_add(address);
+                let offset = bound.map_or_else(|| word(address.wrapping_add(8)), Some);
+                in_block(word(address)?, offset?)
             }
             Self::Descriptor(address) => {
                 // A function, and what it is given: the distance, or where number and offset are.
                 let given = word(moved()?.wrapping_add(address).wrapping_add(8))?;
                 if is_distance(given) {
-                    return (given != 0).then(|| at_pointer(given));
+                    return Some(at_pointer(given));
                 }
                 in_block(word(given)?, word(given.wrapping_add(8))?)
             }
         }
     }
+}
+
+/// The symbol of the variable that a file defines, and its value. Names are not read one by one: a file may have as many,
+/// and as long ones, as its author likes.
+fn symbol_of(object: &ReadElf<'_>, file: &File) -> Option<(SymbolIndex, u64)> {
+    let (begin, length) = object.section_by_name(".dynstr")?.file_range()?;
+    let mut names = vec![0; usize::try_from(length.min(MOST_NAMES)).ok()?];
+    file.read_exact_at(&mut names, begin).ok()?;
+    let wanted = [CONTEXT_VARIABLE.as_bytes(), &[0]].concat();
+    let at = names
+        .windows(wanted.len())
+        .position(|name| name == wanted)?;
+    let endian = object.endian();
+    let table = object.elf_dynamic_symbol_table();
+    let mut symbols = table.enumerate().take(MOST_SYMBOLS);
+    let (index, symbol) = symbols.find(|(_, symbol)| {
+        symbol.st_name(endian) as usize == at && symbol.st_shndx(endian) != elf::SHN_UNDEF
+    })?;
+    Some((index, symbol.st_value(endian)))
+}
+
+/// Returns true for a program, and false for a library, which may be one that can be executed.
+fn is_program(object: &ReadElf<'_>, segments: &[ProgramHeader64<Endianness>]) -> bool {
+    let endian = object.endian();
+    let has_interpreter = segments
+        .iter()
+        .any(|one| one.p_type(endian) == elf::PT_INTERP);
+    let sections = object.elf_section_table();
+    let entries = sections.dynamic(endian, object.data()).ok().flatten();
+    let entries = entries.map_or(&[][..], |(entries, _)| entries);
+    let has = |tag, bits: u64| {
+        let mut entries = entries.iter();
+        entries.any(|one| {
+            one.d_tag.get(endian) == tag && (bits == 0 || one.d_val.get(endian) & bits != 0)
+        })
+    };
+    object.elf_header().e_type.get(endian) == elf::ET_EXEC
+        || has(elf::DT_FLAGS_1, elf::DF_1_PIE.0)
+        || (has_interpreter && !has(elf::DT_SONAME, 0))
 }
 
 /// The place in a process, by what is known of its files; `None` if it has no such variable, or none yet.
@@ -215,31 +250,60 @@ fn distance(block: &ProgramHeader64<Endianness>, endian: Endianness, value: u64)
     begin.wrapping_add(value)
 }
 
-/// Returns true if a word may be a distance from the thread pointer, and not an address.
+/// Returns true if a word may be a distance from the thread pointer, and not an address: memory of a program begins above
+/// these.
 fn is_distance(word: u64) -> bool {
-    let near = 1_i64 << 31;
-    (-near..near).contains(&word.cast_signed())
+    #[cfg(target_arch = "x86_64")]
+    let distances = -(1_i64 << 31)..0;
+    #[cfg(target_arch = "aarch64")]
+    let distances = 16_i64..1 << 16;
+    distances.contains(&word.cast_signed())
 }
 
-/// How far a file has been moved in memory.
-fn moved_by(file: &File, mapping: &CodeMapping) -> Option<u64> {
-    let cache = ReadCache::new(file);
-    let header: &FileHeader64<Endianness> = FileHeader64::parse(&cache).ok()?;
-    let endian = header.endian().ok()?;
-    let mut segments = header.program_headers(endian, &cache).ok()?.iter();
-    let segment = segments.find(|one| {
-        // A mapping begins at a page, the segment perhaps within it.
-        let last = one.p_offset(endian).saturating_add(one.p_filesz(endian));
-        one.p_type(endian) == elf::PT_LOAD
-            && one.p_flags(endian).contains(elf::PF_X)
-            && (mapping.offset..last).contains(&one.p_offset(endian))
-    })?;
-    let within = segment.p_offset(endian) - mapping.offset;
-    let address = segment.p_vaddr(endian).wrapping_sub(within);
-    Some(mapping.range.start.wrapping_sub(address))
-}
-
+/// Returns true if the process has a C library whose list of blocks has the form that is read.
 fn has_glibc(map: &CodeMap) -> bool {
     let files = map.mappings().filter_map(|mapping| mapping.file.as_ref());
-    files.into_iter().any(|file| file.path().ends_with(GLIBC))
+    files.into_iter().any(|file| {
+        let path = file.path();
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = name.strip_suffix(" (deleted)").unwrap_or(name);
+        // The file's own name, before and since glibc 2.34.
+        name == "libc.so.6" || (name.starts_with("libc-2.") && name.ends_with(".so"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_no_distances() {
+        let brk_of_a_program_that_is_not_moved = 0x01b3_c2a0;
+        assert!(!is_distance(brk_of_a_program_that_is_not_moved));
+        assert!(!is_distance(0x7f12_3456_7890));
+        #[cfg(target_arch = "x86_64")]
+        assert!(is_distance(0x40_u64.wrapping_neg()) && !is_distance(0));
+        #[cfg(target_arch = "aarch64")]
+        assert!(is_distance(0x40) && !is_distance(0));
+    }
+
+    #[test]
+    fn the_c_library_is_known_by_either_name() {
+        let has = |path: &str| {
+            let line = format!("7f00000000-7f00001000 r-xp 00000000 08:01 7 {path}\n");
+            has_glibc(&CodeMap::parse(&line))
+        };
+        assert!(has("/usr/lib/x86_64-linux-gnu/libc.so.6"));
+        assert!(has("/lib/x86_64-linux-gnu/libc-2.31.so"));
+        assert!(has("/usr/lib64/libc.so.6 (deleted)"));
+        assert!(!has("/lib/ld-musl-x86_64.so.1") && !has("/usr/lib/libc-client.so.2007"));
+    }
+
+    #[test]
+    fn a_file_without_the_variable_has_none() {
+        let own = File::open("/proc/self/exe").unwrap();
+        assert_eq!(ContextVariable::of(&own), None);
+        let text = File::open(file!().replace("crates/swtch-capture/", "")).unwrap();
+        assert_eq!(ContextVariable::of(&text), None);
+    }
 }

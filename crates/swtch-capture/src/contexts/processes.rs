@@ -12,20 +12,20 @@ use super::place::{ContextVariable, place_in};
 use crate::code::{CodeFile, CodeMap, CodeMapping};
 use crate::scope::start_ticks;
 
-/// A process in which nothing was found is looked at again when twice the time has passed that it has been known, at
-/// least after the one and at most after the other.
+/// A process is looked at again when twice the time has passed that it has been known by its name, at least after the one
+/// and at most after the other: it may load a library. One that executes another program has another name then.
 const SHORTEST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// The most files, and processes, of which something is remembered. Then all is looked up anew.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// A process that publishes contexts, or has ended.
+/// A process that publishes contexts, or does not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextChange {
     /// The process.
     pub pid: Pid,
-    /// Where its threads have the variable; `None` if it has ended.
+    /// Where its threads have the variable; `None` if it has ended, or executed a program without it.
     pub place: Option<ContextPlace>,
 }
 
@@ -42,57 +42,61 @@ pub struct ContextProcesses {
 struct KnownProcess {
     /// Another process that gets its id began later.
     started: u64,
+    name: String,
     since: Instant,
-    /// When it is looked at next; `None` once the variable was found.
-    next: Option<Instant>,
+    /// When it is looked at next.
+    next: Instant,
+    /// Where it has the variable.
+    place: Option<ContextPlace>,
 }
 
 impl ContextProcesses {
-    /// Looks at the processes that there are, and returns those that are new, and those that have ended.
+    /// Looks at the processes whose turn it is, and returns those of which something else is known since.
     pub fn look(&mut self) -> Vec<ContextChange> {
         let now = Instant::now();
-        if self.known.len().max(self.files.len()) > MOST_KNOWN {
-            self.known.clear();
+        if self.known.len() > MOST_KNOWN {
+            self.known.retain(|_, known| known.place.is_some());
+        }
+        if self.files.len() > MOST_KNOWN {
             self.files.clear();
         }
         let pids = pids();
         let mut changes = Vec::new();
         self.known.retain(|pid, known| {
-            let is_there = pids.contains_key(pid);
-            if !is_there && known.next.is_none() {
+            let is_same = pids
+                .get(pid)
+                .is_some_and(|(started, _)| *started == known.started);
+            if !is_same && known.place.is_some() {
                 changes.push(ContextChange {
                     pid: *pid,
                     place: None,
                 });
             }
-            is_there
+            is_same
         });
-        for (pid, started) in pids {
-            if !self.is_due(pid, started, now) {
+        for (pid, (started, name)) in pids {
+            let known = self.known.get(&pid);
+            let before = known.and_then(|known| known.place);
+            let known = known.filter(|known| known.name == name);
+            if known.is_some_and(|known| known.next > now) {
                 continue;
             }
+            let since = known.map_or(now, |known| known.since);
             let place = self.place_of(pid);
-            if place.is_some() {
+            if place != before {
                 changes.push(ContextChange { pid, place });
             }
-            let known = self.known.entry(pid).or_insert(KnownProcess {
+            let next = now + (now - since).clamp(SHORTEST, LONGEST);
+            let known = KnownProcess {
                 started,
-                since: now,
-                next: None,
-            });
-            let again = || now + (now - known.since).clamp(SHORTEST, LONGEST);
-            known.next = place.is_none().then(again);
+                name,
+                since,
+                next,
+                place,
+            };
+            self.known.insert(pid, known);
         }
         changes
-    }
-
-    fn is_due(&mut self, pid: Pid, started: u64, now: Instant) -> bool {
-        let known = self.known.get(&pid);
-        if known.is_some_and(|known| known.started != started) {
-            self.known.remove(&pid);
-            return true;
-        }
-        known.is_none_or(|known| known.next.is_some_and(|next| next <= now))
     }
 
     fn place_of(&mut self, pid: Pid) -> Option<ContextPlace> {
@@ -113,13 +117,15 @@ impl ContextProcesses {
     }
 }
 
-/// The processes that there are, and when each began.
-fn pids() -> FxHashMap<Pid, u64> {
+/// The processes that there are, when each began, and its name.
+fn pids() -> FxHashMap<Pid, (u64, String)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some((Pid::new(pid), start_ticks(&stat)?))
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        let name = stat.get(stat.find('(')?..stat.rfind(')')?)?;
+        Some((Pid::new(pid), (start_ticks(&stat)?, name.to_owned())))
     });
     pids.collect()
 }

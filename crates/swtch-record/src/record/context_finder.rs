@@ -67,6 +67,8 @@ impl ContextFinder {
             match packets::receive::<Vec<SentChange>>(socket, Blocking::DoNotWait) {
                 Ok(Some((sent, _))) => changes.extend(sent.into_iter().map(ContextChange::from)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Told with the next call.
+                Ok(None) if !changes.is_empty() => break,
                 ended => {
                     self.process.socket = None;
                     let why = ended.err();

@@ -68,7 +68,7 @@ impl<'a> EbpfRecording<'a> {
         let stacks = budget.map(StacksToName::start).transpose();
         let stacks = stacks.context("starting to read stacks")?;
         // Before switches are recorded, so that its moments are those of rows.
-        let contexts = ContextsInTrace::attach(&request.spans)?;
+        let contexts = ContextsInTrace::attach(&request.spans, || looked_users(request))?;
         let capture = Capture::start(&settings, arch)?;
         // The counters in it belong to the moment at which the recording began.
         let at_start = facts::at_start(&request.capture.target, capture.started());

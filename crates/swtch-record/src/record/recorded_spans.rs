@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 
 use anyhow::Context as _;
+use rustc_hash::FxHashSet;
 use swtch_capture::{
-    CONTEXT_VARIABLE as VARIABLE, ContextCapture, FoundContext, FoundSpan, SpanCapture, SpanChoice,
+    CONTEXT_VARIABLE as VARIABLE, ContextCapture, FoundContext, FoundSpan, LookedUsers,
+    SpanCapture, SpanChoice,
 };
 use swtch_core::{Pid, Tid, Timestamp, UntoldSpans};
 use swtch_output::message;
@@ -23,7 +25,7 @@ const OF_CONTEXTS: &str = "otel trace";
 pub struct RecordedSpans {
     places: Option<SpanCapture>,
     contexts: Option<ContextsInTrace>,
-    /// The number of those that were taken.
+    /// The number of spans between places that were taken.
     taken: u64,
     /// True once they could not be read.
     has_failed: bool,
@@ -33,8 +35,10 @@ pub struct RecordedSpans {
 pub struct ContextsInTrace {
     capture: ContextCapture,
     finder: ContextFinder,
-    /// The number of processes that were found.
-    processes: u64,
+    /// The processes that were found.
+    processes: FxHashSet<Pid>,
+    /// The number of stretches that were taken.
+    taken: u64,
 }
 
 impl ContextsInTrace {
@@ -42,15 +46,19 @@ impl ContextsInTrace {
     ///
     /// # Errors
     /// When the kernel refuses it, or no process can be started.
-    pub fn attach(choices: &[SpanChoice]) -> anyhow::Result<Option<Self>> {
+    pub fn attach(
+        choices: &[SpanChoice],
+        users: impl Fn() -> anyhow::Result<LookedUsers>,
+    ) -> anyhow::Result<Option<Self>> {
         if !choices.contains(&SpanChoice::Contexts) {
             return Ok(None);
         }
         let finder = ContextFinder::start();
         Ok(Some(Self {
             finder: finder.context("starting to look for processes that publish contexts")?,
-            capture: ContextCapture::attach()?,
-            processes: 0,
+            capture: ContextCapture::attach(users()?)?,
+            processes: FxHashSet::default(),
+            taken: 0,
         }))
     }
 
@@ -62,10 +70,18 @@ impl ContextsInTrace {
             Vec::new()
         });
         for change in changes {
-            self.processes += u64::from(change.place.is_some());
-            self.capture.follow(change)?;
+            let is_first = change.place.is_some() && self.processes.insert(change.pid);
+            if let Err(error) = self.capture.follow(change)
+                && is_first
+            {
+                let why = format!("{:#}", anyhow::Error::from(error));
+                let what = "the contexts of one more process are not read";
+                message!("swtch: {what}: {}", escaped(&why));
+            }
         }
-        Ok(self.capture.take()?)
+        let found = self.capture.take()?;
+        self.taken += found.len() as u64;
+        Ok(found)
     }
 }
 
@@ -105,11 +121,11 @@ impl RecordedSpans {
         if self.has_failed {
             return Ok(());
         }
-        match self.rows() {
-            Ok(rows) => {
-                self.taken += u64::try_from(rows.len()).unwrap_or(u64::MAX);
-                rows.iter().try_for_each(|row| writer.push_span(row))
-            }
+        let mut rows = Vec::new();
+        let read = self.read(&mut rows);
+        rows.iter().try_for_each(|row| writer.push_span(row))?;
+        match read {
+            Ok(()) => Ok(()),
             Err(error) => {
                 self.has_failed = true;
                 let why = format!("{error:#}");
@@ -119,19 +135,19 @@ impl RecordedSpans {
         }
     }
 
-    fn rows(&mut self) -> anyhow::Result<Vec<SpanRow>> {
-        let mut rows = Vec::new();
+    fn read(&mut self, rows: &mut Vec<SpanRow>) -> anyhow::Result<()> {
         if let Some(capture) = &mut self.places {
             let spans = capture.take()?;
             let named = spans
                 .iter()
                 .filter_map(|span| row_of(span, capture.names()));
             rows.extend(named);
+            self.taken += spans.len() as u64;
         }
         if let Some(contexts) = &mut self.contexts {
             rows.extend(contexts.take()?.iter().map(row_of_context));
         }
-        Ok(rows)
+        Ok(())
     }
 
     /// Those that are not in the trace.
@@ -150,21 +166,39 @@ impl RecordedSpans {
 
     /// Says how many there were, and what is missing.
     pub fn tell(&self) {
-        let mut told = counted(self.taken, "span");
+        let mut told = Vec::new();
         if self.places.is_some() {
-            told += " of all processes that run these files";
+            let spans = counted(self.taken, "span");
+            let why = match self.taken {
+                0 => ": no thread has come to both places in time",
+                _ => "",
+            };
+            told.push(format!(
+                "{spans} of all processes that run these files{why}"
+            ));
         }
         if let Some(contexts) = &self.contexts {
-            let processes = counted(contexts.processes, "process");
-            told += &format!("; {processes} had the variable {VARIABLE}");
+            let processes = contexts.processes.len() as u64;
+            let why = match (processes, contexts.taken) {
+                (0, _) => ": no process had the variable, or it may not be looked into",
+                (_, 0) => ": none had set it when a thread left its CPU",
+                _ => "",
+            };
+            told.push(format!(
+                "{} with ids that programs publish, of {} with {VARIABLE}{why}",
+                counted(contexts.taken, "stretch"),
+                counted(processes, "process")
+            ));
+            let unread = contexts.capture.unread();
+            if unread > 0 {
+                let times = counted(unread, "time");
+                told.push(format!("{times} the memory with the ids was not there"));
+            }
         }
         for (count, why) in self.untold().reasons() {
-            told += &format!("; {count} more {why}");
+            told.push(format!("{count} more {why}"));
         }
-        if self.taken == 0 && self.places.is_some() {
-            told += ": no thread has come to both places in time";
-        }
-        message!("swtch: {told}");
+        message!("swtch: {}", told.join("; "));
     }
 }
 

@@ -128,7 +128,11 @@ fn unit_of(
         counts.flatten().sum()
     };
     let kinds = runs().next().into_iter().flat_map(|run| run.spans.keys());
-    let in_all = kinds.filter(|kind| runs().all(|run| run.spans.contains_key(*kind)));
+    let has = |run: &MeasuredRun, kind| {
+        let counts = run.spans.get(kind);
+        counts.is_some_and(|counts| counts.iter().sum::<f64>() > 0.0)
+    };
+    let in_all = kinds.filter(|kind| runs().all(|run| has(run, *kind)));
     let most = in_all.max_by(|one, other| count(one).total_cmp(&count(other)));
     let Some(kind) = most.cloned() else {
         ensure!(

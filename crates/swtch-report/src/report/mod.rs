@@ -540,8 +540,7 @@ fn by_span(filtered: &mut FilteredTrace<'_>) -> Result<(Sheet, ReportedSwitches)
     let meta = &filtered.head().meta;
     let mut sheet = spans.sheet(&names, &symbols, Timestamp::from_ns(meta.start_ns));
     if sheet.rows.is_empty() && meta.spans.is_none() {
-        let how =
-            "no spans were recorded: record with --span postgres, FILE:FUNCTION or FILE:BEGIN..END";
+        let how = "no spans were recorded: record with --span (swtch record --help)";
         sheet.notes.push(how.to_owned());
     }
     Ok((sheet, rows))

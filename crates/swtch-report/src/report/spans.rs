@@ -9,6 +9,7 @@ use swtch_core::{
     TurnSums,
 };
 use swtch_output::sheet::Sheet;
+use swtch_output::text::counted;
 use swtch_store::SpanRow;
 
 use super::names::Names;
@@ -126,8 +127,7 @@ impl ReadSpans {
             trace: None,
         };
         if let Some(trace) = &row.trace_id {
-            let number = self.traces.announce(trace, (kind, *key), &span);
-            let Some(number) = number else {
+            let Some(number) = self.traces.number(trace) else {
                 return;
             };
             span.trace = Some(number);
@@ -145,9 +145,13 @@ impl ReadSpans {
         let mut threads: FxHashMap<usize, SpanThread> = FxHashMap::default();
         for ((task, kind), (key, spans)) in self.spans {
             let of_thread = threads.entry(task).or_default();
+            let spans = ThreadSpans::new(key, spans);
+            for span in spans.outermost() {
+                self.traces.announce(kind, key, span);
+            }
             of_thread.kinds.push(SpansOfKind {
                 kind,
-                spans: ThreadSpans::new(key, spans),
+                spans,
                 waits: SpanWaits::default(),
             });
         }
@@ -188,16 +192,23 @@ impl SpansByThread {
         })
     }
 
+    /// The id of a published trace.
+    pub fn trace_id(&self, trace: u32) -> Option<&str> {
+        self.traces.id(trace)
+    }
+
     /// As [`Self::each`], but of published traces each is one, as long as its stretches together.
     pub fn each_whole(&self) -> impl Iterator<Item = (TaskKey, &str, &[ProgramSpan])> {
-        let of_places = self.each().filter(|(_, name, _)| {
-            let kind = self.kinds.iter().position(|kind| kind == name);
-            !kind.is_some_and(|kind| self.traces.have(kind))
+        let kinds = self.threads.values().flat_map(|thread| &thread.kinds);
+        let of_places = kinds.filter(|of_kind| !self.traces.have(of_kind.kind));
+        let of_places = of_places.map(|of_kind| {
+            let task = of_kind.spans.task();
+            (task, of_kind.kind, of_kind.spans.outermost())
         });
         let whole = self.traces.whole();
-        of_places.chain(whole.map(|(task, kind, span)| {
-            (task, self.kinds[kind].as_str(), std::slice::from_ref(span))
-        }))
+        let whole = whole.map(|(task, kind, span)| (task, kind, std::slice::from_ref(span)));
+        let all = of_places.chain(whole);
+        all.map(|(task, kind, spans)| (task, self.kinds[kind].as_str(), spans))
     }
 
     /// Adds a row of the task with this index.
@@ -239,7 +250,7 @@ impl SpansByThread {
         }
     }
 
-    /// To be called after all rows: the traces that programs have published are spans, too.
+    /// To be called once, after all rows: the traces that programs have published are spans, too.
     pub fn finish(&mut self) {
         self.traces.finish(&mut self.slowest);
     }
@@ -270,7 +281,15 @@ impl SpansByThread {
             traces: &self.traces,
             start,
         };
-        self.slowest.sheet(&told, (count, broken))
+        let mut sheet = self.slowest.sheet(&told, (count, broken));
+        let left_out = self.traces.left_out();
+        if left_out > 0 {
+            sheet.notes.push(format!(
+                "{} of further traces left out: there are too many",
+                counted(left_out, "stretch")
+            ));
+        }
+        sheet
     }
 
     /// The spans of each program, by their kind, the most first.

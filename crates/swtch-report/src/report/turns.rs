@@ -136,7 +136,7 @@ struct SpanFacts {
 #[derive(Clone, Debug)]
 pub struct ProgramTurns {
     label: String,
-    /// What is known of spans besides, where places in the program tell them.
+    /// What is known of spans besides; `None` for turns, which are inferred.
     span: Option<SpanFacts>,
     /// The thread that took the longest.
     thread: String,
@@ -168,7 +168,7 @@ impl ProgramTurns {
         }
     }
 
-    /// True for spans, which places in the program tell.
+    /// True for spans, which were recorded on request.
     pub const fn are_spans(&self) -> bool {
         self.span.is_some()
     }

@@ -91,7 +91,7 @@ words! {
     RUNQ "runq_ns" Time "time runnable without a CPU (run-queue wait, CPU wait)";
     OPEN "open_ns" Time "how long the open waits had lasted";
     BEGAN "began_ns" Time "when it began, since the recording did";
-    LENGTH "length_ns" Time "how long it took";
+    LENGTH "length_ns" Time "how long it took; of a published trace, all its stretches together";
     LONGEST_WAIT "longest_wait_ns" Time "its longest wait until somebody woke it";
     WAITED_IN "waited_in" Text "functions in which it waited longest, the innermost first";
     LONGEST_RUNQ "longest_runq_ns" Time "its longest time runnable without a CPU at once";

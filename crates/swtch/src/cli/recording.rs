@@ -54,8 +54,9 @@ pub struct RecordArgs {
     pub stack_budget: Option<f64>,
     /// Also record when threads come from one place of a program to another: `postgres` (statements of the server that
     /// runs), `FILE:FUNCTION` (from its call to its return) or `FILE:BEGIN..END`, where BEGIN and END are functions or
-    /// markers (`usdt:PROVIDER:NAME`); or requests by what programs publish: `otel`. explain tells how long these spans took, and why the slowest did. Every process
-    /// that runs FILE is stopped there for a moment. May be given more than once.
+    /// markers (`usdt:PROVIDER:NAME`). explain tells how long these spans took, and why the slowest did. Every process
+    /// that runs FILE is stopped there for a moment. `otel` stops nobody: it takes requests by the ids that programs
+    /// publish (OpenTelemetry's thread context). May be given more than once.
     #[arg(long, value_name = "SPAN")]
     pub span: Vec<SpanChoice>,
     /// Memory for records on their way to the disk, of all CPUs together (for tests of losses) [default: 112MB, or

@@ -107,32 +107,44 @@ fn requests(trace: &Path) -> Requests {
 fn root_each_switch_of_a_request_carries_the_id_that_its_program_publishes() {
     let _machine = beside_others();
     let [own, loaded] = own_and_loaded();
-    for (server, library) in [
-        (&own, None),
-        (&loaded, Some(["-shared", "-fPIC"].as_slice())),
-        (
-            &loaded,
-            Some(&["-shared", "-fPIC", "-ftls-model=initial-exec"]),
-        ),
-        #[cfg(target_arch = "x86_64")]
-        (&loaded, Some(&["-shared", "-fPIC", "-mtls-dialect=gnu2"])),
-    ] {
-        let places = [TraceDir::new(), TraceDir::new()];
-        let program = names::compiled(&places[0], server, &["-O2", "-rdynamic", "-pthread"]);
-        let library = library.map(|flags| names::compiled(&places[1], WRITER, flags));
-        let mut words = vec!["--no-stacks", "--span", "otel", "--"];
-        let files = [Some(&program), library.as_ref()].into_iter().flatten();
-        words.extend(files.map(|file| file.to_str().unwrap()));
-        let recording = Recording::that_succeeds(&words);
-        let said = stderr(&recording.output);
-        assert!(
-            said.contains("1 process had the variable otel_thread_ctx_v1"),
-            "{said}"
-        );
-        let trace = recording.place.trace();
-        every_request_is_there(&requests(&trace));
-        the_report_has_each(&trace);
+    let library = ["-shared", "-fPIC"];
+    let at_start = [&library[..], &["-ftls-model=initial-exec"]].concat();
+    let servers = [
+        (&own, "-pie", None),
+        (&loaded, "-pie", Some(&library[..])),
+        (&loaded, "-pie", Some(&at_start)),
+    ];
+    for (server, option, library) in servers {
+        serves(server, option, library);
     }
+    // The other dialect; in a program that is not moved, addresses of memory are small numbers.
+    #[cfg(target_arch = "x86_64")]
+    for option in ["-pie", "-no-pie"] {
+        serves(
+            &loaded,
+            option,
+            Some(&["-shared", "-fPIC", "-mtls-dialect=gnu2"]),
+        );
+    }
+}
+
+/// Records a server that is compiled so, with the library that it loads, if it does. The shell that starts it becomes it.
+fn serves(server: &str, option: &str, library: Option<&[&str]>) {
+    let places = [TraceDir::new(), TraceDir::new()];
+    let options = ["-O2", "-fPIE", option, "-rdynamic", "-pthread"];
+    let program = names::compiled(&places[0], server, &options);
+    let library = library.map(|options| names::compiled(&places[1], WRITER, options));
+    let mut words = vec!["--no-stacks", "--span", "otel", "--"];
+    words.extend(["sh", "-c", "exec \"$0\" \"$@\""]);
+    let files = [Some(&program), library.as_ref()].into_iter().flatten();
+    words.extend(files.map(|file| file.to_str().unwrap()));
+    let recording = Recording::that_succeeds(&words);
+    let said = stderr(&recording.output);
+    let process = "of 1 process with otel_thread_ctx_v1";
+    assert!(said.contains(process), "{server} {option}: {said}");
+    let trace = recording.place.trace();
+    every_request_is_there(&requests(&trace));
+    the_report_has_each(&trace);
 }
 
 /// From the moment on at which the process was found, no request is missing, and each has its four switches.

@@ -148,7 +148,7 @@ fn root_a_begin_without_an_end_is_no_span() {
     let said = stderr(&recording.output);
     // The last is left open.
     let words =
-        "39 more began and were left without an end: no thread has come to both places in time";
+        "no thread has come to both places in time; 39 more began and were left without an end";
     assert!(said.contains(words), "{said}");
     assert_eq!(told(&recording)["turns"], serde_json::json!([]));
     let meta = fs::read_to_string(recording.place.trace().join("meta.json")).unwrap();
@@ -211,7 +211,7 @@ fn root_spans_that_cannot_be_are_refused_with_the_remedy() {
             "/etc/passwd:serve".to_owned(),
             "/etc/passwd is no program or library (ELF)",
         ),
-        ("serve".to_owned(), "a span is postgres, FILE:FUNCTION"),
+        ("serve".to_owned(), "a span is postgres, otel, FILE:FUNCTION"),
     ] {
         let output = place
             .record(&["--span", &span, "--", "true"])

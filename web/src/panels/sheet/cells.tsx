@@ -48,7 +48,11 @@ function spanCell(column: Column, row: Row): ComponentChildren | undefined {
   const task = taskOf(row["tid"]);
   const [began, length] = [row["began_ns"], row["length_ns"]];
   if (task === null || typeof began !== "number" || typeof length !== "number") return undefined;
-  const show = (): void => showStretch(task, rangeOf(began, began + length));
+  // A published trace is in several stretches, of which the row has only the begin.
+  const show = (): void =>
+    typeof row["trace_id"] === "string"
+      ? showThread(task)
+      : showStretch(task, rangeOf(began, began + length));
   return (
     <button type="button" class="link" onClick={show}>
       {cellText(column, row["span"])}

@@ -24,7 +24,8 @@ const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 
-/// Where numbers of tracks begin: of user-mode tasks, of all such tasks of a process, of losses, of spans. Those below are of threads
+/// Where numbers of tracks begin: of user-mode tasks, of all such tasks of a process, of losses, of spans. Those below
+/// are of threads
 /// (`threads.rs`).
 const USER_TASK_TRACKS: u64 = 3 << 40;
 const USER_GROUP_TRACKS: u64 = 4 << 40;
@@ -188,11 +189,11 @@ impl Slices {
     /// Writes the spans of threads that have rows, each kind on a track of its own below the thread's.
     pub fn spans(
         &mut self,
-        spans: &SpansByThread,
+        all: &SpansByThread,
         threads: &NamedThreads,
         packets: &mut Packets<'_>,
     ) -> Result<()> {
-        let met = spans.each().filter(|(task, _, _)| threads.is_met(*task));
+        let met = all.each().filter(|(task, _, _)| threads.is_met(*task));
         for (track, (task, kind, spans)) in (SPAN_TRACKS..).zip(met) {
             let Some(first) = spans.first() else {
                 continue;
@@ -206,13 +207,15 @@ impl Slices {
                 packets,
             )?;
             for span in spans {
+                let id = span.trace.and_then(|trace| all.trace_id(trace));
+                let facts = id.map(|id| ("trace_id", EvidenceValue::Word(id.to_owned())));
                 let begin = SliceEvent {
                     kind: BEGIN,
                     at: span.begin,
                     track,
                     name: kind,
                     category: "span",
-                    facts: Vec::new(),
+                    facts: facts.into_iter().collect(),
                 };
                 self.tell(begin, packets)?;
                 self.end(span.end, track, packets)?;

@@ -368,6 +368,13 @@ impl DiffAnswer<'_> {
                 percent(LEAST_OF_A_PAIR * 100.0)
             ),
         });
+        if matches!(self.per, Per::Turn | Per::Span) {
+            notes.push(
+                "the time for which tasks wait for messages or until a time is not compared: it follows from the load \
+                 (--per second compares it)"
+                    .to_owned(),
+            );
+        }
         if judgement
             .changed()
             .any(|figure| figure.change.is_ok_and(|change| change.is_by_difference))

@@ -14,6 +14,9 @@ use super::measure::MeasuredRun;
 /// Requests in a turn that may differ by more than this factor are told.
 const OTHER_MERGED: f64 = 1.1;
 
+/// A larger part of all spans that are not told is told.
+const MOST_UNTOLD: f64 = 0.01;
+
 /// Mean lengths that differ by more than this factor are told.
 const OTHER_LENGTH: f64 = 1.2;
 
@@ -144,6 +147,7 @@ pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDi
     found.extend(host_share(a, b, &PRESSURE));
     found.extend(host_share(a, b, &STEAL));
     found.extend(losses(a, b));
+    found.extend(untold_spans(a, b, per));
     found.extend(incomplete(a, b));
     found.extend(order(a, b));
     found
@@ -183,7 +187,8 @@ fn length(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifferen
                 "amounts are per second: if the runs do the same work, the longer ones do less of it \
                  in a second (--per run compares whole runs)"
             }
-            Per::Turn | Per::Span => "amounts are per turn or span, of which longer runs have more",
+            Per::Turn => "amounts are per turn, of which longer runs have more",
+            Per::Span => "amounts are per span, of which longer runs have more",
             Per::Run => {
                 "amounts are of whole runs: if the runs do not do the same work, the longer ones do \
                  more of it (--per second compares rates)"
@@ -298,6 +303,29 @@ fn losses(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
         a: grouped(of_a),
         b: grouped(of_b),
         why: "what was lost is in no figure, so those of that side are too low".to_owned(),
+    })
+}
+
+/// Spans that are not in the traces, where amounts are divided by spans.
+fn untold_spans(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Option<SideDifference> {
+    let untold = |runs: &[MeasuredRun]| -> u64 {
+        let untold = runs.iter().filter_map(|run| run.meta.spans);
+        untold
+            .flat_map(|untold| untold.reasons().map(|(count, _)| count).collect::<Vec<_>>())
+            .sum()
+    };
+    let share = |runs: &[MeasuredRun]| {
+        let told: f64 = runs.iter().map(MeasuredRun::all_units).sum();
+        untold(runs) as f64 / (told + untold(runs) as f64).max(1.0)
+    };
+    let is_much = share(a).max(share(b)) > MOST_UNTOLD;
+    (per == Per::Span && is_much).then(|| SideDifference {
+        what: "spans that are not told",
+        a: grouped(untold(a)),
+        b: grouped(untold(b)),
+        why: "amounts are divided by the spans that are told, so those of that side are too high (--per second \
+              compares rates)"
+            .to_owned(),
     })
 }
 

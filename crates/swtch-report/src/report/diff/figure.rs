@@ -197,6 +197,19 @@ impl FigureKey {
         }
     }
 
+    /// Returns true if it is time for which a task waited for the next request or message: at another load that is longer
+    /// or shorter, whatever the program does.
+    pub const fn follows_from_load(&self) -> bool {
+        let (Self::Amount(AmountKey::WaitTime(reason))
+        | Self::Percentile(WaitKey::OffCpu(reason), _)
+        | Self::Amount(AmountKey::Stack(StackPlace { reason, .. }))) = self
+        else {
+            return false;
+        };
+        matches!(reason.category(), Category::Sleep | Category::Wait)
+            || matches!(reason, Reason::Poll | Reason::Net | Reason::Pipe)
+    }
+
     /// Returns true if more of it is worse. (Less of it is better then.)
     pub const fn is_worse_if_more(&self) -> bool {
         match self {

@@ -40,7 +40,7 @@ pub enum Per {
     Run,
     /// The turns of all that was recorded: for servers under another load.
     Turn,
-    /// The spans of one kind, which places in the program tell: as turns, and exact.
+    /// The spans of one kind, which were recorded on request: as turns, and not inferred.
     Span,
 }
 
@@ -211,7 +211,10 @@ impl Judgement {
     /// Compares the runs of A with those of B.
     pub fn of(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Self {
         let method = CompareMethod::of_runs(a.len(), b.len());
-        let (keys, further_pairs, further_stacks) = keys(a, b);
+        let (mut keys, further_pairs, further_stacks) = keys(a, b);
+        if matches!(per, Per::Turn | Per::Span) {
+            keys.retain(|key| !key.follows_from_load());
+        }
         let mut figures = Vec::new();
         let mut values = Vec::new();
         for key in keys {
