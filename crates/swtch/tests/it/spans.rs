@@ -211,7 +211,10 @@ fn root_spans_that_cannot_be_are_refused_with_the_remedy() {
             "/etc/passwd:serve".to_owned(),
             "/etc/passwd is no program or library (ELF)",
         ),
-        ("serve".to_owned(), "a span is postgres, otel, FILE:FUNCTION"),
+        (
+            "serve".to_owned(),
+            "a span is postgres, otel, FILE:FUNCTION",
+        ),
     ] {
         let output = place
             .record(&["--span", &span, "--", "true"])
