@@ -11,8 +11,8 @@
  * What is told is a stretch of the thread's time: from the first switch-out at which a context was
  * seen to the first at which it was another, or none. A context that comes and goes between two
  * switch-outs is not seen, and a program that is interrupted while it writes one has none for so
- * long. This program is attached before the one that records switches, so its
- * moments are a little earlier than those of the rows, and the rows of a stretch lie in it.
+ * long. This program is attached before the one that records switches, so its moments are a little
+ * earlier than those of the rows, and the rows of a stretch lie in it.
  *
  * Processes that publish nothing cost one look into a map for each switch.
  */

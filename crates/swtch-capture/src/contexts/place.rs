@@ -185,14 +185,17 @@ fn symbol_of(object: &ReadElf<'_>, file: &File) -> Option<(SymbolIndex, u64)> {
     let mut names = vec![0; usize::try_from(length.min(MOST_NAMES)).ok()?];
     file.read_exact_at(&mut names, begin).ok()?;
     let wanted = [CONTEXT_VARIABLE.as_bytes(), &[0]].concat();
-    let at = names
-        .windows(wanted.len())
-        .position(|name| name == wanted)?;
+    // Also within a longer name that ends so.
+    let places = names.windows(wanted.len()).enumerate();
+    let places: Vec<_> = places
+        .filter_map(|(at, name)| (name == wanted).then_some(at))
+        .collect();
     let endian = object.endian();
     let table = object.elf_dynamic_symbol_table();
     let mut symbols = table.enumerate().take(MOST_SYMBOLS);
     let (index, symbol) = symbols.find(|(_, symbol)| {
-        symbol.st_name(endian) as usize == at && symbol.st_shndx(endian) != elf::SHN_UNDEF
+        let name = symbol.st_name(endian) as usize;
+        places.binary_search(&name).is_ok() && symbol.st_shndx(endian) != elf::SHN_UNDEF
     })?;
     Some((index, symbol.st_value(endian)))
 }

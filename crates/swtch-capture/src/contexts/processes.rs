@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// The most files, and processes, of which something is remembered. Then all is looked up anew.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// A process that publishes contexts, or does not any more.
+/// What is known of a process that publishes contexts, or does not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextChange {
     /// The process.
@@ -51,7 +51,7 @@ struct KnownProcess {
 }
 
 impl ContextProcesses {
-    /// Looks at the processes whose turn it is, and returns those of which something else is known since.
+    /// Looks at the processes whose turn it is, and returns those that have the variable, or have it no more.
     pub fn look(&mut self) -> Vec<ContextChange> {
         let now = Instant::now();
         if self.known.len() > MOST_KNOWN {
@@ -83,7 +83,9 @@ impl ContextProcesses {
             }
             let since = known.map_or(now, |known| known.since);
             let place = self.place_of(pid);
-            if place != before {
+            // Told again each time: the kernel's side does not follow a process into another program, which may be the
+            // same once more.
+            if place.is_some() || before.is_some() {
                 changes.push(ContextChange { pid, place });
             }
             let next = now + (now - since).clamp(SHORTEST, LONGEST);
@@ -128,4 +130,32 @@ fn pids() -> FxHashMap<Pid, (u64, String)> {
         Some((Pid::new(pid), (start_ticks(&stat)?, name.to_owned())))
     });
     pids.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_process_without_the_variable_nothing_is_told_and_it_is_looked_at_again() {
+        let own = Pid::new(std::process::id());
+        let mut processes = ContextProcesses::default();
+        let of_own = |changes: &[ContextChange]| changes.iter().any(|change| change.pid == own);
+        assert!(!of_own(&processes.look()));
+        let known = &processes.known[&own];
+        assert_eq!((known.place, known.next - known.since), (None, SHORTEST));
+        // Another process has got the id of one that had the variable.
+        let place = ContextPlace {
+            module: 0,
+            offset: 8,
+        };
+        let known = processes.known.get_mut(&own).unwrap();
+        (known.place, known.started) = (Some(place), 0);
+        let gone = ContextChange {
+            pid: own,
+            place: None,
+        };
+        assert!(processes.look().contains(&gone));
+        assert_eq!(processes.known[&own].place, None);
+    }
 }
