@@ -582,6 +582,7 @@ ANSWERS: dict[str, Shape] = {
         "reasons": table(SUMMARY_REASONS, notes=True),
         "threads": table(ROWS["thread"], notes=True),
         "preemptions": table(PREEMPTIONS, notes=True),
+        "spans": [{"span": "text", "count": "count", "p50_ns": "count?", "p99_ns": "count?"}],
         "not_known": "texts",
     },
     "swtch.counters/1": {

@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{Capture, Counters, Settings, require_proc};
-use swtch_core::{GroupTotals, Pid, SwitchGroup, TaskEvent, TaskKey};
+use swtch_capture::{Capture, Counters, Settings, SpanCapture, SpanChoice, require_proc};
+use swtch_core::{
+    Distribution, GroupTotals, Nanos, Pid, SwitchGroup, TaskEvent, TaskKey, UntoldSpans,
+};
 use swtch_output::answer;
 use swtch_output::caller::Caller;
 use swtch_output::exit_code::FAILED;
@@ -25,7 +27,7 @@ use swtch_output::progress::ProgressLine;
 use swtch_output::text::{counted, escaped};
 use swtch_record::record::{
     AfterRecording, CaptureRequest, EndOfRecording, PROGRESS_EVERY, RecordingSession, StopSignals,
-    WorkAhead, end_with, facts,
+    WorkAhead, end_with, facts, open_as_caller,
 };
 use swtch_report::report::{KernelSummary, is_failure, why_empty};
 use swtch_store::{Meta, RecordingState};
@@ -44,6 +46,8 @@ pub struct SummaryRequest {
     pub format: Format,
     /// Space in the kernel, in groups of switches.
     pub groups: u32,
+    /// Spans by which the counts are divided.
+    pub spans: Vec<SpanChoice>,
 }
 
 /// The pause between two readings of the names of tasks. A ring has room for 7,000 of them, so that a CPU would have to
@@ -67,6 +71,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
         ..request.capture.settings(command.as_ref())?
     };
     let mut capture = Capture::start(&settings, arch)?;
+    let mut spans = CountedSpans::attach(&request.spans)?;
     let mut meta = Meta {
         hooks: facts::hooks(&capture),
         ..facts::at_start(&request.capture.target, capture.started())
@@ -90,9 +95,13 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
     };
     let mut tasks = NamedTasks::default();
     let mut ended = EndedThreads::new(request.groups);
-    let ending = confined.and_then(|()| wait(&session, &mut capture, &mut tasks, &mut ended));
+    let ending = confined.and_then(|()| {
+        let parts = (&mut capture, &mut spans, &mut tasks, &mut ended);
+        wait(&session, parts)
+    });
     let _runnable = facts::at_end(&mut meta, &mut capture);
     capture.detach();
+    spans.finish()?;
     let mut groups = capture
         .take_summary()
         .context("reading what the kernel counted")?;
@@ -106,6 +115,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
     ended.tell();
     let is_failed = is_failure(&meta, in_scope);
     let told = KernelSummary::new(meta, arch, &groups, &tasks.in_order());
+    let told = told.divided_by(spans.of_kinds);
     answer::write(&told, request.format, &mut stdout())?;
     let own = if is_failed { FAILED } else { 0 };
     Ok(exit_code.filter(|code| *code != 0).unwrap_or(own))
@@ -114,9 +124,12 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
 /// Reads names until the command has ended, the time is up, or a signal asks to stop.
 fn wait(
     session: &RecordingSession,
-    capture: &mut Capture,
-    tasks: &mut NamedTasks,
-    ended: &mut EndedThreads,
+    (capture, spans, tasks, ended): (
+        &mut Capture,
+        &mut CountedSpans,
+        &mut NamedTasks,
+        &mut EndedThreads,
+    ),
 ) -> Result<()> {
     let start = Instant::now();
     let mut told = start;
@@ -125,6 +138,7 @@ fn wait(
     loop {
         tasks.take_from(capture);
         ended.make_room(capture, tasks);
+        spans.take()?;
         let now = Instant::now();
         if now - told >= PROGRESS_EVERY {
             told = now;
@@ -179,6 +193,54 @@ fn tell_doubts(meta: &Meta, counters: Counters, groups: u32, in_scope: u64) {
     }
     if let Some(why) = why_empty(meta, in_scope) {
         message!("swtch: {}", escaped(&why));
+    }
+}
+
+/// Spans between places of programs, by their kind.
+struct CountedSpans {
+    capture: Option<SpanCapture>,
+    of_kinds: Vec<(String, Distribution)>,
+}
+
+impl CountedSpans {
+    /// Attaches the probes that were asked for.
+    fn attach(choices: &[SpanChoice]) -> Result<Self> {
+        let capture = match choices.is_empty() {
+            true => None,
+            false => Some(SpanCapture::attach(choices, open_as_caller)?),
+        };
+        let kinds = capture.as_ref().map_or(&[][..], SpanCapture::names);
+        let none = |kind: &String| (kind.clone(), Distribution::default());
+        Ok(Self {
+            of_kinds: kinds.iter().map(none).collect(),
+            capture,
+        })
+    }
+
+    /// Counts those that have ended since the last call.
+    fn take(&mut self) -> Result<()> {
+        let Some(capture) = &mut self.capture else {
+            return Ok(());
+        };
+        for span in capture.take().context("reading the spans")? {
+            if let Some((_, lengths)) = self.of_kinds.get_mut(span.kind) {
+                lengths.record(Nanos::from_ns(span.end_ns.saturating_sub(span.begin_ns)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the probes away, counts the last ones, and says what is missing.
+    fn finish(&mut self) -> Result<()> {
+        if let Some(capture) = &mut self.capture {
+            capture.detach();
+        }
+        self.take()?;
+        let untold = self.capture.as_ref().map(SpanCapture::untold);
+        for (count, why) in untold.iter().flat_map(UntoldSpans::reasons) {
+            message!("swtch: {} more {why}", counted(count, "span"));
+        }
+        Ok(())
     }
 }
 

@@ -45,6 +45,7 @@ use perf::PerfRecording;
 use pipeline::RowsToMake;
 
 pub use context_finder::find_contexts;
+pub use ebpf::open_as_caller;
 pub use pause::StopSignals;
 pub use request::{AfterRecording, CaptureRequest, RecordRequest, StackBudget, Target, TraceBy};
 pub use result::RecordingResult;

@@ -43,7 +43,8 @@ SWITCH_COLUMNS: dict[str, str] = {
     "waker_comm": "VARCHAR",
 }
 
-# Run-queue time of a segment by who had the CPU meanwhile. The rows of a cgroup sum to its waits.
+# Run-queue time of a segment by who had the CPU meanwhile. The rows of a cgroup sum to its waits,
+# but for tasks that change their cgroup in a run: these had waited in the one before.
 CONTENTION_COLUMNS: dict[str, str] = {
     "segment": "VARCHAR",
     "host": "VARCHAR",

@@ -183,7 +183,7 @@ impl Backend for EbpfRecording<'_> {
 }
 
 /// Opens a program that was named, with the rights of who called sudo.
-fn open_as_caller(path: &Path) -> io::Result<File> {
+pub fn open_as_caller(path: &Path) -> io::Result<File> {
     as_caller(|| Ok(input::open(path)?)).map_err(|error| {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         io::Error::new(kind.unwrap_or(io::ErrorKind::Other), error)

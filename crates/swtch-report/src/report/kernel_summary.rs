@@ -11,24 +11,27 @@
 //! The columns are those of the reports on traces, with the same meaning. A column that needs more
 //! than was counted is not there, and [`NOT_KNOWN`] says what that is.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use swtch_core::{
-    Arch, Cause, GroupTotals, JudgedGroup, Nanos, Reason, SwitchGroup, SyscallTable, Tally,
-    TaskEvent,
+    Arch, Cause, Distribution, GroupTotals, JudgedGroup, Nanos, Reason, SwitchGroup, SyscallTable,
+    Tally, TaskEvent,
 };
 use swtch_output::answer::VerbAnswer;
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet, SheetTable};
-use swtch_output::text::{counted, escaped, table_width};
+use swtch_output::text::{self, counted, escaped, grouped, table_width};
 use swtch_store::Meta;
 
 use super::group::{self, GroupKey, Groups, KeyNames, OfGroup, RowSyscall, or_missing};
 use super::head::{ReportedSwitches, TraceHead, host_words, lost_in_words};
 use super::names::Names;
+use super::per_unit::reasons_of_each;
 use super::reason::{self, ByReason, OneReason, ReasonRow};
+use super::screen::{in_hundredths, per_second};
 use super::tally::{self, OfTally};
 use super::{By, ROWS_OF_TABLE, report_sheet, words};
 
@@ -81,6 +84,8 @@ pub struct KernelSummary {
     names: Names,
     arch: Arch,
     groups: Vec<CountedGroup>,
+    /// The lengths of spans, by their kind.
+    spans: Vec<(String, Distribution)>,
 }
 
 /// A group of switches, and what was counted of it.
@@ -119,7 +124,57 @@ impl KernelSummary {
             names,
             arch,
             groups,
+            spans: Vec::new(),
         }
+    }
+
+    /// As it is, and what was counted is told for each of these spans, too: their lengths, by their kind.
+    pub fn divided_by(self, spans: Vec<(String, Distribution)>) -> Self {
+        Self { spans, ..self }
+    }
+
+    /// What is told for each span of a kind.
+    fn of_each(&self, (kind, lengths): &(String, Distribution)) -> String {
+        let spans = lengths.count();
+        let length = |percent| lengths.percentile(percent).unwrap_or(Nanos::ZERO);
+        if spans == 0 {
+            return format!("{}: no span has ended.", escaped(kind));
+        }
+        let mut all = Tally::default();
+        let mut reasons: BTreeMap<Reason, u64> = BTreeMap::new();
+        for one in &self.groups {
+            all.add_counted(&one.of, &one.totals.counts);
+            *reasons.entry(one.of.rule.reason).or_default() += one.totals.counts.switches;
+        }
+        let mut reasons: Vec<_> = reasons.into_iter().collect();
+        reasons.sort_by_key(|(reason, switches)| (Reverse(*switches), *reason));
+        let each = |time: Nanos| Nanos::from_ns(time.as_ns() / spans);
+        format!(
+            "{} took {} (median), {} (99 %): {}, {} a second. To each, of all that was counted: {} switches{}, {} on a \
+             CPU, {} without one.",
+            escaped(kind),
+            length(50.0),
+            length(99.0),
+            counted(spans, "span"),
+            grouped(per_second(spans, self.head.duration()).unwrap_or(0)),
+            in_hundredths(all.switches, spans),
+            reasons_of_each(reasons.into_iter(), spans),
+            each(all.ran),
+            each(all.runq),
+        )
+    }
+
+    fn spans_json(&self) -> Vec<Value> {
+        let spans = self.spans.iter().map(|(kind, lengths)| {
+            let length = |percent| lengths.percentile(percent).map(Nanos::as_ns);
+            json!({
+                "span": kind,
+                "count": lengths.count(),
+                "p50_ns": length(50.0),
+                "p99_ns": length(99.0),
+            })
+        });
+        spans.collect()
     }
 
     fn switches(&self) -> u64 {
@@ -244,6 +299,13 @@ impl KernelSummary {
                 .iter()
                 .map(|line| format!("note: {}", escaped(line))),
         );
+        for spans in &self.spans {
+            lines.extend(text::hung(
+                "span     ",
+                &self.of_each(spans),
+                text::page_width(),
+            ));
+        }
         lines.join("\n") + "\n\n"
     }
 }
@@ -458,6 +520,7 @@ impl VerbAnswer for KernelSummary {
             "reasons": reasons,
             "threads": threads,
             "preemptions": pairs,
+            "spans": self.spans_json(),
             "not_known": NOT_KNOWN,
         })
     }

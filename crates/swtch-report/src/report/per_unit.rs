@@ -25,25 +25,28 @@ pub struct PerUnit<'a> {
     pub wall: Nanos,
 }
 
+/// ` (0.12 waited in epoll, …)`: the most frequent reasons of the switches of each unit, which come in this order.
+pub fn reasons_of_each(reasons: impl Iterator<Item = (Reason, u64)>, units: u64) -> String {
+    let often = reasons.filter(|(_, switches)| {
+        u128::from(*switches) * 100 >= u128::from(units) * u128::from(LEAST_HUNDREDTHS)
+    });
+    let told = often.take(REASONS).map(|(reason, switches)| {
+        format!("{} {}", in_hundredths(switches, units), in_words(reason))
+    });
+    let told: Vec<_> = told.collect();
+    match told.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", told.join(", ")),
+    }
+}
+
 impl PerUnit<'_> {
     /// `Each of 240,000 units (80,000 a second): 0.19 switches (0.12 waited in epoll, …), 8.30 µs on a CPU, …`
     pub fn words(self) -> String {
         let units = self.units.get();
-        let reasons = self.reasons.iter().filter(|(_, tally)| {
-            u128::from(tally.switches) * 100 >= u128::from(units) * u128::from(LEAST_HUNDREDTHS)
-        });
-        let reasons = reasons.take(REASONS).map(|(reason, tally)| {
-            format!(
-                "{} {}",
-                in_hundredths(tally.switches, units),
-                in_words(*reason)
-            )
-        });
-        let reasons: Vec<_> = reasons.collect();
-        let reasons = match reasons.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", reasons.join(", ")),
-        };
+        let reasons = self.reasons.iter();
+        let reasons = reasons.map(|(reason, tally)| (*reason, tally.switches));
+        let reasons = reasons_of_each(reasons, units);
         format!(
             "Each of {} ({} a second), of all that was recorded: {} switches{reasons}; {} on a CPU, {} without one, {} blocked in the middle of work.",
             counted(units, "unit"),

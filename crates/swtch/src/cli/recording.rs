@@ -199,6 +199,7 @@ impl Record {
                 with_parent: asked.with_parent,
                 format: self.format,
                 groups: self.groups,
+                spans: asked.span.clone(),
             }));
         }
         let Some(size) = self.ring else {
@@ -258,9 +259,13 @@ impl RecordArgs {
                 "--ring records by eBPF programs: leave out --backend, or leave out --ring",
             ),
             (
-                has_spans && (matches!(outcome, Summary | Ring) || is_perf || is_proc),
-                "spans are recorded by eBPF programs, beside all switches: leave out --span, or --summary, --ring and \
-                 --backend",
+                has_spans && (outcome == Ring || is_perf || is_proc),
+                "spans are recorded by eBPF programs, beside all switches: leave out --span, or --ring and --backend",
+            ),
+            (
+                outcome == Summary && self.span.contains(&SpanChoice::Contexts),
+                "the ids that programs publish are read for each switch, and --summary keeps none: leave out --span otel, \
+                 or --summary",
             ),
             (
                 is_proc && outcome != Explanation,

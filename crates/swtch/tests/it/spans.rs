@@ -135,6 +135,40 @@ fn lengths_of(spans: &[SpanRow]) -> Vec<u64> {
     lengths.map(|length| length.unwrap().as_ns()).collect()
 }
 
+/// A summary counts spans in passing, and says what each took.
+#[test]
+#[ignore = "needs root"]
+fn root_a_summary_is_divided_by_spans() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = shop(&place);
+    let program = program.to_str().unwrap();
+    let span = format!("{program}:serve");
+    let told = |format| {
+        let words = ["record", "--summary", "--format", format, "--span", &span];
+        let output = swtch(words).args(["--", program]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let answer: Value = serde_json::from_str(&told("json")).unwrap();
+    let spans = answer["spans"].as_array().unwrap();
+    assert_eq!(spans.len(), 1, "{answer}");
+    assert_eq!(
+        (&spans[0]["span"], count(&spans[0]["count"])),
+        (&"serve".into(), 40)
+    );
+    assert!(count(&spans[0]["p50_ns"]) >= 2_000_000, "{answer}");
+    let table = told("table");
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "span serve took ",
+        ": 40 spans, ",
+        " slept, or waited for a signal",
+    ] {
+        assert!(words.contains(part), "{part}: {table}");
+    }
+}
+
 /// Spans whose end is jumped over are counted, and others of the thread are right.
 #[test]
 #[ignore = "needs root"]
@@ -226,7 +260,7 @@ fn root_spans_that_cannot_be_are_refused_with_the_remedy() {
         assert!(!place.trace().exists(), "{span}");
     }
     for options in [
-        ["--summary"].as_slice(),
+        ["--summary", "--span", "otel"].as_slice(),
         &["--ring", "5m"],
         &["--backend", "perf"],
     ] {
