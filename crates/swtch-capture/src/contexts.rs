@@ -11,24 +11,20 @@
 mod place;
 mod processes;
 
-use std::cell::RefCell;
+use std::fmt;
 use std::mem::{MaybeUninit, offset_of};
-use std::rc::Rc;
-use std::{fmt, io};
 
 use libbpf_rs::skel::{OpenSkel as _, Skel as _, SkelBuilder as _};
-use libbpf_rs::{MapCore as _, MapFlags, OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, OpenObject};
 pub use place::{CONTEXT_VARIABLE, ContextPlace};
 pub use processes::{ContextChange, ContextProcesses};
 
 use crate::clock::monotonic_ns;
 use crate::error::Error;
+use crate::record_ring::{RecordRing, number, word};
 use crate::settings::LookedUsers;
 use crate::skeleton::contexts::types::{context_ids, context_place, context_record, open_context};
 use crate::skeleton::contexts::{ContextsLinks, ContextsSkel, ContextsSkelBuilder};
-
-/// The most stretches that are taken at once: more than the ring holds.
-const MOST_AT_ONCE: usize = 1 << 17;
 
 /// A stretch of a thread's time with one context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +46,8 @@ pub struct FoundContext {
 /// The attached program. Dropping it takes it away.
 pub struct ContextCapture {
     // Declared first: the ring goes before the maps and programs.
-    ring: RingBuffer<'static>,
+    ring: RecordRing<FoundContext>,
     skel: ContextsSkel<'static>,
-    inbox: Rc<RefCell<Vec<FoundContext>>>,
     /// Those that lasted on when the program was taken away.
     left: Vec<FoundContext>,
 }
@@ -83,16 +78,7 @@ impl ContextCapture {
             constants.look_at_user = user;
         }
         let mut skel = open.load().map_err(Error::of_load)?;
-        let inbox = Rc::new(RefCell::new(Vec::new()));
-        let found = Rc::clone(&inbox);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.contexts, move |bytes| {
-                found.borrow_mut().extend(context_of(bytes));
-                0
-            })
-            .map_err(of_map)?;
-        let ring = builder.build().map_err(of_map)?;
+        let ring = RecordRing::of(&skel.maps.contexts, "contexts", context_of)?;
         skel.attach().map_err(|source| Error::Attach {
             program: "the reader of threads' contexts".to_owned(),
             source,
@@ -100,7 +86,6 @@ impl ContextCapture {
         Ok(Self {
             ring,
             skel,
-            inbox,
             left: Vec::new(),
         })
     }
@@ -124,7 +109,11 @@ impl ContextCapture {
         ] {
             bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
         }
-        places.update(&key, &bytes, MapFlags::ANY).map_err(of_map)
+        let updated = places.update(&key, &bytes, MapFlags::ANY);
+        updated.map_err(|source| Error::Map {
+            map: "places",
+            source,
+        })
     }
 
     /// Takes the program away. Stretches that last on end now; [`Self::take`] still returns them.
@@ -139,12 +128,7 @@ impl ContextCapture {
     /// # Errors
     /// When the ring cannot be read.
     pub fn take(&mut self) -> Result<Vec<FoundContext>, Error> {
-        // Limited, because new ones may come as fast as these are read.
-        let read = self.ring.consume_raw_n(MOST_AT_ONCE);
-        if read < 0 {
-            return Err(of_map(io::Error::from_raw_os_error(-read).into()));
-        }
-        let mut taken = self.inbox.take();
+        let mut taken = self.ring.take()?;
         taken.append(&mut self.left);
         Ok(taken)
     }
@@ -162,7 +146,7 @@ impl ContextCapture {
     /// The number of stretches that were lost, for which there was no room.
     pub fn lost(&self) -> u64 {
         let counts = self.skel.maps.bss_data.as_deref();
-        counts.map_or(0, |counts| counts.lost_contexts)
+        counts.map_or(0, |counts| counts.lost_contexts) + self.ring.unreadable()
     }
 
     /// The number of switch-outs at which the memory was not there, so that the context was not known.
@@ -170,21 +154,6 @@ impl ContextCapture {
         let counts = self.skel.maps.bss_data.as_deref();
         counts.map_or(0, |counts| counts.unread_contexts)
     }
-}
-
-fn of_map(source: libbpf_rs::Error) -> Error {
-    Error::Map {
-        map: "contexts",
-        source,
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 /// The ids of trace and span that lie at this place.

@@ -51,6 +51,7 @@ mod mapped;
 mod perf;
 mod privilege;
 pub mod probe;
+mod record_ring;
 mod refusal;
 mod scope;
 mod settings;

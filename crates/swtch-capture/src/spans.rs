@@ -5,27 +5,23 @@
 
 mod places;
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
-use std::rc::Rc;
 use std::{fmt, io};
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts};
+use libbpf_rs::{Link, OpenObject, ProgramMut, UprobeOpts};
 use swtch_core::UntoldSpans;
 
 pub use places::{NoSpan, PlaceInProgram, SpanChoice};
 
 use crate::error::Error;
+use crate::record_ring::{RecordRing, number, word};
 use crate::skeleton::spans::types::span_record;
 use crate::skeleton::spans::{SpansSkel, SpansSkelBuilder};
 use places::{SpanPlaces, SpanProbe};
-
-/// The most spans that are taken at once: more than the ring holds.
-const MOST_AT_ONCE: usize = 1 << 17;
 
 /// A span of a thread that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,28 +41,10 @@ pub struct FoundSpan {
 /// The attached probes. Dropping them takes them away.
 pub struct SpanCapture {
     // Declared first: the ring and the links go before the maps and programs.
-    ring: RingBuffer<'static>,
+    ring: RecordRing<FoundSpan>,
     links: Vec<Link>,
     skel: SpansSkel<'static>,
-    inbox: Rc<RefCell<SpanInbox>>,
     names: Vec<String>,
-}
-
-/// The spans that were read from the ring and not yet taken.
-#[derive(Default)]
-struct SpanInbox {
-    spans: Vec<FoundSpan>,
-    /// Number of records that were too short, since the probes were attached.
-    unreadable: u64,
-}
-
-impl SpanInbox {
-    fn put(&mut self, record: &[u8]) {
-        match span_of(record) {
-            Some(span) => self.spans.push(span),
-            None => self.unreadable += 1,
-        }
-    }
 }
 
 impl fmt::Debug for SpanCapture {
@@ -95,21 +73,7 @@ impl SpanCapture {
             .open(storage)
             .map_err(Error::of_load)?;
         let skel = open.load().map_err(Error::of_load)?;
-        let inbox = Rc::new(RefCell::new(SpanInbox::default()));
-        let take = {
-            let inbox = Rc::clone(&inbox);
-            move |record: &[u8]| {
-                inbox.borrow_mut().put(record);
-                0
-            }
-        };
-        let failed = |source| Error::Map {
-            map: "spans",
-            source,
-        };
-        let mut builder = RingBufferBuilder::new();
-        builder.add(&skel.maps.spans, take).map_err(failed)?;
-        let ring = builder.build().map_err(failed)?;
+        let ring = RecordRing::of(&skel.maps.spans, "spans", span_of)?;
         let mut links = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
             // Ends are attached first: an end whose begin was not seen is counted and tells nothing. A begin whose end
@@ -128,7 +92,6 @@ impl SpanCapture {
             ring,
             links,
             skel,
-            inbox,
             names: kinds.into_iter().map(|kind| kind.name).collect(),
         })
     }
@@ -148,23 +111,14 @@ impl SpanCapture {
     /// # Errors
     /// When the ring cannot be read.
     pub fn take(&mut self) -> Result<Vec<FoundSpan>, Error> {
-        // Without a limit this would go on for as long as spans come faster than they are read.
-        let read = self.ring.consume_raw_n(MOST_AT_ONCE);
-        if read < 0 {
-            return Err(Error::Map {
-                map: "spans",
-                source: io::Error::from_raw_os_error(-read).into(),
-            });
-        }
-        Ok(std::mem::take(&mut self.inbox.borrow_mut().spans))
+        self.ring.take()
     }
 
     /// Counts of spans that could not be reported, since the probes were attached.
     pub fn untold(&self) -> UntoldSpans {
-        let unreadable = self.inbox.borrow().unreadable;
         let counts = self.skel.maps.bss_data.as_deref();
         counts.map_or_else(UntoldSpans::default, |counts| UntoldSpans {
-            lost: counts.lost + unreadable,
+            lost: counts.lost + self.ring.unreadable(),
             without_begin: counts.without_begin,
             without_end: counts.without_end,
         })
@@ -198,13 +152,11 @@ fn attach_probe(
 
 /// The span of a record; `None` if the record is too short.
 fn span_of(bytes: &[u8]) -> Option<FoundSpan> {
-    let word = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
     Some(FoundSpan {
-        begin_ns: word(offset_of!(span_record, begin_ns))?,
-        end_ns: word(offset_of!(span_record, end_ns))?,
-        pid: number(offset_of!(span_record, pid))?,
-        tid: number(offset_of!(span_record, tid))?,
-        kind: usize::try_from(word(offset_of!(span_record, kind))?).ok()?,
+        begin_ns: word(bytes, offset_of!(span_record, begin_ns))?,
+        end_ns: word(bytes, offset_of!(span_record, end_ns))?,
+        pid: number(bytes, offset_of!(span_record, pid))?,
+        tid: number(bytes, offset_of!(span_record, tid))?,
+        kind: usize::try_from(word(bytes, offset_of!(span_record, kind))?).ok()?,
     })
 }
