@@ -26,7 +26,7 @@ use swtch_view::ViewRequest;
 
 use live::{Agent, Top};
 use recording::{Explain, Record};
-use values::{by, interval, length, per, percent, pid, reason, to};
+use values::{by, id_of_span, interval, length, per, percent, pid, reason, to};
 
 pub use recording::AskedRecording;
 
@@ -174,6 +174,10 @@ pub struct Report {
     /// What is counted.
     #[command(flatten)]
     pub chosen: FilterArgs,
+    /// Only the request of which a published id (record --span otel) begins with these digits: its switches in all
+    /// threads, and the waits that began with them. By thread, wait, reason, waker and so on.
+    #[arg(long, value_name = "ID", requires = "by", value_parser = id_of_span)]
+    pub only_span: Option<String>,
     /// Show at most N rows (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -279,6 +283,7 @@ impl FilterArgs {
             reasons: self.reason.clone(),
             since: self.since,
             until: self.until,
+            only_span: None,
             asker: Asker::default(),
         }
     }
@@ -344,6 +349,14 @@ pub enum Question {
 }
 
 impl Report {
+    /// Which rows are asked for.
+    pub fn to_filter(&self) -> Filter {
+        Filter {
+            only_span: self.only_span.clone(),
+            ..self.chosen.to_filter()
+        }
+    }
+
     /// What is asked.
     ///
     /// # Errors

@@ -137,7 +137,7 @@ fn report(words: &cli::Report) -> Result<u8> {
             Question::Page | Question::Bill(_) => report::By::Reason,
         },
         format: words.format,
-        filter: words.chosen.to_filter(),
+        filter: words.to_filter(),
         top: words.top,
     };
     match question {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use swtch_core::{Nanos, Pid, Reason, Switch, Timestamp};
+use swtch_store::Columns;
 
+use super::followed::FollowedRequest;
 use super::names::Names;
 
 /// The rows that a person asked to see. The default is everything.
@@ -30,6 +32,8 @@ pub struct Filter {
     pub since: Option<Moment>,
     /// Only switches before this moment, counted from the start of the trace.
     pub until: Option<Moment>,
+    /// Only the request of which a published id begins with these digits.
+    pub only_span: Option<String>,
     /// The asker. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
     pub asker: Asker,
 }
@@ -90,6 +94,8 @@ impl Filter {
         );
         words.extend(self.since.map(|moment| format!("--since {moment}")));
         words.extend(self.until.map(|moment| format!("--until {moment}")));
+        let only_span = self.only_span.iter();
+        words.extend(only_span.map(|id| format!("--only-span {id}")));
         (!words.is_empty()).then(|| words.join(" "))
     }
 }
@@ -177,6 +183,7 @@ pub struct Selection {
     reasons: u32,
     from: Timestamp,
     to: Timestamp,
+    request: Option<FollowedRequest>,
 }
 
 impl Selection {
@@ -200,6 +207,25 @@ impl Selection {
             reasons,
             from: filter.since.map_or(Timestamp::default(), after),
             to: filter.until.map_or(Timestamp::from_ns(u64::MAX), after),
+            request: None,
+        }
+    }
+
+    /// Takes only what belongs to this request, if one is given.
+    pub fn following(mut self, request: Option<FollowedRequest>) -> Self {
+        if let Some(request) = &request {
+            let tasks = self.tasks.iter_mut().enumerate();
+            tasks.for_each(|(task, is_taken)| *is_taken &= request.takes_task(task));
+        }
+        self.request = request;
+        self
+    }
+
+    /// What [`Self::counts`] asks of a row beside its task and what a scan of a span of time reads.
+    pub fn columns(&self) -> Columns {
+        match self.request {
+            Some(_) => FollowedRequest::COLUMNS,
+            None => Columns::NONE,
         }
     }
 
@@ -207,15 +233,23 @@ impl Selection {
     pub fn counts(&self, row: &Switch, task: usize) -> CountedParts {
         let is_taken = self.tasks[task] && self.from <= row.ts && row.ts < self.to;
         let takes = |reason| is_taken && self.reasons & bit(reason) != 0;
-        CountedParts {
+        let counted = CountedParts {
             switch: takes(row.rule.reason),
             wait: takes(row.wait.reason.unwrap_or(Reason::Unknown)),
+        };
+        match &self.request {
+            Some(request) if is_taken => request.leave(row, task, counted),
+            _ => counted,
         }
     }
 
     /// Returns true if a wait for this reason of this task, still open at the end, counts.
     pub fn counts_open(&self, reason: Reason, task: usize, since: Timestamp) -> bool {
-        self.tasks[task] && self.reasons & bit(reason) != 0 && since < self.to
+        let is_followed = |request: &FollowedRequest| request.has(task, since);
+        self.tasks[task]
+            && self.reasons & bit(reason) != 0
+            && since < self.to
+            && self.request.as_ref().is_none_or(is_followed)
     }
 
     /// Returns true if switches of this task may count.

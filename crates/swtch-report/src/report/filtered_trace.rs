@@ -12,6 +12,7 @@ use swtch_store::{
 };
 
 use super::filter::{CountedParts, Filter, GivenUp, Selection};
+use super::followed::{FollowedRequest, matched_id};
 use super::group::reason_of_open;
 use super::head::{ReportedSwitches, TraceHead, told_length};
 use super::names::Names;
@@ -72,7 +73,9 @@ impl<'t> FilteredTrace<'t> {
             .context("reading the command lines of the trace")?;
         let names = Names::with_commands(&tasks, &commands);
         let start = Timestamp::from_ns(meta.start_ns);
-        let selection = Selection::new(filter, &names, start);
+        let request = filter.only_span.as_deref();
+        let request = request.map(|id| FollowedRequest::find(trace, &names, id));
+        let selection = Selection::new(filter, &names, start).following(request.transpose()?);
         Ok(Self {
             trace,
             head: TraceHead {
@@ -192,7 +195,7 @@ impl<'t> FilteredTrace<'t> {
         } else {
             Columns::NONE
         };
-        let columns = columns | Columns::TASK | ts;
+        let columns = columns | Columns::TASK | ts | selection.columns();
         let mut parts = Vec::new();
         let mut take = |piece: &[Switch]| {
             if asker.is_gone() {
@@ -266,7 +269,9 @@ impl<'t> FilteredTrace<'t> {
         let mut spans = ReadSpans::new(&self.names, |task| self.selection.takes_task(task));
         let (from, to) = (self.selection.from(), self.selection.to());
         let read = self.trace.each_span(&mut |row| {
-            if from <= row.begin && row.end < to {
+            let id = self.filter.only_span.as_deref();
+            let is_asked = id.is_none_or(|id| matched_id(row, id).is_some());
+            if is_asked && from <= row.begin && row.end < to {
                 spans.add(row);
             }
         });

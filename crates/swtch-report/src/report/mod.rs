@@ -35,6 +35,7 @@ mod filter;
 mod filtered_trace;
 mod fired;
 mod flame;
+mod followed;
 mod group;
 mod head;
 mod kernel_summary;

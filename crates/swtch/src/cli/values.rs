@@ -41,6 +41,17 @@ pub fn percent(words: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("`{words}` is no percentage: give 5 or 5%"))
 }
 
+/// Digits with which an id of a span begins, as W3C's Trace Context writes them: four to 32 of them, in small letters.
+pub fn id_of_span(words: &str) -> Result<String, String> {
+    let is_hexadecimal = words.bytes().all(|digit| digit.is_ascii_hexdigit());
+    match is_hexadecimal && (4..=32).contains(&words.len()) {
+        true => Ok(words.to_ascii_lowercase()),
+        false => Err(format!(
+            "`{words}` is no id of a span: give 4 to 32 hexadecimal digits, as swtch report --by span lists them"
+        )),
+    }
+}
+
 pub fn reason() -> impl TypedValueParser<Value = Reason> {
     PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
         .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))

@@ -177,4 +177,21 @@ fn the_report_has_each(trace: &Path) {
         assert_eq!(Some(parts.iter().sum()), row["length_ns"].as_u64(), "{row}");
         assert_eq!(row["trace_id"].as_str().map(str::len), Some(32), "{row}");
     }
+    one_can_be_followed(trace, &rows[rows.len() / 2]);
+}
+
+/// What is asked of one request alone has its switches, and no others.
+fn one_can_be_followed(trace: &Path, row: &Value) {
+    let id = row["trace_id"].as_str().unwrap();
+    let words = ["--by", "thread", "--format", "json", "--only-span", id];
+    let answer = swtch(["report"]).args(words).arg(trace).output().unwrap();
+    let answer: Value = serde_json::from_str(&stdout(&answer)).unwrap();
+    let threads = answer["rows"].as_array().unwrap();
+    let switches: u64 = threads
+        .iter()
+        .map(|row| row["switches"].as_u64().unwrap())
+        .sum();
+    assert_eq!(Some(switches), row["switches"].as_u64(), "{answer}");
+    assert_eq!(threads.len(), 1, "{answer}");
+    assert_eq!(threads[0]["tid"], row["tid"]);
 }
