@@ -471,6 +471,8 @@ PREEMPTIONS = """preemptor tid? pid? preempted preempted_tid? reason cause switc
 SUMMARY_REASONS = f"""{REASON_TALLY} irq_ns run_max_ns? off_p50_below_ns? off_p99_below_ns?
     off_max_ns? runq_p50_below_ns? runq_p99_below_ns? runq_max_ns?"""
 
+COUNTED_SPANS = [{"span": "text", "count": "count", "p50_ns": "count?", "p99_ns": "count?"}]
+
 # Threads of a program that were blocked alike from before the recording until its end.
 LASTING = """program threads process_count state syscall? kernel_function? last_ran_before_ns?
     first_ran_before_ns? pids tids"""
@@ -582,7 +584,7 @@ ANSWERS: dict[str, Shape] = {
         "reasons": table(SUMMARY_REASONS, notes=True),
         "threads": table(ROWS["thread"], notes=True),
         "preemptions": table(PREEMPTIONS, notes=True),
-        "spans": [{"span": "text", "count": "count", "p50_ns": "count?", "p99_ns": "count?"}],
+        "spans": COUNTED_SPANS,
         "not_known": "texts",
     },
     "swtch.counters/1": {
@@ -683,6 +685,7 @@ ANSWERS: dict[str, Shape] = {
             "kernel_ns_per_switch": "number?",
             "groups": "count",
             "groups_in_use": "count",
+            "spans": COUNTED_SPANS,
         },
         "absent_hooks": "texts",
         **{name: table(columns) for name, columns in VIEWS_OF_TOP.items()},

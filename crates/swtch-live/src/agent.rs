@@ -121,7 +121,7 @@ fn count_switches(mut session: TopSession, totals: &Mutex<AgentTotals>) -> Resul
             slept.context("waiting for the next reading")?;
             // A frame that is due reads the table itself.
             if !session.until_frame(every).is_zero() {
-                session.keep_up();
+                session.keep_up()?;
             }
             continue;
         }

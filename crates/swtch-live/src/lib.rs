@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod agent;
+mod counted_spans;
 pub mod fiber;
 pub mod summary;
 pub mod top;

@@ -14,10 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{Capture, Counters, Settings, SpanCapture, SpanChoice, require_proc};
-use swtch_core::{
-    Distribution, GroupTotals, Nanos, Pid, SwitchGroup, TaskEvent, TaskKey, UntoldSpans,
-};
+use swtch_capture::{Capture, Counters, Settings, SpanChoice, require_proc};
+use swtch_core::{GroupTotals, Pid, SwitchGroup, TaskEvent, TaskKey};
 use swtch_output::answer;
 use swtch_output::caller::Caller;
 use swtch_output::exit_code::FAILED;
@@ -27,11 +25,13 @@ use swtch_output::progress::ProgressLine;
 use swtch_output::text::{counted, escaped};
 use swtch_record::record::{
     AfterRecording, CaptureRequest, EndOfRecording, PROGRESS_EVERY, RecordingSession, StopSignals,
-    WorkAhead, end_with, facts, open_as_caller,
+    WorkAhead, end_with, facts,
 };
 use swtch_report::report::{KernelSummary, is_failure, why_empty};
 use swtch_store::{Meta, RecordingState};
 use swtch_wire::{RawKind, decode_tasks};
+
+use crate::counted_spans::CountedSpans;
 
 /// The settings of one summary.
 #[derive(Clone, Debug)]
@@ -115,7 +115,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
     ended.tell();
     let is_failed = is_failure(&meta, in_scope);
     let told = KernelSummary::new(meta, arch, &groups, &tasks.in_order());
-    let told = told.divided_by(spans.of_kinds);
+    let told = told.divided_by(spans.take_counted());
     answer::write(&told, request.format, &mut stdout())?;
     let own = if is_failed { FAILED } else { 0 };
     Ok(exit_code.filter(|code| *code != 0).unwrap_or(own))
@@ -193,54 +193,6 @@ fn tell_doubts(meta: &Meta, counters: Counters, groups: u32, in_scope: u64) {
     }
     if let Some(why) = why_empty(meta, in_scope) {
         message!("swtch: {}", escaped(&why));
-    }
-}
-
-/// Spans between places of programs, by their kind.
-struct CountedSpans {
-    capture: Option<SpanCapture>,
-    of_kinds: Vec<(String, Distribution)>,
-}
-
-impl CountedSpans {
-    /// Attaches the probes that were asked for.
-    fn attach(choices: &[SpanChoice]) -> Result<Self> {
-        let capture = match choices.is_empty() {
-            true => None,
-            false => Some(SpanCapture::attach(choices, open_as_caller)?),
-        };
-        let kinds = capture.as_ref().map_or(&[][..], SpanCapture::names);
-        let none = |kind: &String| (kind.clone(), Distribution::default());
-        Ok(Self {
-            of_kinds: kinds.iter().map(none).collect(),
-            capture,
-        })
-    }
-
-    /// Counts those that have ended since the last call.
-    fn take(&mut self) -> Result<()> {
-        let Some(capture) = &mut self.capture else {
-            return Ok(());
-        };
-        for span in capture.take().context("reading the spans")? {
-            if let Some((_, lengths)) = self.of_kinds.get_mut(span.kind) {
-                lengths.record(Nanos::from_ns(span.end_ns.saturating_sub(span.begin_ns)));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the probes away, counts the last ones, and says what is missing.
-    fn finish(&mut self) -> Result<()> {
-        if let Some(capture) = &mut self.capture {
-            capture.detach();
-        }
-        self.take()?;
-        let untold = self.capture.as_ref().map(SpanCapture::untold);
-        for (count, why) in untold.iter().flat_map(UntoldSpans::reasons) {
-            message!("swtch: {} more {why}", counted(count, "span"));
-        }
-        Ok(())
     }
 }
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use swtch_capture::require_proc;
+use swtch_capture::{SpanChoice, require_proc};
 use swtch_output::format::Format;
 use swtch_report::report::live::LiveView;
 
@@ -48,6 +48,8 @@ pub struct TopRequest {
     pub top: Option<usize>,
     /// The price list; `None` for this machine's saved one.
     pub prices: Option<PathBuf>,
+    /// Spans by which the counts of each frame are divided.
+    pub spans: Vec<SpanChoice>,
     /// Space in the kernel, in groups of switches; `None` for what the threads that there are need.
     pub groups: Option<u32>,
 }

@@ -2,8 +2,9 @@
 //! uses.
 
 use serde_json::{Value, json};
-use swtch_output::text::{counted, grouped, rate};
-use swtch_report::report::untraced_in_words;
+use swtch_core::Nanos;
+use swtch_output::text::{counted, escaped, grouped, rate};
+use swtch_report::report::{in_hundredths, spans_json, untraced_in_words};
 
 use super::session::MadeFrame;
 
@@ -41,6 +42,25 @@ impl MadeFrame {
             share(cost.low_ns),
             share(cost.high_ns),
         )
+    }
+
+    /// Says of each kind of spans that is counted how long they took, and how many switches there were to each.
+    pub fn spans_in_words(&self) -> impl Iterator<Item = String> {
+        self.spans.iter().map(|(kind, lengths)| {
+            let spans = lengths.count();
+            let length = |percent| lengths.percentile(percent).unwrap_or(Nanos::ZERO);
+            match spans {
+                0 => format!("{}: none ended", escaped(kind)),
+                _ => format!(
+                    "{}: {} spans/s of {} (median), {} (99 %), {} switches to each",
+                    escaped(kind),
+                    rate(self.frame.per_second(spans)),
+                    length(50.0),
+                    length(99.0),
+                    in_hundredths(self.frame.total.switches(), spans),
+                ),
+            }
+        })
     }
 
     /// Says what was not counted, or not named, and why; `None` if everything was.
@@ -104,6 +124,7 @@ impl MadeFrame {
             "kernel_ns_per_switch": self.kernel_ns_per_switch.map(rounded),
             "groups": groups,
             "groups_in_use": groups_in_use,
+            "spans": spans_json(&self.spans),
         })
     }
 }
@@ -115,6 +136,29 @@ fn rounded(number: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use swtch_core::Distribution;
+
+    #[test]
+    fn the_switches_of_a_frame_are_divided_by_its_spans() {
+        let mut made = MadeFrame::default();
+        assert_eq!(made.spans_in_words().next(), None);
+        let mut lengths = Distribution::default();
+        made.spans = vec![("query".to_owned(), lengths.clone())];
+        assert_eq!(
+            made.spans_in_words().next().as_deref(),
+            Some("query: none ended")
+        );
+        for _ in 0..4 {
+            lengths.record(Nanos::from_ns(2_000));
+        }
+        made.spans[0].1 = lengths;
+        made.frame.interval = Nanos::from_ns(500_000_000);
+        made.frame.total.tally.switches = 10;
+        let told = made.spans_in_words().next().unwrap();
+        assert!(told.starts_with("query: 8.0 spans/s of "), "{told}");
+        assert!(told.ends_with(", 2.50 switches to each"), "{told}");
+        assert_eq!(made.to_json()["spans"][0]["count"], 4);
+    }
 
     #[test]
     fn what_is_missing_of_a_frame_is_said_in_one_line() {

@@ -127,7 +127,7 @@ impl<'a> LiveScreen<'a> {
                 Reaction::Renew => screen.take_again()?,
                 _ if screen.take_stop_request() => screen.suspend()?,
                 Reaction::Nothing if !screen.take_resumption() => {
-                    self.session.keep_up();
+                    self.session.keep_up()?;
                     continue;
                 }
                 _ => {}

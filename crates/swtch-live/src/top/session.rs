@@ -9,7 +9,7 @@ use swtch_capture::{
     BlockedTask, Capture, PlaceReading, Settings, SummaryReader, monotonic_ns, process_cpu_ns,
 };
 use swtch_core::cost::Billing;
-use swtch_core::{CgroupId, Nanos, TaskEventKind, TaskKey};
+use swtch_core::{CgroupId, Distribution, Nanos, TaskEventKind, TaskKey};
 use swtch_host::hierarchy::CgroupTree;
 use swtch_output::caller::Caller;
 use swtch_output::message;
@@ -25,6 +25,7 @@ use super::TopRequest;
 use super::cgroups::CgroupQuotas;
 use super::stacks::{ThreadPlaces, WatchedStacks};
 use super::user_level::LiveSchedulers;
+use crate::counted_spans::CountedSpans;
 use swtch_record::record::user_level::Finder;
 use swtch_record::record::{AfterRecording, StopSignals, WorkAhead, facts};
 
@@ -39,6 +40,7 @@ pub(crate) struct TopSession {
     /// `None` unless there is a page that shows it.
     watched: Option<WatchedStacks>,
     billing: Option<Billing>,
+    spans: CountedSpans,
     /// The machine.
     pub host: TraceHost,
     /// Signals that ask to stop.
@@ -69,6 +71,8 @@ pub struct MadeFrame {
     pub lost_names: u64,
     /// Groups that the kernel's table has room for, and how many of them are in use.
     pub groups: (u32, usize),
+    /// How long spans took that ended since the last frame, by their kind.
+    pub spans: Vec<(String, Distribution)>,
     /// True if switches have a price.
     pub has_prices: bool,
     /// The places where the thread that is watched left its CPU.
@@ -106,6 +110,7 @@ impl TopSession {
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
         let mut capture = Capture::start(&settings, arch)?;
         capture.tell_futexes(request.begins_with_locks());
+        let spans = CountedSpans::attach(&request.spans)?;
         let watched = request.watches_stacks().then(WatchedStacks::none);
         let ahead = WorkAhead {
             caller: caller.as_ref(),
@@ -125,6 +130,7 @@ impl TopSession {
             schedulers: LiveSchedulers::new(finder),
             watched,
             billing,
+            spans,
             host: facts::host(),
             signals,
             groups,
@@ -137,13 +143,17 @@ impl TopSession {
         })
     }
 
-    /// Does what is due between two frames: takes names, and reads the table if that was long ago.
-    pub fn keep_up(&mut self) {
+    /// Does what is due between two frames: takes names and spans, and reads the table if that was long ago.
+    ///
+    /// # Errors
+    /// When spans cannot be read.
+    pub fn keep_up(&mut self) -> Result<()> {
         if self.last_reading.elapsed() >= self.read_every {
             self.read();
         }
         self.take_names();
         self.schedulers.look();
+        self.spans.take()
     }
 
     /// Reads the table at least this often from now on.
@@ -207,6 +217,7 @@ impl TopSession {
     ) -> Result<MadeFrame> {
         self.capture.tell_futexes(views.contains(&LiveView::Lock));
         self.read();
+        self.spans.take()?;
         let end = self.last_reading;
         // What a task is called is said before its first switch is counted.
         self.take_names();
@@ -236,6 +247,7 @@ impl TopSession {
             at: length(end - self.began),
             kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
             groups: (self.groups, self.reader.in_use()),
+            spans: self.spans.take_counted(),
             has_prices: self.billing.is_some(),
             places,
             frame,

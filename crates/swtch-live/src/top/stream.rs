@@ -75,7 +75,7 @@ fn pause(session: &mut TopSession, request: &TopRequest) -> Result<FrameWait> {
         }
         let slept = session.signals.sleep(left.min(TAKE_NAMES_EVERY), None);
         slept.context("waiting for the next frame")?;
-        session.keep_up();
+        session.keep_up()?;
     }
 }
 
@@ -105,6 +105,8 @@ fn table(made: &MadeFrame, session: &TopSession, request: &TopRequest) -> String
     let sheet = made.frame.sheet(request.by, session.names());
     let mut text = format!("\n{} · {}\n", made.at, made.rates_in_words());
     text += &format!("{} · {}\n", made.cost_in_words(), made.own_cost_in_words());
+    made.spans_in_words()
+        .for_each(|told| text += &format!("{told}\n"));
     if let Some(loss) = made.loss_in_words() {
         text += &format!("note: {loss}\n");
     }

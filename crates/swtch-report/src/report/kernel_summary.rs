@@ -45,6 +45,20 @@ const NOT_KNOWN: [&str; 6] = [
     "first waits of new threads, and switches of user-mode schedulers",
 ];
 
+/// How many spans of each kind were counted, and how long they took, for JSON.
+pub fn spans_json(spans: &[(String, Distribution)]) -> Vec<Value> {
+    let spans = spans.iter().map(|(kind, lengths)| {
+        let length = |percent| lengths.percentile(percent).map(Nanos::as_ns);
+        json!({
+            "span": kind,
+            "count": lengths.count(),
+            "p50_ns": length(50.0),
+            "p99_ns": length(99.0),
+        })
+    });
+    spans.collect()
+}
+
 const REASON_VIEWS: [SheetTable; 2] = [
     SheetTable {
         title: "",
@@ -162,19 +176,6 @@ impl KernelSummary {
             each(all.ran),
             each(all.runq),
         )
-    }
-
-    fn spans_json(&self) -> Vec<Value> {
-        let spans = self.spans.iter().map(|(kind, lengths)| {
-            let length = |percent| lengths.percentile(percent).map(Nanos::as_ns);
-            json!({
-                "span": kind,
-                "count": lengths.count(),
-                "p50_ns": length(50.0),
-                "p99_ns": length(99.0),
-            })
-        });
-        spans.collect()
     }
 
     fn switches(&self) -> u64 {
@@ -520,7 +521,7 @@ impl VerbAnswer for KernelSummary {
             "reasons": reasons,
             "threads": threads,
             "preemptions": pairs,
-            "spans": self.spans_json(),
+            "spans": spans_json(&self.spans),
             "not_known": NOT_KNOWN,
         })
     }

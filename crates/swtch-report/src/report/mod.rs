@@ -94,7 +94,7 @@ pub use filter::{Asker, EmptySpan, Filter, GivenUp, Moment, Selection, takes_tas
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use flame::{FlameNaming, FlameNode, FrameKind};
 pub use group::RowSyscall;
-pub use kernel_summary::KernelSummary;
+pub use kernel_summary::{KernelSummary, spans_json};
 pub use names::Names;
 pub use programs::Programs;
 pub use spans::SpansByThread;
@@ -109,6 +109,7 @@ pub use words::ALL as ALL_COLUMNS;
 use group::{Groups, KeyNames, reason_of_open};
 use head::TraceHead;
 pub use head::{ReportedSwitches, host_words, lost_in_words, untraced_in_words};
+pub use screen::in_hundredths;
 
 use neighbour::Neighbours;
 use preemptor::Preemptors;

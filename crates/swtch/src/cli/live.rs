@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use swtch_capture::SpanChoice;
 use swtch_core::Pid;
 use swtch_live::agent::AgentRequest;
 use swtch_live::top::TopRequest;
@@ -13,7 +14,7 @@ use swtch_record::record::Target;
 use swtch_report::report::live::LiveView;
 
 use super::recording::{capture_with, running};
-use super::values::{interval, live_view, pid};
+use super::values::{interval, live_view, pid, span_between_places};
 
 /// Look at switches while they happen.
 #[derive(Debug, Args)]
@@ -44,6 +45,9 @@ pub struct Top {
     /// Print at most N rows of each view (default: 20 in a table, all elsewhere).
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
+    /// Also count these spans, as for record: a frame tells how long they took, and how many switches there were to each.
+    #[arg(long, value_name = "SPAN", value_parser = span_between_places)]
+    pub span: Vec<SpanChoice>,
     /// Most groups of equal switches that are counted: thread, reason, system call, and who took the
     /// CPU; each takes 700 bytes of the kernel's memory. Who runs out of them is told of it [default: 8 for each
     /// thread, 16384 or more].
@@ -75,6 +79,7 @@ impl Top {
             top: self.top,
             prices: None,
             groups: self.groups,
+            spans: self.span.clone(),
         })
     }
 }
@@ -120,6 +125,7 @@ impl Agent {
             top: None,
             prices: self.prices.clone(),
             groups: self.groups,
+            spans: Vec::new(),
         };
         Ok(AgentRequest {
             top,

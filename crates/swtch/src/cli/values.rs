@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use swtch_capture::SpanChoice;
 use swtch_core::{Nanos, Pid, Reason};
 use swtch_report::export::ExportFormat;
 use swtch_report::report::live::LiveView;
@@ -49,6 +50,16 @@ pub fn id_of_span(words: &str) -> Result<String, String> {
         false => Err(format!(
             "`{words}` is no id of a span: give 4 to 32 hexadecimal digits, as swtch report --by span lists them"
         )),
+    }
+}
+
+/// A span that is counted: one between two places of a program.
+pub fn span_between_places(words: &str) -> Result<SpanChoice, String> {
+    match words.parse().map_err(|error| format!("{error}"))? {
+        SpanChoice::Contexts => Err(
+            "the ids that programs publish are read for each switch, and here switches are only counted".to_owned(),
+        ),
+        choice => Ok(choice),
     }
 }
 

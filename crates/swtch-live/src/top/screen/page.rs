@@ -93,6 +93,10 @@ fn head(state: &ScreenState, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<
         with_curve(&rates, shown, look, wide),
         Line::raw(cut(&made.cost_in_words(), wide)),
     ];
+    lines.extend(
+        made.spans_in_words()
+            .map(|told| Line::raw(cut(&told, wide))),
+    );
     if let Some(loss) = made.loss_in_words() {
         lines.push(Line::styled(cut(&loss, wide), look.alarm()));
     }
