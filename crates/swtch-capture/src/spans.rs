@@ -88,12 +88,14 @@ impl SpanCapture {
                 }
             }
         }
-        Ok(Self {
+        let mut capture = Self {
             ring,
             links,
             skel,
             names: kinds.into_iter().map(|kind| kind.name).collect(),
-        })
+        };
+        capture.tell_that_all_are_attached(true);
+        Ok(capture)
     }
 
     /// How each kind is called.
@@ -101,8 +103,15 @@ impl SpanCapture {
         &self.names
     }
 
+    fn tell_that_all_are_attached(&mut self, is_so: bool) {
+        if let Some(told) = self.skel.maps.bss_data.as_deref_mut() {
+            told.all_are_attached = u32::from(is_so);
+        }
+    }
+
     /// Detaches the probes. [`Self::take`] still returns spans that ended before.
     pub fn detach(&mut self) {
+        self.tell_that_all_are_attached(false);
         self.links.clear();
     }
 

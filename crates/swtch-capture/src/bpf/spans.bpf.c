@@ -56,6 +56,12 @@ struct {
 	__uint(max_entries, SPAN_RING_BYTES);
 } spans SEC(".maps");
 
+/*
+ * True while all probes are there. They come and go one after the other, which takes a tenth of a
+ * second each: without this, places of one kind would be seen meanwhile whose others are not.
+ */
+__u32 all_are_attached;
+
 __u64 lost; /* spans for which there was no room */
 __u64 without_begin;
 __u64 without_end;
@@ -86,6 +92,8 @@ int span_begin(struct pt_regs *ctx)
 	struct open_spans *open = open_of(&key);
 	__u64 now = bpf_ktime_get_ns(), stack = ctx->sp, count;
 
+	if (!all_are_attached)
+		return 0;
 	if (!open) {
 		struct open_spans first = {
 			.thread_started = bpf_get_current_task_btf()->start_time,
@@ -126,6 +134,8 @@ int span_end(struct pt_regs *ctx)
 	struct span_record *record;
 	__u64 count, begin;
 
+	if (!all_are_attached)
+		return 0;
 	if (open && open->deeper) {
 		open->deeper--;
 		return 0;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 use swtch_store::{SpanRow, Trace};
@@ -218,6 +219,44 @@ fn root_of_a_recursive_function_the_outermost_call_counts() {
         "{turns}"
     );
     assert!(longest >= 5_000_000);
+}
+
+/// Probes come and go one after the other. Of a program that is in the middle of its spans all the time, no more than the
+/// first and the last are missing.
+#[test]
+#[ignore = "needs root"]
+fn root_spans_are_whole_from_the_first_probe_to_the_last() {
+    const ENDLESS: &str = "static volatile long inner, outer;
+__attribute__((noinline)) void part(void) { for (int i = 0; i < 20000; i++) inner++; }
+__attribute__((noinline)) void whole(void) { part(); outer++; }
+int main(void) { for (;;) whole(); }";
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let program = names::compiled(&place, ENDLESS, &["-O2", "-no-pie"]);
+    let mut child = Command::new(&program).spawn().unwrap();
+    let pid = child.id().to_string();
+    let spans = ["whole", "part"].map(|function| format!("{}:{function}", program.display()));
+    let words = ["--no-stacks", "-d", "1", "-p", &pid];
+    let words = [&words[..], &["--span", &spans[0], "--span", &spans[1]]].concat();
+    let output = place.record(&words).output().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let meta = fs::read_to_string(place.trace().join("meta.json")).unwrap();
+    let meta: Value = serde_json::from_str(&meta).unwrap();
+    // One of each kind may have been under way.
+    let begins = count(&meta["spans"]["without_begin"]);
+    let ends = count(&meta["spans"]["without_end"]);
+    assert!(begins <= 2 && ends == 0, "{}", meta["spans"]);
+    let spans = spans_of(&place.trace());
+    let of = |name: &str| spans.iter().filter(|span| span.name == name).count();
+    assert!(of("whole") > 100, "{}", of("whole"));
+    assert!(
+        of("whole").abs_diff(of("part")) <= 1,
+        "{} of {}",
+        of("part"),
+        of("whole")
+    );
 }
 
 /// What cannot be had is refused before anything starts, with the remedy.
