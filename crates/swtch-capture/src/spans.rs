@@ -54,7 +54,8 @@ impl fmt::Debug for SpanCapture {
 }
 
 impl SpanCapture {
-    /// Finds the places and attaches the probes. `open` opens a file that was named.
+    /// Finds the places and attaches the probes, which takes a tenth of a second each. Spans are taken from
+    /// [`Self::begin`] on. `open` opens a file that was named.
     ///
     /// # Errors
     /// When a place is not found, or the kernel allows no probe there.
@@ -88,14 +89,12 @@ impl SpanCapture {
                 }
             }
         }
-        let mut capture = Self {
+        Ok(Self {
             ring,
             links,
             skel,
             names: kinds.into_iter().map(|kind| kind.name).collect(),
-        };
-        capture.tell_that_all_are_attached(true);
-        Ok(capture)
+        })
     }
 
     /// How each kind is called.
@@ -103,15 +102,25 @@ impl SpanCapture {
         &self.names
     }
 
-    fn tell_that_all_are_attached(&mut self, is_so: bool) {
+    /// From now on spans are taken.
+    pub fn begin(&mut self) {
+        self.say_whether_taken(true);
+    }
+
+    /// No more begin or end is seen. [`Self::take`] still returns spans that ended before.
+    pub fn end(&mut self) {
+        self.say_whether_taken(false);
+    }
+
+    fn say_whether_taken(&mut self, are_taken: bool) {
         if let Some(told) = self.skel.maps.bss_data.as_deref_mut() {
-            told.all_are_attached = u32::from(is_so);
+            told.are_taken = u32::from(are_taken);
         }
     }
 
-    /// Detaches the probes. [`Self::take`] still returns spans that ended before.
+    /// Detaches the probes, as slowly as they came.
     pub fn detach(&mut self) {
-        self.tell_that_all_are_attached(false);
+        self.end();
         self.links.clear();
     }
 

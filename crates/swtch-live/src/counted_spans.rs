@@ -47,14 +47,22 @@ impl CountedSpans {
         Ok(())
     }
 
+    /// From now on spans are counted.
+    pub fn begin(&mut self) {
+        self.capture.iter_mut().for_each(SpanCapture::begin);
+    }
+
+    /// No more begin or end is seen.
+    pub fn end(&mut self) {
+        self.capture.iter_mut().for_each(SpanCapture::end);
+    }
+
     /// Takes the probes away, counts the last ones, and says what is missing.
     ///
     /// # Errors
     /// As [`Self::take`].
     pub fn finish(&mut self) -> Result<()> {
-        if let Some(capture) = &mut self.capture {
-            capture.detach();
-        }
+        self.capture.iter_mut().for_each(SpanCapture::detach);
         self.take()?;
         let untold = self.capture.as_ref().map(SpanCapture::untold);
         for (count, why) in untold.iter().flat_map(UntoldSpans::reasons) {

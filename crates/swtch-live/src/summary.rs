@@ -70,8 +70,9 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
         slots_per_cpu: 1,
         ..request.capture.settings(command.as_ref())?
     };
-    let mut capture = Capture::start(&settings, arch)?;
     let mut spans = CountedSpans::attach(&request.spans)?;
+    let mut capture = Capture::start(&settings, arch)?;
+    spans.begin();
     let mut meta = Meta {
         hooks: facts::hooks(&capture),
         ..facts::at_start(&request.capture.target, capture.started())
@@ -99,6 +100,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
         let parts = (&mut capture, &mut spans, &mut tasks, &mut ended);
         wait(&session, parts)
     });
+    spans.end();
     let _runnable = facts::at_end(&mut meta, &mut capture);
     capture.detach();
     spans.finish()?;

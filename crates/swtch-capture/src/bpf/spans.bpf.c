@@ -57,10 +57,10 @@ struct {
 } spans SEC(".maps");
 
 /*
- * True while all probes are there. They come and go one after the other, which takes a tenth of a
- * second each: without this, places of one kind would be seen meanwhile whose others are not.
+ * True while spans are taken: all probes are there, and switches are recorded. Probes come and go one
+ * after the other, a tenth of a second each: those of one kind are there while others are not.
  */
-__u32 all_are_attached;
+__u32 are_taken;
 
 __u64 lost; /* spans for which there was no room */
 __u64 without_begin;
@@ -92,7 +92,7 @@ int span_begin(struct pt_regs *ctx)
 	struct open_spans *open = open_of(&key);
 	__u64 now = bpf_ktime_get_ns(), stack = ctx->sp, count;
 
-	if (!all_are_attached)
+	if (!are_taken)
 		return 0;
 	if (!open) {
 		struct open_spans first = {
@@ -134,7 +134,7 @@ int span_end(struct pt_regs *ctx)
 	struct span_record *record;
 	__u64 count, begin;
 
-	if (!all_are_attached)
+	if (!are_taken)
 		return 0;
 	if (open && open->deeper) {
 		open->deeper--;

@@ -108,9 +108,10 @@ impl TopSession {
         };
         // It inherits a right that is given up below.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
+        let mut spans = CountedSpans::attach(&request.spans)?;
         let mut capture = Capture::start(&settings, arch)?;
+        spans.begin();
         capture.tell_futexes(request.begins_with_locks());
-        let spans = CountedSpans::attach(&request.spans)?;
         let watched = request.watches_stacks().then(WatchedStacks::none);
         let ahead = WorkAhead {
             caller: caller.as_ref(),

@@ -67,16 +67,17 @@ impl<'a> EbpfRecording<'a> {
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
         let stacks = budget.map(StacksToName::start).transpose();
         let stacks = stacks.context("starting to read stacks")?;
-        // Before switches are recorded, so that its moments are those of rows.
+        // Before switches are recorded, so that moments of contexts are those of rows, and spans are taken for as long.
         let contexts = ContextsInTrace::attach(&request.spans, || looked_users(request))?;
+        let mut spans = RecordedSpans::attach(&request.spans, contexts, open_as_caller)?;
         let capture = Capture::start(&settings, arch)?;
+        spans.iter_mut().for_each(RecordedSpans::begin);
         // The counters in it belong to the moment at which the recording began.
         let at_start = facts::at_start(&request.capture.target, capture.started());
         let stacks = match stacks {
             Some(stacks) => let_look(stacks, &capture)?,
             None => None,
         };
-        let spans = RecordedSpans::attach(&request.spans, contexts, open_as_caller)?;
         let meta = Meta {
             hooks: facts::hooks(&capture),
             spans: spans.as_ref().map(|_| UntoldSpans::default()),
@@ -151,9 +152,10 @@ impl Backend for EbpfRecording<'_> {
 
     fn detach(&mut self, meta: &mut Meta) {
         self.ring = None;
-        self.pipeline.detach_spans();
+        self.pipeline.end_spans();
         let mut at_end = facts::at_end(meta, &mut self.capture);
         self.capture.detach();
+        self.pipeline.detach_spans();
         // Who has got a CPU since is in both, and what is told last holds.
         at_end.extend(self.capture.running_at_end());
         self.pipeline.note_at_end(at_end);

@@ -100,11 +100,14 @@ impl Pipeline {
         self.spans = spans;
     }
 
-    /// No more spans begin or end.
+    /// No more begin or end of a span is seen.
+    pub fn end_spans(&mut self) {
+        self.spans.iter_mut().for_each(RecordedSpans::end);
+    }
+
+    /// Takes away what sees spans.
     pub fn detach_spans(&mut self) {
-        if let Some(spans) = &mut self.spans {
-            spans.detach();
-        }
+        self.spans.iter_mut().for_each(RecordedSpans::detach);
     }
 
     /// Spans that are not in the trace; `None` if none were asked for.

@@ -86,6 +86,11 @@ impl ContextsInTrace {
 }
 
 impl RecordedSpans {
+    /// Takes the probes away.
+    pub fn detach(&mut self) {
+        self.places.iter_mut().for_each(SpanCapture::detach);
+    }
+
     /// Attaches what was asked for; `None` if that is nothing.
     ///
     /// # Errors
@@ -105,9 +110,14 @@ impl RecordedSpans {
         }))
     }
 
-    /// No more begin or end.
-    pub fn detach(&mut self) {
-        self.places.iter_mut().for_each(SpanCapture::detach);
+    /// From now on, when switches are recorded, spans are taken.
+    pub fn begin(&mut self) {
+        self.places.iter_mut().for_each(SpanCapture::begin);
+    }
+
+    /// No more begin or end is seen.
+    pub fn end(&mut self) {
+        self.places.iter_mut().for_each(SpanCapture::end);
         if let Some(contexts) = &mut self.contexts {
             contexts.capture.detach();
         }

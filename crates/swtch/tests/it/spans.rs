@@ -251,6 +251,13 @@ int main(void) { for (;;) whole(); }";
     let spans = spans_of(&place.trace());
     let of = |name: &str| spans.iter().filter(|span| span.name == name).count();
     assert!(of("whole") > 100, "{}", of("whole"));
+    // They are taken for as long as switches are recorded.
+    let recorded = count(&meta["end_ns"]) - count(&meta["start_ns"]);
+    let lengths: u64 = lengths_of(&spans).iter().sum();
+    assert!(
+        lengths * 2 > recorded * 3,
+        "{lengths} of both kinds in {recorded} ns"
+    );
     assert!(
         of("whole").abs_diff(of("part")) <= 1,
         "{} of {}",
