@@ -1,10 +1,11 @@
 //! `xtask check`: what the docs promise about the source tree is true.
 //!
-//! There are four checks, each a pure function from text to a list of complaints, applied here to
+//! There are five checks, each a pure function from text to a list of complaints, applied here to
 //! the real tree. What clippy can check (`unwrap`, printing in libraries) is left to clippy.
 
 mod dependencies;
 mod layers;
+mod links;
 mod named_paths;
 mod type_names;
 
@@ -27,6 +28,7 @@ pub fn run() -> Result<ExitCode> {
     let checks = [
         ("layers", check_layers(&root)?),
         ("names in the docs", check_docs(&root)?),
+        ("links in the docs", check_links(&root)?),
         ("type names", check_type_names(&root)?),
         ("dependencies", check_dependencies(&root)?),
     ];
@@ -75,6 +77,13 @@ fn check_docs(root: &Path) -> Result<Vec<String>> {
         complaints.extend(named_paths::complaints(page, &text, &tree, &targets));
     }
     Ok(complaints)
+}
+
+fn check_links(root: &Path) -> Result<Vec<String>> {
+    let tree = named_paths::TreePaths::read(root)?;
+    let with_text = |page| Ok((page, read(&root.join(page))?));
+    let pages: Vec<(&str, String)> = tree.pages().map(with_text).collect::<Result<_>>()?;
+    Ok(links::complaints(&pages, &tree))
 }
 
 fn check_type_names(root: &Path) -> Result<Vec<String>> {

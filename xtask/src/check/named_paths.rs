@@ -33,6 +33,12 @@ const SKIPPED: &[&str] = &["target", ".git", "node_modules"];
 pub struct TreePaths(Vec<String>);
 
 impl TreePaths {
+    /// A tree of these paths.
+    #[cfg(test)]
+    pub fn of(paths: &[&str]) -> Self {
+        Self(paths.iter().map(|path| (*path).to_owned()).collect())
+    }
+
     /// Reads the names of all files and folders below `root`.
     ///
     /// # Errors
@@ -57,6 +63,12 @@ impl TreePaths {
         paths.filter(|path| path.ends_with(".rs"))
     }
 
+    /// Whether this is the whole path of a file or folder.
+    pub fn contains(&self, path: &str) -> bool {
+        self.0.iter().any(|known| known == path)
+    }
+
+    /// Whether a path is this one or ends with it.
     fn has(&self, path: &str) -> bool {
         let wanted: Vec<&str> = path.trim_end_matches('/').split('/').collect();
         self.0.iter().any(|known| {
@@ -213,7 +225,7 @@ mod tests {
     use super::*;
 
     fn tree() -> TreePaths {
-        let paths = [
+        TreePaths::of(&[
             "crates",
             "crates/core",
             "crates/core/src",
@@ -221,8 +233,7 @@ mod tests {
             "crates/core/src/units.rs",
             "docs",
             "docs/METHODS.md",
-        ];
-        TreePaths(paths.map(str::to_owned).to_vec())
+        ])
     }
 
     fn complaints_of(text: &str) -> Vec<String> {
