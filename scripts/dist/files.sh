@@ -16,8 +16,9 @@ fill_usr() {
         "$native" completions fish >"$usr/share/fish/vendor_completions.d/swtch.fish" ||
         die "no completions"
     local documents=$usr/share/doc/swtch
-    mkdir -p "$documents"
-    cp README.md CHANGELOG.md LICENSE-* docs/*.md crates/swtch-plot/assets/LICENSE-DejaVu scripts/dist/copyright "$documents/" ||
+    mkdir -p "$documents/docs"
+    cp README.md CHANGELOG.md LICENSE-* crates/swtch-plot/assets/LICENSE-DejaVu scripts/dist/copyright "$documents/" &&
+        cp docs/*.md "$documents/docs/" ||
         die "no room for the documents"
     chmod -R u=rwX,go=rX "$usr"
 }
