@@ -43,7 +43,7 @@ schema: ## write docs/SCHEMA.md and docs/schemas/ anew from the code
 	SWTCH_BLESS=1 cargo test --locked -p swtch-report --lib words
 	@scripts/python.sh schemas
 
-check: ## rooms, names in the docs, licences (part of lint)
+check: ## rooms, names and links in the docs, licences (part of lint)
 	cargo run --locked --quiet -p xtask -- check
 
 bench-record: ## what recording costs, beside perf and libbpf-tools (ARGS="--rounds 5 --json FILE")

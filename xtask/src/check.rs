@@ -83,7 +83,9 @@ fn check_links(root: &Path) -> Result<Vec<String>> {
     let tree = named_paths::TreePaths::read(root)?;
     let with_text = |page| Ok((page, read(&root.join(page))?));
     let pages: Vec<(&str, String)> = tree.pages().map(with_text).collect::<Result<_>>()?;
-    Ok(links::complaints(&pages, &tree))
+    let mut complaints = links::complaints(&pages, &tree);
+    complaints.extend(links::unlisted(&pages));
+    Ok(complaints)
 }
 
 fn check_type_names(root: &Path) -> Result<Vec<String>> {

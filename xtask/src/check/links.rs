@@ -26,6 +26,26 @@ pub fn complaints(pages: &[(&str, String)], tree: &TreePaths) -> Vec<String> {
     complaints
 }
 
+/// A complaint for each page of `docs/` that the book's table of contents leaves out.
+pub fn unlisted(pages: &[(&str, String)]) -> Vec<String> {
+    let listed: BTreeSet<&str> = pages
+        .iter()
+        .filter(|(page, _)| *page == "docs/SUMMARY.md")
+        .flat_map(|(_, text)| links(text))
+        .map(|(_, target)| target)
+        .collect();
+    pages
+        .iter()
+        .filter_map(|(page, _)| page.strip_prefix("docs/"))
+        .filter(|name| *name != "SUMMARY.md" && !listed.contains(name))
+        .map(|name| {
+            format!(
+                "docs/{name} is not in docs/SUMMARY.md: give it a line there and in docs/README.md"
+            )
+        })
+        .collect()
+}
+
 /// Why a link leads nowhere, and what to write; `None` if it leads somewhere or out of the tree.
 fn why_broken(
     page: &str,
@@ -190,6 +210,19 @@ mod tests {
         );
         assert_eq!(complaints_of("# A\n[x](#b)").len(), 1);
         assert_eq!(complaints_of("[x](METHODS.md#no-heading)").len(), 1);
+    }
+
+    #[test]
+    fn page_without_a_line_in_the_contents_is_a_complaint() {
+        let pages = [
+            ("docs/SUMMARY.md", "# Summary\n\n- [a](A.md)\n".to_owned()),
+            ("docs/A.md", String::new()),
+            ("docs/B.md", String::new()),
+            ("README.md", String::new()),
+        ];
+        let told = unlisted(&pages);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("docs/B.md is not in"), "{told:?}");
     }
 
     #[test]
