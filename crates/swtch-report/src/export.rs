@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Trace ─▶ ExportRows (those that the filter takes, as in reports)
-//!            └─▶ perfetto │ firefox │ folded │ csv │ parquet ─▶ Sink
+//!            └─▶ perfetto │ firefox │ folded │ pprof │ csv │ parquet ─▶ Sink
 //! ```
 //!
 //! - `rows` chooses the rows, so that each format counts as a report with the same filter does.
@@ -18,9 +18,11 @@ mod firefox;
 mod folded;
 mod life;
 mod perfetto;
+mod pprof;
 mod rows;
 mod sink;
 mod table;
+mod wait_places;
 
 use std::ffi::OsStr;
 use std::io;
@@ -46,6 +48,8 @@ pub enum ExportFormat {
     Firefox,
     /// Folded stacks, for flame graphs.
     Folded,
+    /// A profile in pprof's format.
+    Pprof,
     /// Comma-separated values, with one row per switch.
     Csv,
     /// A Parquet file with one row per switch.
@@ -54,10 +58,11 @@ pub enum ExportFormat {
 
 impl ExportFormat {
     /// In the order in which help and errors list them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Perfetto,
         Self::Firefox,
         Self::Folded,
+        Self::Pprof,
         Self::Csv,
         Self::Parquet,
     ];
@@ -68,6 +73,7 @@ impl ExportFormat {
             Self::Perfetto => "perfetto",
             Self::Firefox => "firefox",
             Self::Folded => "folded",
+            Self::Pprof => "pprof",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
         }
@@ -80,7 +86,7 @@ impl ExportFormat {
 
     const fn bytes(self) -> ExportEncoding {
         match self {
-            Self::Perfetto | Self::Parquet => ExportEncoding::Binary,
+            Self::Perfetto | Self::Pprof | Self::Parquet => ExportEncoding::Binary,
             Self::Firefox | Self::Folded | Self::Csv => ExportEncoding::Text,
         }
     }
@@ -91,6 +97,7 @@ impl ExportFormat {
             Self::Perfetto => "pftrace",
             Self::Firefox => "json",
             Self::Folded => "folded",
+            Self::Pprof => "pb",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
         }
@@ -102,17 +109,22 @@ impl ExportFormat {
             Self::Perfetto => "open it at https://ui.perfetto.dev",
             Self::Firefox => "open it at https://profiler.firefox.com",
             Self::Folded => "flamegraph.pl draws it, speedscope.app opens it",
+            Self::Pprof => "go tool pprof and speedscope.app open it",
             Self::Csv | Self::Parquet => "DuckDB, pandas and others read it",
         }
     }
 
-    /// Returns the compression of the file: gzip if its name ends in `.gz`; some formats refuse such a name.
+    /// Returns the compression of the file: gzip if its name ends in `.gz`; some formats refuse such a name, and profiles
+    /// are always compressed.
     fn packing(self, output: Option<&Path>) -> Result<Packing> {
         if output.and_then(Path::extension) != Some(OsStr::new("gz")) {
-            return Ok(Packing::None);
+            return Ok(match self {
+                Self::Pprof => Packing::Gzip,
+                _ => Packing::None,
+            });
         }
         match self {
-            Self::Perfetto | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
+            Self::Pprof | Self::Perfetto | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
             Self::Folded => bail!("flamegraph.pl reads no gzip: give a name without .gz"),
             Self::Parquet => bail!("Parquet is compressed inside: give a name without .gz"),
         }
@@ -151,6 +163,7 @@ pub fn run(
         ExportFormat::Perfetto => perfetto::write(&mut rows, &mut sink)?,
         ExportFormat::Firefox => firefox::write(&mut rows, &mut sink)?,
         ExportFormat::Folded => folded::write(&mut rows, &mut sink)?,
+        ExportFormat::Pprof => pprof::write(&mut rows, &mut sink)?,
         ExportFormat::Csv => table::write_csv(&mut rows, &mut sink)?,
         ExportFormat::Parquet => {
             let shown = request.output.as_deref().unwrap_or(Path::new("stdout"));

@@ -12,13 +12,12 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::Result;
-use swtch_core::places::PlaceSums;
-use swtch_core::{Level, Nanos, StackKind};
+use swtch_core::{Nanos, StackKind};
 use swtch_output::text::escaped;
 
-use super::life::name_of_wait;
 use super::rows::ExportRows;
-use crate::report::{Names, Stacks, Symbols, seen_at};
+use super::wait_places;
+use crate::report::{Names, Symbols};
 
 /// Thread, user stack, kernel stack, and why the thread did not run.
 type FoldedKey = (usize, Option<u32>, Option<u32>, &'static str);
@@ -28,20 +27,13 @@ type FoldedKey = (usize, Option<u32>, Option<u32>, &'static str);
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
 pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
-    let mut places: PlaceSums<(usize, &'static str), Stacks, 1> = PlaceSums::default();
+    let places = wait_places::sum(rows)?;
     let names = rows.names();
-    rows.scan(&mut |row, taken| {
-        if let (Level::Os, true, Some(length)) = (row.level, taken.wait, row.wait.length()) {
-            let group = (names.index(row.task), name_of_wait(row));
-            places.add(group, [length], seen_at(row, length));
-        }
-        Ok(())
-    })?;
     let symbols = rows.symbols()?;
     // Threads with the same name, in processes with the same name, share a line.
     let mut lines: BTreeMap<String, Nanos> = BTreeMap::new();
-    for ((task, reason), divided) in places.by_group() {
-        for (stacks, _, [length]) in divided.into_parts() {
+    for ((task, reason, _), divided) in places.by_group() {
+        for (stacks, _, [length, ..]) in divided.into_parts() {
             let (user, kernel) = stacks.unwrap_or_default();
             if length > Nanos::ZERO {
                 let line = line((*task, user, kernel, reason), &names, &symbols);

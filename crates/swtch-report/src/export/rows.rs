@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CgroupId, Coverage, Gap, Level, Switch, TaskKey, Timestamp};
+use swtch_core::{
+    Arch, CgroupId, Coverage, Frame, Gap, Level, StackKind, Switch, TaskKey, Timestamp,
+};
 use swtch_store::{Columns, Meta, Trace, WaitTypeRow};
 
 use crate::report::{Filter, FilteredTrace, Names, Selection, SpansByThread, Symbols};
@@ -18,6 +20,14 @@ pub struct ExportRows<'t> {
     /// reason.
     of_all_reasons: Selection,
     is_of_all_tasks: bool,
+}
+
+/// Numbers of frames by stack, and the frames.
+pub struct ExportedStacks {
+    /// Numbers of frames, the innermost first.
+    pub stacks: FxHashMap<(StackKind, u32), Vec<u32>>,
+    /// Each frame by its number.
+    pub frames: FxHashMap<u32, Frame>,
 }
 
 /// The parts of a row that the filter takes.
@@ -137,6 +147,19 @@ impl<'t> ExportRows<'t> {
     /// Paths of the cgroups, by id.
     pub fn cgroups(&self) -> Result<FxHashMap<CgroupId, String>> {
         self.filtered.cgroups()
+    }
+
+    /// The stacks and their frames.
+    pub fn stacks(&self) -> Result<ExportedStacks> {
+        let stacks = self.trace.stacks().context("reading the stacks")?;
+        let frames = self.trace.frames().context("reading the frames")?;
+        let stacks = stacks
+            .into_iter()
+            .map(|row| ((row.kind, row.id), row.frames));
+        Ok(ExportedStacks {
+            stacks: stacks.collect(),
+            frames: frames.into_iter().map(|frame| (frame.id, frame)).collect(),
+        })
     }
 
     pub fn symbols(&self) -> Result<Symbols> {

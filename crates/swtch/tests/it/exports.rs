@@ -6,7 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -23,7 +23,7 @@ use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
 
 use crate::recording::{TraceDir, stderr, swtch};
 
-const FORMATS: [&str; 5] = ["perfetto", "firefox", "folded", "csv", "parquet"];
+const FORMATS: [&str; 6] = ["perfetto", "firefox", "folded", "pprof", "csv", "parquet"];
 const START: u64 = 5_000_000_000;
 pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
@@ -410,6 +410,45 @@ fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
     assert_eq!(sum, drawn.sums(&[]).off);
     assert_eq!(text.lines().count(), 4, "{text}");
     assert!(text.contains("Web Content;Web Content;[futex] "), "{text}");
+}
+
+/// The times of its samples come to those of the report, and texts of others are escaped.
+#[test]
+fn a_profile_comes_to_the_times_of_the_report() {
+    let drawn = SyntheticTrace::new();
+    let (path, output) = drawn.export("pprof", &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mut gzip = Command::new("gzip");
+    let gzip = gzip.arg("-dc").stdin(File::open(path).unwrap());
+    let unpacked = gzip.output().unwrap();
+    assert!(unpacked.status.success(), "{}", stderr(&unpacked));
+    let mut texts = Vec::new();
+    let mut sums = [0; 3];
+    for (number, field) in fields(&unpacked.stdout) {
+        match (number, field) {
+            (2, ProtoField::Bytes(sample)) => {
+                for (number, field) in fields(sample) {
+                    if let (2, ProtoField::Bytes(mut values)) = (number, field) {
+                        sums.iter_mut().for_each(|sum| *sum += varint(&mut values));
+                    }
+                }
+            }
+            (6, ProtoField::Bytes(text)) => texts.push(String::from_utf8_lossy(text)),
+            _ => {}
+        }
+    }
+    let totals = drawn.sums(&[]);
+    assert_eq!(sums, [totals.off, totals.blocked, totals.runq]);
+    assert_eq!(texts[0], "");
+    assert!(texts.iter().any(|text| text == "Web Content"), "{texts:?}");
+    assert!(
+        texts.iter().any(|text| text.contains("x1b[2J")),
+        "{texts:?}"
+    );
+    assert!(
+        !texts.iter().any(|text| text.contains(char::is_control)),
+        "{texts:?}"
+    );
 }
 
 /// The fields of a protobuf message: number, and bytes or number.

@@ -216,7 +216,7 @@ fn every_way_out_says_what_is_missing_of_a_torn_trace() {
         let output = report(&place.trace(), &["--by", by, "--format", "csv"]);
         outputs.push((format!("report by {by}"), output));
     }
-    for to in ["perfetto", "firefox", "folded", "csv", "parquet"] {
+    for to in ["perfetto", "firefox", "folded", "pprof", "csv", "parquet"] {
         let mut command = swtch(["export", "--to", to, "-o", "out"]);
         let output = command.arg(place.trace()).current_dir(place.dir()).output();
         outputs.push((format!("export to {to}"), output.unwrap()));
