@@ -50,6 +50,7 @@ pub(crate) const CLAIMS_KEPT: usize = 256;
 
 const _: () = assert!(CLAIMS_KEPT * size_of::<u32>() == size_of_claims());
 
+/// The size of the field, whose type an accessor names: `size_of` cannot name the type of a field.
 const fn size_of_claims() -> usize {
     const fn of<T>(_: fn(&cpu_state) -> &T) -> usize {
         size_of::<T>()
@@ -72,23 +73,21 @@ impl CpuStates {
 
     /// Number of switch records in the fullest ring.
     pub fn most_in_a_ring(&self) -> u64 {
-        let waiting = |cpu| {
-            // The tail is read first: it never passes the head, so the difference is not negative.
-            let tail = self.read(cpu, offset_of!(cpu_state, tail));
-            self.read(cpu, offset_of!(cpu_state, head))
-                .saturating_sub(tail)
-        };
-        (0..self.cpus()).map(waiting).max().unwrap_or(0)
+        let waiting = (0..self.cpus()).map(|cpu| self.waiting(cpu));
+        waiting.max().unwrap_or(0)
+    }
+
+    /// Number of switch records in the ring of this CPU.
+    pub fn waiting(&self, cpu: usize) -> u64 {
+        // The tail is read first: it never passes the head, so the difference is not negative.
+        let tail = self.read(cpu, offset_of!(cpu_state, tail));
+        self.read(cpu, offset_of!(cpu_state, head))
+            .saturating_sub(tail)
     }
 
     /// The counter at this offset of a CPU's state, which the kernel side may change at any time.
     pub fn counter(&self, cpu: usize, offset: usize) -> &AtomicU64 {
-        assert!(offset + 8 <= size_of::<cpu_state>() && offset.is_multiple_of(8));
-        // SAFETY: the offset is inside the state.
-        let field = unsafe { self.0.at(cpu).cast::<u64>().byte_add(offset) };
-        // SAFETY: the field is aligned, mapped as long as self, and the kernel writes it with
-        // whole 64-bit stores, so atomics are what reading it takes.
-        unsafe { AtomicU64::from_ptr(field.as_ptr()) }
+        self.0.word(cpu, offset)
     }
 
     fn read(&self, cpu: usize, offset: usize) -> u64 {
@@ -128,18 +127,16 @@ impl CpuStates {
     fn running_on(&self, cpu: usize) -> Option<TaskAtEnd> {
         let state = self.0.at(cpu).as_ptr();
         let moment = |offset| Some(self.read(cpu, offset)).filter(|ts| *ts != 0);
-        // SAFETY: the state is mapped as long as self, and its fields are plain numbers, which the kernel side
-        // does not write any more.
-        let (started, task, in_scope, was_runnable) = unsafe {
-            (
-                (&raw const (*state).started).read_volatile(),
-                (&raw const (*state).task).read_volatile(),
-                (&raw const (*state).in_scope).read_volatile(),
-                (&raw const (*state).was_runnable).read_volatile(),
-            )
-        };
-        let key = TaskKey::new(task);
-        if started == 0 || key == TaskKey::IDLE || task == u32::MAX {
+        // SAFETY: the state is mapped as long as self, and the kernel side does not write it any more.
+        let started = unsafe { (&raw const (*state).started).read_volatile() };
+        // SAFETY: as above.
+        let task = unsafe { (&raw const (*state).task).read_volatile() };
+        // SAFETY: as above.
+        let in_scope = unsafe { (&raw const (*state).in_scope).read_volatile() };
+        // SAFETY: as above.
+        let was_runnable = unsafe { (&raw const (*state).was_runnable).read_volatile() };
+        let key = TaskKey::from_wire(task).filter(|key| *key != TaskKey::IDLE)?;
+        if started == 0 {
             return None;
         }
         let left = moment(offset_of!(cpu_state, out_ts));
@@ -161,7 +158,8 @@ impl CpuStates {
         self.read(cpu, offset_of!(cpu_state, summary_groups))
     }
 
-    /// The place that it took for this group, counted from 0; another one if that was too long ago.
+    /// The place in the table that this CPU took for its group of this number, counted from 0. Only the last
+    /// [`CLAIMS_KEPT`] are kept: for an older number this is the place of a later group.
     pub fn claim(&self, cpu: usize, number: u64) -> u32 {
         let slot = usize::try_from(number).unwrap_or(usize::MAX) & (CLAIMS_KEPT - 1);
         let offset = offset_of!(cpu_state, claims) + slot * size_of::<u32>();
@@ -190,15 +188,25 @@ impl CpuStates {
 
     /// Records that a CPU lost since the last call; later losses start a new gap.
     fn take_gap(&self, cpu: usize) -> Option<Gap> {
-        let lost = self.read(cpu, offset_of!(cpu_state, lost));
+        let count = self.counter(cpu, offset_of!(cpu_state, lost));
         let acknowledged = self.counter(cpu, offset_of!(cpu_state, lost_acknowledged));
         let before = acknowledged.load(Ordering::Relaxed);
+        let mut lost = count.load(Ordering::Acquire);
         if lost == before {
             return None;
         }
         let start = self.read(cpu, offset_of!(cpu_state, lost_first_ts));
+        // The kernel side begins a new gap only if all earlier losses are acknowledged. So losses that came after the
+        // count was read belong to this gap.
+        loop {
+            acknowledged.store(lost, Ordering::SeqCst);
+            let now = count.load(Ordering::SeqCst);
+            if now == lost {
+                break;
+            }
+            lost = now;
+        }
         let end = self.read(cpu, offset_of!(cpu_state, lost_last_ts));
-        acknowledged.store(lost, Ordering::Release);
         Some(Gap {
             cpu: CpuId::new(u16::try_from(cpu).unwrap_or(u16::MAX)),
             start: Timestamp::from_ns(start),

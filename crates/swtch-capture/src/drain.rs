@@ -6,24 +6,23 @@
 //!  │   │ r │ r │ r │   │   │   │   │
 //!  └───┴───┴───┴───┴───┴───┴───┴───┘
 //!   ▲    ▲ tail ──▶ read here
-//!   origin: this position stands in slot 0. It moves only while the ring is empty.
+//!   origin: the position whose record lies in slot 0. It moves only while the ring is empty.
 //! ```
 //!
 //! Records are passed on as the bytes that the kernel side wrote. They are decoded after the recording, when
 //! there is time ([`swtch_wire`]). Each ring is in order of time.
 
-use std::cell::RefCell;
 use std::mem::offset_of;
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::{MapCore, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapHandle};
 use swtch_wire::RawKind;
 use swtch_wire::layout::{SwitchRecord, TaskRecord};
 
 use crate::counters::CpuStates;
 use crate::error::Error;
 use crate::mapped::Mapped;
+use crate::record_ring::RecordRing;
 use crate::skeleton::recorder::types::cpu_state;
 
 /// Result of reading all rings of a source once.
@@ -36,7 +35,7 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// The result of reading both sources.
+    /// Adds what reading another source gave.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -59,13 +58,23 @@ pub struct RawRecords<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Most records taken from one ring before the next has its turn.
+/// The most switch records that are taken from one ring before the next has its turn. Those of a ring of task
+/// records are limited by [`RecordRing`].
 const TURN: u64 = 64 << 10;
+
+/// The bytes of a task record.
+type TaskBytes = [u8; size_of::<TaskRecord>()];
+
+/// The task record in these bytes; `None` if they are too few. Of a longer one the rest is left out: the fields that are
+/// known lie at its start.
+fn task_bytes(record: &[u8]) -> Option<TaskBytes> {
+    record.first_chunk().copied()
+}
 
 /// All rings of a capture: those of switches are numbered by CPU, those of task records follow.
 pub(crate) struct CaptureRings {
     switches: SwitchRings,
-    tasks: TaskRings,
+    tasks: Vec<RecordRing<TaskBytes>>,
 }
 
 /// The rings of switch records.
@@ -90,15 +99,12 @@ impl SwitchRings {
         cpu: usize,
         sink: &mut impl FnMut(RawRecords<'_>),
     ) -> Drained {
-        let head = states
-            .counter(cpu, offset_of!(cpu_state, head))
-            .load(Ordering::Acquire);
-        let tail = states.counter(cpu, offset_of!(cpu_state, tail));
-        let start = tail.load(Ordering::Relaxed);
-        let waiting = head - start;
+        let waiting = states.waiting(cpu);
         if waiting == 0 {
             return Drained::default();
         }
+        let tail = states.counter(cpu, offset_of!(cpu_state, tail));
+        let start = tail.load(Ordering::Relaxed);
         // While unread records wait, the kernel side does not move the origin.
         let origin = states
             .counter(cpu, offset_of!(cpu_state, origin))
@@ -134,52 +140,9 @@ impl SwitchRings {
         let (start, _last) = (self.slots.at(first), self.slots.at(first + count - 1));
         let length = count * size_of::<SwitchRecord>();
         // SAFETY: all slots from the first to the last are in the mapping; the kernel side wrote
-        // them before it moved `head` past them (acquired by `take`) and does not write them again
+        // them before it moved `head` past them (acquired by `waiting`) and does not write them again
         // before `tail` is moved, which `take` does when the slice is gone.
         unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<u8>(), length) }
-    }
-}
-
-/// The rings of task records.
-struct TaskRings {
-    rings: Vec<RingBuffer<'static>>,
-    inbox: Rc<RefCell<TaskInbox>>,
-}
-
-#[derive(Default)]
-struct TaskInbox {
-    bytes: Vec<u8>,
-    /// Number of records that were too short for a task record, since the start.
-    unreadable: u64,
-}
-
-impl TaskRings {
-    fn open(maps: Vec<MapHandle>) -> Result<Self, Error> {
-        let inbox = Rc::new(RefCell::new(TaskInbox::default()));
-        let failed = |source| Error::Map {
-            map: "rings",
-            source,
-        };
-        let open_one = |map: MapHandle| {
-            let inbox = Rc::clone(&inbox);
-            let take = move |bytes: &[u8]| {
-                let mut inbox = inbox.borrow_mut();
-                // Of a record that is longer the rest is left out: the fields that are known lie at its
-                // start.
-                match bytes.get(..size_of::<TaskRecord>()) {
-                    Some(record) => inbox.bytes.extend_from_slice(record),
-                    None => inbox.unreadable += 1,
-                }
-                0
-            };
-            // The ring buffer borrows its map for as long as it lives, which is the whole capture.
-            let map: &'static MapHandle = Box::leak(Box::new(map));
-            let mut builder = RingBufferBuilder::new();
-            builder.add(map, take).map_err(failed)?;
-            builder.build().map_err(failed)
-        };
-        let rings = maps.into_iter().map(open_one).collect::<Result<_, _>>()?;
-        Ok(Self { rings, inbox })
     }
 }
 
@@ -188,17 +151,18 @@ impl CaptureRings {
     pub fn open(
         records: &impl MapCore,
         slots_per_cpu: u32,
-        task_rings: Vec<MapHandle>,
+        task_rings: &[MapHandle],
     ) -> Result<Self, Error> {
+        let open_one = |map: &MapHandle| RecordRing::of(map, "rings", task_bytes);
         Ok(Self {
             switches: SwitchRings::map(records, task_rings.len(), slots_per_cpu)?,
-            tasks: TaskRings::open(task_rings)?,
+            tasks: task_rings.iter().map(open_one).collect::<Result<_, _>>()?,
         })
     }
 
     /// Number of all rings.
     pub fn count(&self) -> usize {
-        2 * self.tasks.rings.len()
+        2 * self.tasks.len()
     }
 
     /// Number of records that fit into a CPU's ring.
@@ -208,29 +172,25 @@ impl CaptureRings {
 
     /// Number of records that were too short to be any, since the start.
     pub fn unreadable(&self) -> u64 {
-        self.tasks.inbox.borrow().unreadable
+        self.tasks.iter().map(RecordRing::unreadable).sum()
     }
 
     /// Takes the records from all rings, and passes their bytes on. Task records come first, so
     /// that most tasks are known when their switches come.
-    pub fn take(&self, states: &CpuStates, mut sink: impl FnMut(RawRecords<'_>)) -> Drained {
+    pub fn take(&mut self, states: &CpuStates, mut sink: impl FnMut(RawRecords<'_>)) -> Drained {
         let cpus = states.cpus();
-        for (index, ring) in self.tasks.rings.iter().enumerate() {
-            // It returns the number of records, or the first error of the callback, which never fails.
-            // Reading the mapped ring makes no system call that could fail or be interrupted.
-            ring.consume_raw();
-            let mut inbox = self.tasks.inbox.borrow_mut();
-            if inbox.bytes.is_empty() {
+        for (index, ring) in self.tasks.iter_mut().enumerate() {
+            // This fails only if the callback does, which never does: reading the mapped ring makes no system call.
+            let records = ring.take().unwrap_or_default();
+            if records.is_empty() {
                 continue;
             }
-            let count = inbox.bytes.len() / size_of::<TaskRecord>();
             sink(RawRecords {
                 ring: cpus + index,
                 kind: RawKind::Tasks,
-                count: u64::try_from(count).expect("a length fits 64 bits"),
-                bytes: &inbox.bytes,
+                count: u64::try_from(records.len()).expect("a length fits 64 bits"),
+                bytes: records.as_flattened(),
             });
-            inbox.bytes.clear();
         }
         (0..cpus)
             .map(|cpu| self.switches.take(states, cpu, &mut sink))

@@ -125,7 +125,7 @@ impl Capture {
         let mut skel = open.load().map_err(Error::of_load)?;
         fill_maps(&skel, &plan, &ring_maps)?;
         let cpu_states = CpuStates::map(&skel.maps.cpus, cpus)?;
-        let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, ring_maps)?;
+        let rings = CaptureRings::open(&skel.maps.records, settings.slots_per_cpu, &ring_maps)?;
         let cost = KernelCostMeasurement::start(&skel);
         attach(&mut skel)?;
         let mut tree = plan.take_tree(&mut skel, settings)?;
