@@ -12,6 +12,9 @@
 //! the CPU. So a blocked wait is not divided into blocked time and run-queue time, and a reason is
 //! only "blocked" or "preempted".
 //!
+//! Where a ring was full, the kernel tells how many records were lost, of whatever kind. The number of switch-outs among
+//! them is estimated ([`most_switch_outs`]).
+//!
 //! Source: `perf_event_switch` and `perf_iterate_sb`, `kernel/events/core.c`, v6.18.
 
 mod counter;
@@ -60,7 +63,7 @@ pub struct PerfCapture {
     /// The records made from `/proc` of the threads that were there; taken with the first round.
     found: Vec<PerfRecord>,
     started: Timestamp,
-    /// Records that were lost, by what the rings say.
+    /// Switch-outs that were lost, by the records that the rings tell of.
     lost: u64,
     gaps: Vec<Gap>,
     /// Bytes of one batch.
@@ -161,13 +164,13 @@ impl PerfCapture {
         self.rings.iter().map(PerfRing::slots).min().unwrap_or(0)
     }
 
-    /// Number of records that were lost because a ring had no space. A switch has two: one where a
-    /// thread leaves and one where it comes back.
+    /// Number of switch-outs that were lost because a ring had no space: an estimate, which the true number does not
+    /// exceed.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Returns when and where records were lost since the last call.
+    /// Returns when and where switch-outs were lost since the last call, with the estimates that [`Self::lost`] sums.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
     }
@@ -207,8 +210,9 @@ impl PerfCapture {
                 }
                 kind => {
                     if kind == PerfRecordKind::Lost {
-                        *lost += record.number;
-                        gaps.push(gap(&record));
+                        let gap = gap(&record);
+                        *lost += gap.lost;
+                        gaps.push(gap);
                     }
                     others += 1;
                     record.encode(other_bytes);
@@ -247,7 +251,7 @@ impl PerfCapture {
             for event in self.events.iter().filter(|event| event.cpu() == ring.cpu()) {
                 counted += event.lost()?.unwrap_or(0);
             }
-            let lost = counted.saturating_sub(ring.lost());
+            let lost = most_switch_outs(counted.saturating_sub(ring.lost()));
             if lost > 0 {
                 self.lost += lost;
                 self.gaps.push(Gap {
@@ -269,9 +273,16 @@ fn gap(lost: &PerfRecord) -> Gap {
         cpu: CpuId::new(lost.cpu),
         start: lost.ts,
         end: lost.ts,
-        lost: lost.number,
+        lost: most_switch_outs(lost.number),
         level: Level::Os,
     }
+}
+
+/// The most switch-outs that so many consecutive records of a CPU can hold. On each CPU, a record of a thread that comes
+/// follows one of a thread that leaves, so every other record is a switch-out. Records of names and of new threads make
+/// it fewer.
+const fn most_switch_outs(records: u64) -> u64 {
+    records.div_ceil(2)
 }
 
 /// The file in which the kernel lists the CPUs that are online.
@@ -357,7 +368,7 @@ mod tests {
         assert!(!online_cpus(Path::new(ONLINE_CPUS)).unwrap().is_empty());
     }
 
-    /// Rings that nobody empties are full after 16,000 records each. No record comes after those that
+    /// Rings that nobody empties are full after 16,000 records each, which are 8,000 switches. No record comes after those that
     /// found no room, so no record tells of them.
     #[test]
     #[expect(
@@ -383,18 +394,20 @@ mod tests {
         let (mut kept, mut told) = (0, 0);
         capture.take(|batch| {
             decode_perf_records(batch.bytes, |record| match record.kind {
-                PerfRecordKind::Lost => told += record.number,
-                PerfRecordKind::Name | PerfRecordKind::Fork | PerfRecordKind::Exec => {}
-                _ => kept += 1,
+                PerfRecordKind::Lost => told += most_switch_outs(record.number),
+                PerfRecordKind::Blocked | PerfRecordKind::Preempted | PerfRecordKind::Exit => {
+                    kept += 1;
+                }
+                _ => {}
             });
         });
         assert_eq!(capture.lost(), told);
         capture.count_losses_at_end().unwrap();
         let lost = capture.lost();
-        println!("{switches} switches: {kept} records kept, {told} told as lost, {lost} lost");
-        assert!(lost > 1_000, "{lost}: the rings should be full");
-        // Out and in. Names and forks may be among those lost.
-        assert!((kept + lost).abs_diff(2 * switches) < 50);
+        println!("{switches} switches: {kept} kept, {told} told as lost, {lost} lost");
+        assert!(lost > 500, "{lost}: the rings should be full");
+        // Names and forks may be among the records that were lost.
+        assert!((kept + lost).abs_diff(switches) < 50);
         let lengths = capture.take_gaps();
         assert_eq!(lengths.iter().map(|gap| gap.lost).sum::<u64>(), lost);
     }

@@ -179,7 +179,9 @@ pub struct Counts {
     pub stored: u64,
     /// Switches of tasks out of scope.
     pub filtered: u64,
-    /// Records lost because a ring had no space; the `gap` table says when and where.
+    /// Records lost because a ring had no space; the `gap` table says when and where. In a recording by perf events
+    /// these are switch-outs, estimated from the records: the true number is not larger. In an import they are records
+    /// of any kind.
     pub lost: u64,
     /// Switches away from idle, which no task pays for.
     pub idle: u64,

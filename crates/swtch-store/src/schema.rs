@@ -411,7 +411,7 @@ const GAP_COLUMNS: &[TraceColumn<Gap>] = &[
         |row| moment(row.start); |row, ns| row.start = to_moment(ns)),
     number!(Int64 end_ns: "time of the last record that was lost";
         |row| moment(row.end); |row, ns| row.end = to_moment(ns)),
-    number!(Int64 lost: "how many records";
+    number!(Int64 lost: "how many records; in a recording by perf events, at most so many switch-outs";
         |row| row.lost.cast_signed(); |row, lost| row.lost = lost.cast_unsigned()),
     since(
         2,

@@ -6,9 +6,9 @@
 //!     └▶ rings ─bytes─▶ records.raw ─▶ …      (then as every recording: see `pipeline`)
 //! ```
 //!
-//! The kernel tells less than eBPF programs find out, so the trace says by what it was made. There
-//! are no user-mode schedulers, and no guard: a priority takes rights. Stacks of blocked threads are looked at as far as
-//! this user may trace them.
+//! The kernel tells less than eBPF programs find out, so the trace says by what it was made. User-mode
+//! schedulers are not recorded. There is no guard, because a real-time priority takes rights. Stacks of blocked
+//! threads are read as far as this user may trace them.
 
 use anyhow::{Context as _, Result};
 use swtch_capture::{
@@ -27,11 +27,11 @@ use super::request::StackBudget;
 use super::{Backend, RecordRequest, RecordedSoFar, capture_advice, facts, make_trace};
 
 /// Says what is recorded in place of what was refused, and how to get that.
-pub(super) fn tell_why(refusal: &anyhow::Error) {
+fn tell_why(refusal: &anyhow::Error) {
     message!("swtch: no eBPF here: {}", escaped(&format!("{refusal:#}")));
     message!(
-        "swtch: by perf events, how often and how long own threads wait is recorded, and only whether they \
-         blocked or were preempted: not on what, who woke them, or who took the CPU"
+        "swtch: recording by perf events instead: how often and how long the threads wait, and whether they \
+         blocked or were preempted; not what they waited for, who woke them, or who took the CPU"
     );
     if let Some(advice) = capture_advice(refusal) {
         message!("swtch: for all of it, {}", escaped(advice));
@@ -102,20 +102,19 @@ impl PerfRecording {
         });
         self.taken += switches;
         written?;
-        self.looks
-            .iter()
-            .try_for_each(|looks| looks.keep(&mut self.writer))?;
+        if let Some(looks) = &self.looks {
+            looks.keep(&mut self.writer)?;
+        }
         Ok(most)
     }
-}
 
-impl PerfRecording {
+    /// Ends the looks at stacks, and says what there is to say of them.
     fn end_looks(&mut self) -> Result<()> {
         let Some(mut looks) = self.looks.take() else {
             return Ok(());
         };
         if let Some(words) = looks.end(&mut self.writer)? {
-            message!("swtch: {words}");
+            message!("swtch: {}", escaped(&words));
         }
         Ok(())
     }
@@ -144,7 +143,7 @@ impl Backend for PerfRecording {
         self.capture.slots_per_cpu()
     }
 
-    /// The rings have room for 8,000 switches of a CPU only, so each round is followed by another soon.
+    /// Every round is urgent, so that the next one follows soon: a ring has room for 8,000 switches only.
     fn round(&mut self) -> Result<DrainRound> {
         Ok(DrainRound {
             most_in_a_ring: self.take()?,
@@ -179,22 +178,20 @@ impl Backend for PerfRecording {
     }
 
     fn take_rest(&mut self) -> Result<()> {
-        let taken = self.take().map(drop).map_err(Into::into);
+        let taken = self.take().context("writing the trace").map(drop);
         let counted = self.capture.count_losses_at_end();
         let counted = counted.context("reading how many records the kernel has lost");
-        let stacks = self.end_looks();
-        let flushed = self.flush();
-        taken
-            .and(counted)
-            .and(stacks)
-            .and(flushed.map_err(Into::into))
-            .context("writing the trace")
+        let stacks = self.end_looks().context("ending the looks at stacks");
+        let flushed = self.flush().context("writing the trace");
+        taken.and(counted).and(stacks).and(flushed)
     }
 
     fn into_rows(self, meta: &mut Meta) -> (Writer, RowsToMake) {
+        // Both are in switch-outs. The lost ones are an estimate, which the true number does not exceed.
+        let lost = self.capture.lost();
         meta.counts = Counts {
-            switches_seen: self.taken + self.capture.lost(),
-            lost: self.capture.lost(),
+            switches_seen: self.taken + lost,
+            lost,
             ..Counts::default()
         };
         meta.overhead = Overhead {
@@ -212,6 +209,7 @@ impl Backend for PerfRecording {
     }
 }
 
+/// Writes the records of a ring to the file of their kind.
 fn keep(writer: &mut Writer, batch: &PerfBatch<'_>) -> Result<(), Error> {
     let kind = match batch.are_switch_outs {
         true => StreamKind::PerfSwitchOuts,

@@ -21,7 +21,7 @@ use swtch_output::host::HostWords;
 use swtch_output::message;
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, escaped, grouped};
-use swtch_store::{Imported, Meta, RecordingState, RingFacts, TraceHost};
+use swtch_store::{Imported, Meta, RecordingBackend, RecordingState, RingFacts, TraceHost};
 
 /// The facts about a trace apart from its rows.
 #[derive(Clone, Debug, Default)]
@@ -300,22 +300,27 @@ impl TraceHead {
         }
     }
 
-    /// Says where every switch went: seen = stored + filtered + lost, and what the kernel counted.
+    /// Says where every switch went: seen = stored + filtered + lost, and what the kernel counted. Of a recording by
+    /// perf events the lost ones are an estimate, and so are those that were seen.
     pub fn balance(&self) -> String {
         if self.meta.state == RecordingState::Recording {
             let rows = counted(self.rows, "row");
             return format!("not known, the recording did not end; {rows} can be read");
         }
         let counts = &self.meta.counts;
+        let lost = match self.meta.backend {
+            RecordingBackend::Perf if counts.lost > 0 => "lost at most",
+            _ => "lost",
+        };
         let parts = [
             (counts.stored, "stored"),
             (counts.filtered, "of others (filtered)"),
-            (counts.lost, "lost"),
+            (counts.lost, lost),
             (counts.unnamed, "unnamed"),
             (counts.storage_failed, "not written"),
         ];
         let sum = sum(parts.iter().map(|part| part.0));
-        let is_shown = |part: &&(u64, &str)| part.0 > 0 || part.1 == "lost" || part.1 == "stored";
+        let is_shown = |part: &&(u64, &str)| part.0 > 0 || part.1 == lost || part.1 == "stored";
         let shown: Vec<_> = parts
             .iter()
             .filter(is_shown)
@@ -392,6 +397,32 @@ trace  run.swtch · 2.00 s · perf bench
 
 ";
         assert_eq!(lines(&head(), TEN), expected);
+    }
+
+    /// Perf events tell how many records were lost. How many of them were switch-outs is an estimate.
+    #[test]
+    fn losses_of_perf_events_are_told_as_an_estimate() {
+        let mut head = head();
+        head.meta.backend = RecordingBackend::Perf;
+        head.meta.counts.lost = 2;
+        head.meta.counts.switches_seen += 2;
+        head.gaps = vec![Gap {
+            cpu: CpuId::new(1),
+            start: Timestamp::from_ns(10),
+            end: Timestamp::from_ns(10),
+            lost: 2,
+            level: swtch_core::Level::Os,
+        }];
+        let lines = lines(&head, TEN);
+        let note = "note: at most 2 context switches lost in 1 gap";
+        assert!(lines.contains(note), "{lines}");
+        assert!(
+            head.balance().contains("+ 2 lost at most"),
+            "{}",
+            head.balance()
+        );
+        head.meta.counts.lost = 0;
+        assert!(head.balance().contains("0 lost"), "{}", head.balance());
     }
 
     #[test]

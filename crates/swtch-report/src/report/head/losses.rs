@@ -2,7 +2,7 @@
 
 use swtch_core::Nanos;
 use swtch_output::text::counted;
-use swtch_store::Counts;
+use swtch_store::{Counts, RecordingBackend};
 
 use super::{TraceHead, sum, untraced_in_words};
 
@@ -24,9 +24,13 @@ impl TraceHead {
             let lengths = self.gaps.iter().filter_map(|gap| gap.end.since(gap.start));
             let time: Nanos = lengths.sum();
             let gaps = counted(u64::try_from(self.gaps.len()).unwrap_or(u64::MAX), "gap");
+            // By perf events, what was lost is an estimate: the kernel counts records, and not all are of switch-outs.
+            let lost = match self.meta.backend {
+                RecordingBackend::Ebpf => counted(lost, "record"),
+                RecordingBackend::Perf => format!("at most {}", counted(lost, "context switch")),
+            };
             lines.push(format!(
-                "{} lost in {gaps} ({time} of CPU time): counts and sums are lower bounds",
-                counted(lost, "record")
+                "{lost} lost in {gaps} ({time} of CPU time): counts and sums are lower bounds"
             ));
         }
         if unnamed > 0 {
