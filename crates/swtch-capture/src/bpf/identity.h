@@ -14,12 +14,17 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 
 	if (!c || is_missed(HOOK_FORK))
 		return 0;
-	close_window(c); /* of the task that this one started before */
+	close_window(
+		c); /* it belongs to the task that the parent started before this one, see wakeups.h */
 	free_slot(child); /* of an earlier task at this address, whose end was not seen */
 	of_parent = task_state_of(parent, c);
 	of_child = task_state_of(child, c);
 	if (of_parent && with_children && taking_tree && is_below_target(parent))
 		mark_member(of_parent);
+	/*
+	 * A child of a task in scope is in scope; where cgroups are the scope, the child's own cgroup decides. A child
+	 * for which there is no slot becomes a target, which is asked for when it gets one.
+	 */
 	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !has_cgroups &&
 		   passes_scope_on(parent, child);
 	if (!of_child) {
@@ -34,6 +39,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	return 0;
 }
 
+/* Tells of a change of a task that is in scope, or that a record has named. */
 static __always_inline int tell_change(struct task_struct *p, __u32 event)
 {
 	struct cpu_state *c = this_cpu();
@@ -44,6 +50,7 @@ static __always_inline int tell_change(struct task_struct *p, __u32 event)
 	return 0;
 }
 
+/* A thread that is no leader has taken its leader's pid by now. Its slot is found by its address, which stays. */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(sched_process_exec, struct task_struct *p)
 {
@@ -69,36 +76,17 @@ int BPF_PROG(sched_process_free, struct task_struct *p)
 SEC("tp_btf/task_rename")
 int BPF_PROG(task_rename, struct task_struct *p, const char *comm)
 {
-	__u32 cpu = bpf_get_smp_processor_id();
-	struct cpu_state *c = state_of(cpu);
+	struct cpu_state *c = this_cpu();
 	struct task_state *st = c ? task_state_of(p, c) : NULL;
 	struct task_record *r;
 
-	if (!recording || !st || !(st->in_scope || st->announced))
+	if (!st || !(st->in_scope || st->announced))
 		return 0;
-	r = reserve(c, cpu, sizeof(*r));
-	if (!r) {
-		c->lost_task_records++;
+	r = begin_task_record(p, st, TASK_RENAME);
+	if (!r)
 		return 0;
-	}
-	__builtin_memset(r, 0, sizeof(*r));
-	r->kind = RECORD_TASK;
-	r->event = TASK_RENAME;
-	r->ts = bpf_ktime_get_ns();
-	r->start_boottime_ns = p->start_boottime;
-	r->cgroup = st->cgroup;
-	r->nvcsw = p->nvcsw;
-	r->nivcsw = p->nivcsw;
-	r->task = st->key;
-	r->tid = p->pid;
-	r->pid = p->tgid;
-	r->parent_pid = p->real_parent->tgid;
-	r->prio = p->prio;
-	r->class = class_of(p);
-	r->is_kthread = !!(p->flags & PF_KTHREAD);
-	r->in_scope = st->in_scope;
 	bpf_probe_read_kernel_str(r->comm, sizeof(r->comm), comm);
-	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP);
+	finish_task_record(r, p);
 	return 0;
 }
 
