@@ -77,9 +77,9 @@ impl SpanCapture {
         let ring = RecordRing::of(&skel.maps.spans, "spans", span_of)?;
         let mut links = Vec::new();
         for (number, kind) in (0..).zip(&kinds) {
-            // Ends are attached first: an end whose begin was not seen is counted and tells nothing. A begin whose end
-            // was not seen stays open until a begin comes that is no deeper in the stack; before that, the end of a
-            // span around it would be taken for its own.
+            // Ends are attached first: an end whose begin was not seen is counted, and no more. A begin whose end was not
+            // seen stays open until a begin comes that is no deeper in the stack; before that, the end of a span around
+            // it would be taken for its own.
             for (program, probes) in [
                 (&skel.progs.span_end, &kind.end),
                 (&skel.progs.span_begin, &kind.begin),
@@ -139,6 +139,7 @@ impl SpanCapture {
             lost: counts.lost + self.ring.unreadable(),
             without_begin: counts.without_begin,
             without_end: counts.without_end,
+            too_deep: counts.too_deep,
         })
     }
 }

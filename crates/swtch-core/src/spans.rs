@@ -53,6 +53,8 @@ pub struct UntoldSpans {
     pub without_begin: u64,
     /// Begins that were left without an end, as the thread's next begin has shown.
     pub without_end: u64,
+    /// Begins within eight spans of the same kind that were open; more are not kept open. 0 in traces of older programs.
+    pub too_deep: u64,
 }
 
 impl UntoldSpans {
@@ -62,6 +64,7 @@ impl UntoldSpans {
             (self.lost, "were lost for want of room"),
             (self.without_begin, "ended of which no begin was seen"),
             (self.without_end, "began and were left without an end"),
+            (self.too_deep, "began within eight others that were open"),
         ];
         all.into_iter().filter(|(count, _)| *count > 0)
     }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Spans of threads between two places of a program: a thread comes to the one, and later to the
- * other. Uprobes or markers of the program (USDT) call the programs; nothing here is on the way of
- * a switch.
+ * other. Uprobes at functions and markers of the program (USDT) call what is here; nothing here is on
+ * the way of a switch.
  *
- *   begin place  span_begin  keeps the moment, by thread
- *   end place    span_end    takes it back, and tells both
+ *   begin place  span_begin  keeps the moment and the stack pointer, by thread and kind
+ *   end place    span_end    takes the newest begin, and writes both moments to the ring
  *
- * Spans of a kind may be within each other: an end belongs to the newest begin. With each begin goes
- * where the stack was then, so that one whose end an error has jumped over is known at the next begin:
- * that one's stack is no deeper. Of more than OPEN_SPANS within each other the outermost are kept. An
- * end without a begin, such as the first after the recording began, tells nothing. Both are counted.
+ * Spans of a kind may lie within each other: an end belongs to the newest begin. An error may jump over
+ * an end (longjmp). That is noticed at the thread's next begin, whose stack is no deeper than that of the
+ * begin that was left open, and counted in `without_end`. Until then, the end of a span around it is taken
+ * for its own: that span then begins too late, and its own begin stays open in its place. Ends compare no
+ * stacks, as an end may be a marker, which may lie anywhere in the function.
+ *
+ * Of more than MOST_OPEN within each other, the innermost are left out and counted in `too_deep`. An end
+ * without a begin, such as the first after the recording began, is counted in `without_begin`.
  */
 #include "kernel.h"
 
@@ -29,7 +33,7 @@ struct open_key {
 	__u64 kind;
 };
 
-#define OPEN_SPANS 8 /* a power of 2 */
+#define MOST_OPEN 8 /* a power of 2 */
 
 struct open_span {
 	__u64 begin_ns;
@@ -37,13 +41,18 @@ struct open_span {
 };
 
 struct open_spans {
-	__u64 thread_started; /* another thread may get its id */
+	__u64 thread_started; /* start_time of the thread; another thread may get the same id later */
 	__u64 count;
 	__u64 deeper; /* begins within the newest, for which there was no room */
-	struct open_span open[OPEN_SPANS]; /* the newest last */
+	__u64 deeper_stack; /* the stack pointer at the first of these */
+	struct open_span spans[MOST_OPEN]; /* the newest last */
 };
 
-/* What is open for longest goes first, when threads have ended in the middle. */
+/*
+ * The open spans of each thread and kind. Those of threads that have ended stay until there is no room: then those
+ * that were used least recently are dropped. An open span that is dropped so is counted at its end, as one
+ * without a begin.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 16);
@@ -62,9 +71,10 @@ struct {
  */
 __u32 are_taken;
 
-__u64 lost; /* spans for which there was no room */
-__u64 without_begin;
-__u64 without_end;
+__u64 lost; /* ends for which the ring had no room */
+__u64 without_begin; /* ends of which no begin was seen */
+__u64 without_end; /* begins that were left open, as a later begin has shown */
+__u64 too_deep; /* begins within MOST_OPEN open ones */
 
 static __always_inline struct open_key key_of(void *ctx)
 {
@@ -100,27 +110,32 @@ int span_begin(struct pt_regs *ctx)
 			.count = 1,
 		};
 
-		first.open[0].begin_ns = now;
-		first.open[0].stack = stack;
+		first.spans[0].begin_ns = now;
+		first.spans[0].stack = stack;
 		bpf_map_update_elem(&open_by_thread, &key, &first, BPF_ANY);
 		return 0;
 	}
+	/* Drop the spans whose end was jumped over: this begin is no deeper. */
 	count = open->count;
-	for (int i = 0; i < OPEN_SPANS; i++) {
-		if (!count || count > OPEN_SPANS)
+	if (open->deeper && open->deeper_stack <= stack)
+		open->deeper = 0;
+	for (int i = 0; i < MOST_OPEN; i++) {
+		if (!count || count > MOST_OPEN)
 			break;
-		if (open->open[(count - 1) & (OPEN_SPANS - 1)].stack > stack)
+		if (open->spans[(count - 1) & (MOST_OPEN - 1)].stack > stack)
 			break;
 		count--;
-		open->deeper = 0;
 		__sync_fetch_and_add(&without_end, 1);
 	}
-	if (count >= OPEN_SPANS) {
+	if (count >= MOST_OPEN) {
+		if (!open->deeper)
+			open->deeper_stack = stack;
 		open->deeper++;
+		__sync_fetch_and_add(&too_deep, 1);
 		return 0;
 	}
-	open->open[count & (OPEN_SPANS - 1)].begin_ns = now;
-	open->open[count & (OPEN_SPANS - 1)].stack = stack;
+	open->spans[count & (MOST_OPEN - 1)].begin_ns = now;
+	open->spans[count & (MOST_OPEN - 1)].stack = stack;
 	open->count = count + 1;
 	return 0;
 }
@@ -141,11 +156,11 @@ int span_end(struct pt_regs *ctx)
 		return 0;
 	}
 	count = open ? open->count : 0;
-	if (!count || count > OPEN_SPANS) {
+	if (!count || count > MOST_OPEN) {
 		__sync_fetch_and_add(&without_begin, 1);
 		return 0;
 	}
-	begin = open->open[(count - 1) & (OPEN_SPANS - 1)].begin_ns;
+	begin = open->spans[(count - 1) & (MOST_OPEN - 1)].begin_ns;
 	open->count = count - 1;
 	record = bpf_ringbuf_reserve(&spans, sizeof(*record), 0);
 	if (!record) {

@@ -41,6 +41,12 @@ fn shop(place: &TraceDir) -> PathBuf {
     names::compiled(place, SHOP, &["-O2", "-no-pie"])
 }
 
+/// The facts about a recording's trace.
+fn meta_of(recording: &Recording) -> Value {
+    let meta = fs::read_to_string(recording.place.trace().join("meta.json")).unwrap();
+    serde_json::from_str(&meta).unwrap()
+}
+
 /// A recording of a program with these spans.
 fn recorded(program: &str, span: &str) -> Recording {
     Recording::that_succeeds(&["--no-stacks", "--span", span, "--", program])
@@ -186,9 +192,7 @@ fn root_a_begin_without_an_end_is_no_span() {
         "no thread has come to both places in time; 39 more began and were left without an end";
     assert!(said.contains(words), "{said}");
     assert_eq!(told(&recording)["turns"], serde_json::json!([]));
-    let meta = fs::read_to_string(recording.place.trace().join("meta.json")).unwrap();
-    let meta: Value = serde_json::from_str(&meta).unwrap();
-    assert_eq!(meta["spans"]["without_end"], 39);
+    assert_eq!(meta_of(&recording)["spans"]["without_end"], 39);
     let mut explain = swtch(["explain", "--no-bill"]);
     let text = stdout(&explain.arg(recording.place.trace()).output().unwrap());
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -207,8 +211,12 @@ fn root_of_a_recursive_function_the_outermost_call_counts() {
     let span = format!("{program}:deep");
     let recording = recorded(program, &span);
     let spans = spans_of(&recording.place.trace());
-    // Eight are kept open at a time.
-    assert_eq!(spans.len(), 8, "{}", stderr(&recording.output));
+    // Of 21 calls within each other eight are kept open at a time, and the others are counted.
+    let said = stderr(&recording.output);
+    assert_eq!(spans.len(), 8, "{said}");
+    let untold = "13 more began within eight others that were open";
+    assert!(said.contains(untold), "{said}");
+    assert_eq!(meta_of(&recording)["spans"]["too_deep"], 13);
     let turns = &told(&recording)["turns"][0];
     let (whole, broken) = (count(&turns["all"]["turns"]), count(&turns["broken"]));
     assert_eq!(whole + broken, 1, "{turns}");
