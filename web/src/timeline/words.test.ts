@@ -65,6 +65,32 @@ describe("words of a spot", () => {
     expect(lines).toContain("then 2.00 µs in the run queue");
   });
 
+  /** Not only threads have a CPU that another one waits for. */
+  it("of a wait in a run queue say who had the CPU, or why nobody had it", () => {
+    const one = piece("t5", 103, null);
+    const spot = { kind: "piece", lane: "t5", piece: one } as const;
+    const lastLine = (what: string, thread: object | null): string | undefined => {
+      const parts = [{ what, thread, ns: 3e6 }];
+      const wait = { waker: null, waker_kind: null, runq_ns: 4e6, stack: null, had_cpu: parts };
+      const detail = { wait } as unknown as Detail;
+      return spotWords(spot, NAMES, { detail, before: null }).lines.at(-1);
+    };
+    expect(lastLine("task", { tid: 8, name: "hog" })).toBe("hog 8 had the CPU for 3.00 ms of it");
+    expect(lastLine("interrupts", null)).toBe("interrupts took 3.00 ms of it");
+    expect(lastLine("stolen", null)).toBe(
+      "the hypervisor gave the CPU to others for 3.00 ms of it",
+    );
+    expect(lastLine("throttled", null)).toBe("its cgroup's quota was used up for 3.00 ms of it");
+    expect(lastLine("idle", null)).toBe("the CPU was idle for 3.00 ms of it");
+    expect(lastLine("not known", null)).toBe("it is not known who had the CPU for 3.00 ms of it");
+  });
+
+  it("of very many states add up those that are not told one by one", () => {
+    const shares = [1, 39, 71, 103, 127, 7, 39, 71].map((state) => [state, 0.125] as const);
+    const spot = { kind: "shares", lane: "t5", range: rangeOf(0, 1e6), shares } as const;
+    expect(spotWords(spot, NAMES, null).lines.at(-2)).toBe("25 % in 2 other states");
+  });
+
   it("of many states are their shares, and how to see more", () => {
     const spot = {
       kind: "shares",

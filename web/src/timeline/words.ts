@@ -1,6 +1,6 @@
 // What a spot is, in words: the tooltip shows them, a screen reader reads them. All text from outside is
 // escaped here, so nobody who shows the words has to think of it.
-import type { Detail, Frame, ReasonInfo, Thread, ThreadColumns } from "../api/types";
+import type { Detail, Frame, ReasonInfo, Thread, ThreadColumns, Wait } from "../api/types";
 import { escaped } from "../lib/escape";
 import { counted, estimate, lengthOf, momentAt } from "../lib/format";
 import { type GroundSource, groundWords, restOfCpu } from "./ground";
@@ -8,17 +8,20 @@ import { KERNEL, cpuGroups } from "./lanes";
 import { type LanePiece, laneKind, laneNumber, stateOf } from "./piece";
 import type { Spot } from "./spot";
 
+/** What the words of a spot name: reasons by number, threads by their place, CPUs of the trace. */
 export interface Names extends GroundSource {
   readonly reasons: readonly ReasonInfo[];
   readonly threads: ThreadColumns | null;
   readonly placeOfTask: ReadonlyMap<number, number>;
 }
 
+/** The words of a spot: a title, and lines below it. */
 export interface Words {
   readonly title: string;
   readonly lines: readonly string[];
 }
 
+/** Name and id of the thread of a task. */
 export function nameOfTask(task: number, names: Names): string {
   const place = names.placeOfTask.get(task);
   const name = place === undefined ? undefined : names.threads?.name[place];
@@ -70,13 +73,14 @@ function groupWords(key: string, { threads, trace }: Names): string {
   }
   const pid = Number(key.slice(1));
   const place = threads?.pid.indexOf(pid) ?? -1;
-  return `process ${escaped(threads?.process[place] ?? "")} ${pid}`;
+  const name = threads?.process[place];
+  return name === undefined ? `process ${pid}` : `process ${escaped(name)} ${pid}`;
 }
 
 const percent = (share: number): string =>
   share < 0.01 ? "under 1 %" : `${Math.round(share * 100)} %`;
 
-/** What is not drawn of a CPU's column is known, or known to be unknown. */
+/** The share of a CPU's column that is not drawn, in words: idle, of tasks that were not recorded, or not known. */
 function restWords(spot: Extract<Spot, { kind: "shares" }>, names: Names): string[] {
   const rest = 1 - spot.shares.reduce((sum, [, share]) => sum + share, 0);
   // A share has 255 steps: less is rounding.
@@ -90,6 +94,20 @@ export interface Told {
   readonly before: Detail | null;
 }
 
+/** The most states of a column that are told one by one. */
+const MOST_SHARES = 6;
+
+function sharesWords({ shares }: Extract<Spot, { kind: "shares" }>, names: Names): string[] {
+  const lines = shares
+    .slice(0, MOST_SHARES)
+    .map(([state, share]) => `${percent(share)} ${stateWords(state, names)}`);
+  const rest = shares.slice(MOST_SHARES);
+  if (rest.length === 0) return lines;
+  const share = rest.reduce((sum, [, share]) => sum + share, 0);
+  return [...lines, `${percent(share)} in ${counted(rest.length, "other state")}`];
+}
+
+/** The words of a spot. `told` is what the server told of a piece; null until it has, and for other spots. */
 export function spotWords(spot: Spot, names: Names, told: Told | null): Words {
   switch (spot.kind) {
     case "header":
@@ -109,9 +127,7 @@ export function spotWords(spot: Spot, names: Names, told: Told | null): Words {
         title: laneWords(spot.lane, names),
         lines: [
           `in ${lengthOf(spot.range.to - spot.range.from)} at ${momentAt(spot.range.from, spot.range.to - spot.range.from)}:`,
-          ...spot.shares
-            .slice(0, 6)
-            .map(([state, share]) => `${percent(share)} ${stateWords(state, names)}`),
+          ...sharesWords(spot, names),
           ...restWords(spot, names),
           "a click chooses the longest of them",
         ],
@@ -129,12 +145,15 @@ function pieceWords(piece: LanePiece, names: Names, told: Told | null): Words {
   const lane = laneWords(piece.lane, names);
   if (kind === "cpu") {
     const who = piece.who === null ? "a task without a name" : nameOfTask(piece.who, names);
-    return { title: `${who} · ${length}`, lines: [`on ${lane}, ${at}`, ...runLines(detail)] };
+    return {
+      title: `${who} · ${length}`,
+      lines: [`on ${lane}, ${at}`, ...runLines(detail, "ended by")],
+    };
   }
   if (kind === "user") {
     return {
       title: `worker ${piece.who ?? "?"} · ${length}`,
-      lines: [lane, at, ...runLines(detail)],
+      lines: [lane, at, ...runLines(detail, "ended by")],
     };
   }
   const state = stateOf(piece.state);
@@ -142,16 +161,17 @@ function pieceWords(piece: LanePiece, names: Names, told: Told | null): Words {
     state.kind === "running"
       ? `running on CPU ${piece.who ?? "?"}`
       : stateWords(piece.state, names);
-  const lines = state.kind === "running" ? runLines(detail) : waitLines(told, state.kind);
+  const lines =
+    state.kind === "running" ? runLines(detail, "ended by") : waitLines(told, state.kind);
   return { title: `${what} · ${length}`, lines: [`${lane}, ${at}`, ...lines] };
 }
 
-/** Why a run ended, how sure that is, on what evidence, at what price. */
-function runLines(detail: Detail | null, verb = "ended by"): string[] {
+/** Why a run ended, how sure that is, on what evidence, at what price. The label stands before the reason. */
+function runLines(detail: Detail | null, label: "ended by" | "reason"): string[] {
   if (detail === null) return [];
   const { run } = detail;
   const lines = [
-    `${verb} ${run.reason} (${run.certainty}${run.certainty === "inferred" ? `, rule ${escaped(run.rule)}` : ""})`,
+    `${label} ${run.reason} (${run.certainty}${run.certainty === "inferred" ? `, rule ${escaped(run.rule)}` : ""})`,
   ];
   if (run.rule_help !== null && run.rule_help !== "") lines.push(escaped(run.rule_help));
   // Classes are nearly always the same; the detail has them.
@@ -182,29 +202,57 @@ function waitLines(told: Told | null, kind: "blocked" | "off" | "runq" | "unknow
   } else if (wait.waker_kind !== null && wait.waker_kind !== "none") {
     lines.push(`woken by ${wait.waker_kind}`);
   }
-  if (kind === "off") {
-    lines.push("when it could run again is not known: blocked, then in a run queue");
-  } else if (kind === "runq") {
-    const first = wait.had_cpu[0];
-    if (first !== undefined) {
-      const who = first.thread === null ? first.what : threadWords(first.thread);
-      lines.push(`${who} had the CPU for ${lengthOf(first.ns)} of it`);
+  switch (kind) {
+    case "off":
+      lines.push("when it could run again is not known: blocked, then in a run queue");
+      break;
+    case "runq": {
+      // The largest part comes first.
+      const first = wait.had_cpu[0];
+      if (first !== undefined) lines.push(hadCpuWords(first));
+      break;
     }
-  } else if (wait.runq_ns !== null && wait.runq_ns > 0) {
-    lines.push(`then ${lengthOf(wait.runq_ns)} in the run queue`);
+    case "blocked":
+      if (wait.runq_ns !== null && wait.runq_ns > 0) {
+        lines.push(`then ${lengthOf(wait.runq_ns)} in the run queue`);
+      }
+      break;
+    case "unknown":
+      break;
   }
   const frame = tellingFrame(wait.stack ?? []);
   if (frame !== null) lines.push(`in ${escaped(frame)}`);
   return lines;
 }
 
+/** Who or what had the CPU in a part of a wait in the run queue. */
+function hadCpuWords({ what, thread, ns }: Wait["had_cpu"][number]): string {
+  const time = `${lengthOf(ns)} of it`;
+  if (thread !== null) return `${threadWords(thread)} had the CPU for ${time}`;
+  switch (what) {
+    case "interrupts":
+      return `interrupts took ${time}`;
+    case "stolen":
+      return `the hypervisor gave the CPU to others for ${time}`;
+    case "throttled":
+      return `its cgroup's quota was used up for ${time}`;
+    case "idle":
+      return `the CPU was idle for ${time}`;
+    default:
+      return `it is not known who had the CPU for ${time}`;
+  }
+}
+
 /** Every wait ends in these: they say nothing about it. */
 const SCHEDULING = /^_*(io_|preempt_)?schedul/;
 
-/** The frame that tells most in one line: the program's own, else what the kernel waited in. */
+/**
+ * One frame of a stack whose innermost frame comes first: the innermost that is named in user mode, which is often a
+ * function of the C library; without one, the kernel's function that waited.
+ */
 function tellingFrame(stack: readonly Frame[]): string | null {
   const named = stack.filter(({ symbol }) => symbol !== null);
-  const own = named.find(({ kind }) => kind === "user");
+  const user = named.find(({ kind }) => kind === "user");
   const kernel = named.find(({ symbol }) => !SCHEDULING.test(symbol ?? ""));
-  return (own ?? kernel)?.symbol ?? null;
+  return (user ?? kernel)?.symbol ?? null;
 }
