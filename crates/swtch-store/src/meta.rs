@@ -1,5 +1,6 @@
 //! `meta.json`: the facts about a trace, and what recording it cost. A reader fills fields that an
-//! older trace lacks with defaults, and ignores fields that it does not know.
+//! older trace lacks with defaults, and ignores fields that it does not know. The version of the format has no
+//! default, because every trace has one.
 
 use std::path::Path;
 
@@ -22,11 +23,14 @@ pub const WHOLE_SYSTEM: &str = "whole system";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Meta {
-    /// [`FORMAT_VERSION`] of the program that wrote it.
+    /// [`FORMAT_VERSION`] of the program that wrote it. A file that does not tell it is refused.
+    #[serde(default)]
     pub format_version: u32,
-    /// [`RULES_VERSION`] of the rules that decided the reasons.
+    /// [`RULES_VERSION`] of the rules that decided the reasons; 0 if a file does not tell it.
+    #[serde(default)]
     pub rules_version: u32,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote it; empty if a file does not tell it.
+    #[serde(default)]
     pub swtch_version: String,
     /// The state that the recording was in when this was written.
     pub state: RecordingState,
@@ -59,27 +63,28 @@ pub struct Meta {
     pub guard: Option<RecorderGuard>,
     /// The cost of the recording itself.
     pub overhead: Overhead,
-    /// By what the kernel told of switches.
+    /// The means by which the kernel reported switches.
     pub backend: RecordingBackend,
     /// Hooks that this kernel lacks or that were not used.
     pub hooks: Hooks,
     /// The settings of stacks; `None` when none were taken.
     pub stacks: Option<StackSettings>,
-    /// Spans of threads that were asked for (`span.parquet`), and those that are not told; `None` when none were asked for.
+    /// The counts of spans that are not in the trace (`span.parquet`); `None` when no spans were asked for.
     pub spans: Option<UntoldSpans>,
     /// The counts of the switches of user-mode schedulers; `None` when there was no such scheduler.
     pub user: Option<UserCounts>,
     /// The file it was imported from; `None` for a recording.
     pub imported: Option<Imported>,
-    /// Of a recording of which only the last part was kept; `None` for any other.
+    /// Facts about a flight recording, of which only the last part was kept; `None` for any other.
     pub ring: Option<RingFacts>,
     /// Quotas of CPU time of the cgroups that tasks were in, and of those above them. Older traces have
     /// none.
     pub quotas: Vec<QuotaFacts>,
     /// The work of the machine's disks, of those that did anything. None in traces of older versions, in imports, and
-    /// in dumps of a flight recorder; so with the next.
+    /// in dumps of a flight recorder.
     pub disks: Vec<DiskFacts>,
-    /// Limits of memory of the machine's cgroups, those that were reached.
+    /// Limits of memory of the machine's cgroups, those that were reached. None in traces of older versions, in imports,
+    /// and in dumps of a flight recorder.
     pub memory_limits: Vec<MemoryLimitFacts>,
     /// Threads that were blocked all the time, so that no row tells of them. `None` where it was not looked:
     /// in traces of older programs, without eBPF, in imports, in dumps, and in recordings that did not
@@ -100,7 +105,7 @@ pub enum RecordingState {
     StoppedEarly,
 }
 
-/// By what a recording was told of switches.
+/// The means by which the kernel reports switches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordingBackend {
@@ -243,8 +248,8 @@ pub struct KernelCounts {
 
 impl KernelCounts {
     /// Switches in between, including those of idle tasks; `None` when a count could not be read.
-    pub fn moved(&self) -> Option<u64> {
-        Some(self.ctxt_after?.saturating_sub(self.ctxt_before?))
+    pub fn switches(&self) -> Option<u64> {
+        self.ctxt_after?.checked_sub(self.ctxt_before?)
     }
 }
 
@@ -273,21 +278,20 @@ pub struct HostLoad {
 impl HostLoad {
     /// Time of the recording in which some task waited for a CPU; `None` if it is not known.
     pub fn cpu_pressure_ns(&self) -> Option<u64> {
-        Some(
-            self.cpu_pressure_after_ns?
-                .saturating_sub(self.cpu_pressure_before_ns?),
-        )
+        self.cpu_pressure_after_ns?
+            .checked_sub(self.cpu_pressure_before_ns?)
     }
 
     /// CPU time of all CPUs during the recording that was not idle, nor given to others; `None` if it is
     /// not known.
     pub fn busy_ns(&self) -> Option<u64> {
-        Some(self.busy_after_ns?.saturating_sub(self.busy_before_ns?))
+        self.busy_after_ns?.checked_sub(self.busy_before_ns?)
     }
 
-    /// CPU time that the hypervisor gave to others during the recording; `None` if it is not known.
+    /// CPU time that the hypervisor gave to others during the recording; `None` if it is not known, as where the
+    /// kernel's sum went back.
     pub fn steal_ns(&self) -> Option<u64> {
-        Some(self.steal_after_ns?.saturating_sub(self.steal_before_ns?))
+        self.steal_after_ns?.checked_sub(self.steal_before_ns?)
     }
 }
 
@@ -390,7 +394,7 @@ impl Imported {
     }
 }
 
-/// The facts about a recording besides the part that was kept of it, which all other facts are about.
+/// Facts about the whole of a flight recording. All other facts are about the part of it that was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RingFacts {
@@ -453,13 +457,13 @@ pub struct DiskFacts {
 }
 
 impl DiskFacts {
-    /// Returns what it did meanwhile; `None` if it is not known.
+    /// Returns what it did meanwhile; `None` if it is not known, as where a sum of the kernel's began anew.
     pub fn meanwhile(&self) -> Option<DiskCounts> {
         let (before, after) = (&self.before, self.after?);
         Some(DiskCounts {
-            requests: after.requests.saturating_sub(before.requests),
-            taken_ns: after.taken_ns.saturating_sub(before.taken_ns),
-            busy_ns: after.busy_ns.saturating_sub(before.busy_ns),
+            requests: after.requests.checked_sub(before.requests)?,
+            taken_ns: after.taken_ns.checked_sub(before.taken_ns)?,
+            busy_ns: after.busy_ns.checked_sub(before.busy_ns)?,
         })
     }
 }
@@ -495,7 +499,7 @@ pub struct MemoryLimitFacts {
 impl MemoryLimitFacts {
     /// Returns how often it was reached meanwhile; `None` if it is not known.
     pub fn reached(&self) -> Option<u64> {
-        Some(self.reached_after?.saturating_sub(self.reached_before))
+        self.reached_after?.checked_sub(self.reached_before)
     }
 }
 
@@ -600,11 +604,20 @@ impl Meta {
         Ok(json)
     }
 
+    /// The facts in the bytes of `meta.json`.
+    ///
+    /// # Errors
+    /// When they are none, or do not tell the version of the format: which tables there are, and what they mean,
+    /// would be guessed.
     pub(crate) fn from_json(path: &Path, json: &[u8]) -> Result<Self, Error> {
-        serde_json::from_slice(json).map_err(|source| Error::Meta {
+        let meta: Self = serde_json::from_slice(json).map_err(|source| Error::Meta {
             path: path.to_owned(),
             source,
-        })
+        })?;
+        match meta.format_version {
+            0 => Err(Error::damaged(path, "it does not tell its format_version")),
+            _ => Ok(meta),
+        }
     }
 }
 
@@ -615,7 +628,7 @@ mod tests {
     /// Older and newer programs must be able to read the same file.
     #[test]
     fn missing_fields_default_and_unknown_ones_are_passed_over() {
-        let json = br#"{"scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
+        let json = br#"{"format_version": 3, "scope": "all", "moon": "full", "host": {"cpus": 2, "sun": 1}}"#;
         let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
         assert_eq!(meta.host.topology, None, "older traces do not tell it");
         assert_eq!(meta.host.cpu_model, None);
@@ -625,13 +638,24 @@ mod tests {
         );
         assert_eq!((meta.scope.as_str(), meta.host.cpus), ("all", 2));
         assert_eq!(meta.counts, Counts::default());
+        // Nothing of this program is taken for what wrote the file.
+        assert_eq!((meta.format_version, meta.rules_version), (3, 0));
+        assert_eq!(meta.swtch_version, "");
     }
 
-    /// Fields that were always empty or null are in older traces only.
+    /// By the newest version, the reader would look for tables that older traces do not have.
     #[test]
-    fn fields_that_are_gone_do_not_close_a_trace() {
-        let json =
-            br#"{"host": {"cpus": 2, "facts": {}}, "overhead": {"kernel_ns_per_switch": null}}"#;
+    fn facts_without_a_version_of_the_format_are_refused() {
+        for json in [r#"{"scope": "all"}"#, r#"{"format_version": 0}"#] {
+            let refused = Meta::from_json(Path::new("meta.json"), json.as_bytes()).unwrap_err();
+            assert!(refused.to_string().contains("format_version"), "{refused}");
+        }
+    }
+
+    /// `host.facts` was always empty, and is in older traces only.
+    #[test]
+    fn a_field_that_is_gone_does_not_close_a_trace() {
+        let json = br#"{"format_version": 1, "host": {"cpus": 2, "facts": {}}}"#;
         let meta = Meta::from_json(Path::new("meta.json"), json).unwrap();
         assert_eq!((meta.host.cpus, meta.host.usable_cpus), (2, None));
     }
@@ -646,6 +670,19 @@ mod tests {
         assert_eq!(meta.cpus_of_the_recorded(), 1);
         meta.host.usable_cpus = None;
         assert_eq!(meta.cpus_of_the_recorded(), 8);
+    }
+
+    /// The kernel's sum of stolen time may go back. What is not known is not 0.
+    #[test]
+    fn a_sum_that_went_back_tells_no_length() {
+        let load = HostLoad {
+            steal_before_ns: Some(20),
+            steal_after_ns: Some(10),
+            busy_before_ns: Some(10),
+            busy_after_ns: Some(25),
+            ..HostLoad::default()
+        };
+        assert_eq!((load.steal_ns(), load.busy_ns()), (None, Some(15)));
     }
 
     #[test]

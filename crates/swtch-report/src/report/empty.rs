@@ -70,7 +70,7 @@ impl Empty {
             ..
         } = meta.counts;
         let missing = lost + unnamed + storage_failed;
-        let moved = meta.kernel.moved().unwrap_or(0);
+        let by_kernel = meta.kernel.switches().unwrap_or(0);
         // A single refusal that the next event made good does not explain an empty recording of
         // processes that slept.
         let is_refused = storage_refused > 0
@@ -81,7 +81,9 @@ impl Empty {
             _ if meta.state == RecordingState::Recording => Self::NotEnded,
             _ if is_refused => Self::Refused(storage_refused),
             _ if missing > 0 => Self::Lost(missing),
-            _ if switches_seen == 0 && moved > 0 && meta.imported.is_none() => Self::Silent(moved),
+            _ if switches_seen == 0 && by_kernel > 0 && meta.imported.is_none() => {
+                Self::Silent(by_kernel)
+            }
             Some(tree) if tree.switches > 0 => Self::Undelivered(tree.switches),
             Some(tree) => Self::Slept(tree.processes),
             None => Self::NothingSeen,

@@ -338,14 +338,13 @@ impl TraceHead {
 
     /// Says how many switches the kernel counted on the whole machine meanwhile, those from idle included.
     fn kernel_count(&self) -> String {
-        let kernel = &self.meta.kernel;
-        let (Some(before), Some(after)) = (kernel.ctxt_before, kernel.ctxt_after) else {
+        let Some(by_kernel) = self.meta.kernel.switches() else {
             return String::new();
         };
         let counts = &self.meta.counts;
         format!(
             "; on all CPUs the kernel counted {} ({} with idle's {} here)",
-            grouped(after.saturating_sub(before)),
+            grouped(by_kernel),
             grouped(counts.switches_seen + counts.idle),
             grouped(counts.idle),
         )
