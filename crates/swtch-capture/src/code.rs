@@ -78,7 +78,9 @@ impl CodeMapping {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let is_code = fields.next()?.as_bytes().get(2) == Some(&b'x');
-        is_code.then_some(())?;
+        if !is_code {
+            return None;
+        }
         let number = |digits| u64::from_str_radix(digits, 16).ok();
         let offset = number(fields.next()?)?;
         let (major, minor) = fields.next()?.split_once(':')?;
@@ -124,41 +126,54 @@ impl CodeFile {
         &self.path
     }
 
-    /// Opens this very file, by a process that maps it.
+    /// Opens this file, by a process that maps it. On file systems in layers, where the mapping states another device
+    /// than the file (overlayfs, btrfs), it opens what is at the file's path.
     ///
     /// # Errors
     ///
     /// When the process has ended or may not be looked into, when the file may not be read, or when it
     /// cannot be reached any more: a library that was replaced. A program itself still can be.
     pub fn open(&self, pid: Pid) -> io::Result<File> {
-        let exe = format!("/proc/{pid}/exe");
-        if let Some(path) = self
-            .path
-            .strip_prefix('/')
-            .filter(|path| !path.ends_with(DELETED))
-        {
-            let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
-            let found = match below(&root, path) {
-                // The kernel tells paths from where this process is, if it can reach them: also of one that has changed
-                // its root alone (`chroot(2)`).
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let found = below(&at_place(Path::new("/"))?, path)?;
-                    // The process chooses the path, which may lead to another file here.
-                    let (is, was) = (found.metadata()?, (self.device, self.inode));
-                    ((is.dev(), is.ino()) == was).then_some(found).ok_or(error)
-                }
-                found => found,
-            };
-            return self.checked(&found?);
-        }
-        if fs::read_link(&exe)? == Path::new(&self.path) {
-            return self.checked(&at_place(Path::new(&exe))?);
-        }
-        Err(ErrorKind::NotFound.into())
+        let path = self.path.strip_prefix('/');
+        let found = match path.filter(|path| !path.ends_with(DELETED)) {
+            Some(path) => self.seen_by(pid, path)?,
+            None => self.program_of(pid)?,
+        };
+        self.checked(&found)
     }
 
-    /// Whoever owns the process chooses what is at a place. A pipe would wait for its writer, and a device may do
-    /// anything when it is opened: so what was looked at (`O_PATH`) is opened.
+    /// What is at this path where the process sees it, not opened. The kernel tells paths from where this process is, if
+    /// it can reach them: also of a process that has changed its root alone (`chroot(2)`).
+    fn seen_by(&self, pid: Pid, path: &str) -> io::Result<File> {
+        let root = opened_as_path(Path::new(&format!("/proc/{pid}/root")))?;
+        match path_below(&root, path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.seen_from_here(path)?.ok_or(error)
+            }
+            found => found,
+        }
+    }
+
+    /// This file at this path from here, not opened; `None` if another file is there, as the process chooses the path.
+    fn seen_from_here(&self, path: &str) -> io::Result<Option<File>> {
+        let found = path_below(&opened_as_path(Path::new("/"))?, path)?;
+        let facts = found.metadata()?;
+        let is_it = (facts.dev(), facts.ino()) == (self.device, self.inode);
+        Ok(is_it.then_some(found))
+    }
+
+    /// The program that the process runs, not opened, if it is this file. It can be reached when it has no path any more.
+    fn program_of(&self, pid: Pid) -> io::Result<File> {
+        let exe = format!("/proc/{pid}/exe");
+        if fs::read_link(&exe)? != Path::new(&self.path) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        opened_as_path(Path::new(&exe))
+    }
+
+    /// Opens what was found, if it is a file and may be this one. Whoever owns the process chooses what is at a path. A
+    /// pipe would wait for its writer, and a device may do anything when it is opened: so what was looked at (`O_PATH`)
+    /// is opened.
     fn checked(&self, place: &File) -> io::Result<File> {
         let found = place.metadata()?;
         // Layered file systems (overlayfs, btrfs) state another device than the mapping does, and
@@ -171,18 +186,19 @@ impl CodeFile {
     }
 }
 
-/// Opens the file in which the runtime of a process lists the functions that it has compiled, where the process sees it.
+/// Opens `/tmp/perf-PID.map` of a process, in which its runtime lists the functions that it has compiled, as the process
+/// sees it.
 ///
 /// # Errors
 /// When there is none, or when it is of another user than the process, or older than it.
 pub fn open_compiled(pid: Pid) -> io::Result<File> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    // Its number where it lives comes last.
+    // The last number is its pid in its own pid namespace (`proc_pid_status(5)`).
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let number = numbers.and_then(|numbers| numbers.split_ascii_whitespace().next_back());
     let number = number.ok_or(ErrorKind::NotFound)?;
-    let root = at_place(Path::new(&format!("/proc/{pid}/root")))?;
-    let place = below(&root, &format!("tmp/perf-{number}.map"))?;
+    let root = opened_as_path(Path::new(&format!("/proc/{pid}/root")))?;
+    let place = path_below(&root, &format!("tmp/perf-{number}.map"))?;
     let (found, process) = (place.metadata()?, fs::metadata(format!("/proc/{pid}"))?);
     if !found.is_file() || found.uid() != process.uid() || found.mtime() < started_at(pid)? {
         return Err(ErrorKind::NotFound.into());
@@ -190,7 +206,11 @@ pub fn open_compiled(pid: Pid) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
-/// When a process was started, in seconds since 1970, rounded down.
+/// `USER_HZ` of x86-64 and arm64.
+const TICKS_A_SECOND: u64 = 100;
+
+/// When a process was started, in seconds since 1970. Both parts of it are rounded down, so it may be up to 2 s too early:
+/// a file that is a little older than the process passes for its own.
 fn started_at(pid: Pid) -> io::Result<i64> {
     let stat = fs::read(format!("/proc/{pid}/stat"))?;
     let ticks = start_ticks(&String::from_utf8_lossy(&stat));
@@ -204,18 +224,15 @@ fn started_at(pid: Pid) -> io::Result<i64> {
     }
 }
 
-/// `USER_HZ` of x86-64 and arm64.
-const TICKS_A_SECOND: u64 = 100;
-
 /// What is at a path, not opened.
-fn at_place(path: &Path) -> io::Result<File> {
+fn opened_as_path(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH).open(path)
 }
 
 /// What is below a directory, not opened. The kernel tells the paths of what it maps without symbolic links: one that is
 /// there now leads elsewhere.
-fn below(directory: &File, path: &str) -> io::Result<File> {
+fn path_below(directory: &File, path: &str) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let strict = openat2(
         directory,
@@ -232,32 +249,44 @@ fn below(directory: &File, path: &str) -> io::Result<File> {
     Ok(found?.into())
 }
 
-/// Returns true if a path leads to this file from here, now and later, and others can put nothing beside it either:
-/// another user who could put a FIFO in its place would stop whoever opens it by its path.
+/// Returns true if `path` leads to this file, and nobody but root and this user can change that. Another user who could
+/// put a FIFO in its place would stop whoever opens the path. A path with a symbolic link is refused: others may own the
+/// directories above what the link leads to.
 pub(crate) fn is_at(open: &File, path: &Path) -> bool {
     let identity = |of: &fs::Metadata| (of.dev(), of.ino());
     let (Ok(ours), Ok(theirs)) = (fs::metadata(path), open.metadata()) else {
         return false;
     };
+    let has_links = !fs::canonicalize(path).is_ok_and(|real| real == path);
     // The file and its directory, and then the directories that lead there.
     let mut places = path.ancestors();
     identity(&ours) == identity(&theirs)
+        && !has_links
         && places
             .by_ref()
             .take(2)
-            .all(|place| is_ours_to_change(place, false))
-        && places.all(|place| is_ours_to_change(place, true))
+            .all(|place| is_ours_to_change(place, StickyBit::IsNotEnough))
+        && places.all(|place| is_ours_to_change(place, StickyBit::IsEnough))
 }
 
-/// Returns true if nobody can change what is there but root, this user and their own group. In a directory with the
-/// sticky bit, as `/tmp` has it, others can add files, but not replace ours.
-fn is_ours_to_change(path: &Path, may_be_sticky: bool) -> bool {
-    // SAFETY: these give no memory and never fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+/// Whether the sticky bit of a directory that anybody may write to, as `/tmp` has it, makes it safe: others can add files
+/// there, but not replace ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StickyBit {
+    IsEnough,
+    IsNotEnough,
+}
+
+/// Returns true if nobody can change what is there but root, this user and their own group.
+fn is_ours_to_change(path: &Path, sticky: StickyBit) -> bool {
+    // SAFETY: this takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let group = unsafe { libc::getegid() };
     let is_ours = |of: fs::Metadata| {
         let of_own_group = of.mode() & 0o020 == 0 || of.gid() == group;
         let is_closed = of.mode() & 0o002 == 0 && of_own_group;
-        let is_sticky = may_be_sticky && of.mode() & libc::S_ISVTX != 0;
+        let is_sticky = sticky == StickyBit::IsEnough && of.mode() & libc::S_ISVTX != 0;
         [0, user].contains(&of.uid()) && (is_closed || is_sticky)
     };
     fs::metadata(path).is_ok_and(is_ours)
@@ -341,6 +370,12 @@ mod tests {
         let copy = dir.path().join("copy");
         fs::write(&copy, "").unwrap();
         assert!(!is_at(&File::open(&copy).unwrap(), &copy));
+        // What a link leads to may lie where others may write.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(exe.parent().unwrap(), &link).unwrap();
+        let by_link = link.join(exe.file_name().unwrap());
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert!(!is_at(&open, &by_link));
         let other = CodeFile {
             inode: file.inode + 1,
             ..file
@@ -355,10 +390,10 @@ mod tests {
         fs::create_dir(&real).unwrap();
         fs::write(real.join("code"), "").unwrap();
         std::os::unix::fs::symlink("real", &link).unwrap();
-        let root = at_place(dir.path()).unwrap();
-        assert!(below(&root, "real/code").is_ok());
+        let root = opened_as_path(dir.path()).unwrap();
+        assert!(path_below(&root, "real/code").is_ok());
         assert_eq!(
-            below(&root, "link/code").unwrap_err().raw_os_error(),
+            path_below(&root, "link/code").unwrap_err().raw_os_error(),
             Some(libc::ELOOP)
         );
     }
