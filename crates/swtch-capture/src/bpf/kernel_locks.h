@@ -6,19 +6,23 @@
 #define SWTCH_KERNEL_LOCKS_H
 
 /*
- * How many of a lock's queue are looked at, from its end. A task that has just begun to wait is the last;
- * behind it are those who came since, or while it was woken in vain.
+ * How many waiters of a lock's queue are read, from its end. A task that has just begun to wait stands last.
+ * Others stand behind it if they came before it left the CPU, or while it was woken in vain.
  */
-#define MOST_QUEUED_BEHIND 8
+#define MOST_WAITERS_READ 8
+
+/* A node of the queue is read as the waiter that it begins (kernel/locking/rwsem.c, v5.8 to v7.1). */
+_Static_assert(__builtin_offsetof(struct rwsem_waiter, list) == 0, "a waiter begins with its node");
 
 /*
  * Whether the task that leaves the CPU stands in the queue of the read-write semaphore at this address. The
  * queue changes while it is read, and its nodes lie on the stacks of tasks: each read may fail, and then the
- * task is not found.
+ * task is not found. In a queue that is shorter than MOST_WAITERS_READ, its head is read as if it were a waiter,
+ * and then waiters for the second time: the word behind the head is not the address of a task.
  *
- * It is global, so that the verifier looks at it once and not for each way that leads here, which took as long
- * as all of the program besides. Such a function takes numbers only: the address must have been read by a
- * helper.
+ * The function is global, so that the verifier checks it once. Inlined, it was checked on every path that leads
+ * here, which doubled the time to load the program. A global function takes numbers only, so the address comes
+ * as one.
  */
 __attribute__((noinline)) int is_queued_at(__u64 address)
 {
@@ -31,7 +35,7 @@ __attribute__((noinline)) int is_queued_at(__u64 address)
 		waiter = (void *)BPF_CORE_READ(lock, wait_list.prev);
 	else if (bpf_core_field_exists(lock->first_waiter))
 		waiter = (void *)BPF_CORE_READ(lock, first_waiter, list.prev);
-	for (i = 0; i < MOST_QUEUED_BEHIND && waiter; i++) {
+	for (i = 0; i < MOST_WAITERS_READ && waiter; i++) {
 		if (BPF_CORE_READ(waiter, task) == p)
 			return true;
 		waiter = (void *)BPF_CORE_READ(waiter, list.prev);
@@ -40,8 +44,8 @@ __attribute__((noinline)) int is_queued_at(__u64 address)
 }
 
 /*
- * A wait for a read-write semaphore counts as load, killable or not, and is no I/O. Nearly all that blocks
- * often sleeps otherwise, and costs no look at any queue.
+ * A wait for a read-write semaphore is uninterruptible or killable, counts as load, and is not I/O. Most tasks
+ * that block often sleep interruptibly, and for them no queue is read.
  */
 static __always_inline bool may_wait_for_rwsem(__u32 state, __u32 evidence)
 {
@@ -50,8 +54,9 @@ static __always_inline bool may_wait_for_rwsem(__u32 state, __u32 evidence)
 }
 
 /*
- * What the kernel says of the lock that a task blocks on. It does not tell of those that a signal may end
- * the wait for, as mmap and most page faults wait for the address space's lock: the queue does.
+ * What the kernel says of the lock that a task blocks on. `blocked_on` and `blocker` name the lock only of waits
+ * that no signal ends. mmap and most page faults wait for mmap_lock killably, so its queue is searched: that of
+ * the task's own address space. A wait for the mmap_lock of another process (/proc/PID/maps, ptrace) is not found.
  */
 __attribute__((noinline)) int lock_evidence(__u32 state, __u32 evidence)
 {
