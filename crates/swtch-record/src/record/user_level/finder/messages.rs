@@ -1,9 +1,12 @@
-//! What recorder and finder tell each other.
+//! Messages between the recorder and the finder, the process that looks for pages of user-mode schedulers.
 
 use serde::{Deserialize, Serialize};
 
-/// Hints in one packet, of at most 40 bytes each.
+/// The most hints in one packet: so many, of at most 40 bytes of JSON each, fit `packets::MOST_BYTES`.
 pub(super) const MOST_HINTS: usize = 256;
+
+/// The most characters of a reason. In JSON a character takes up to 6 bytes, so a packet has room for them.
+const MOST_OF_REASON: usize = 2_000;
 
 /// A process that may have a scheduler now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,10 +25,29 @@ pub(super) enum FinderReply {
     Refused(String),
 }
 
+impl FinderReply {
+    /// A refusal for this reason, whose end is cut off if it is too long for a packet.
+    pub(super) fn refused(why: &str) -> Self {
+        Self::Refused(why.chars().take(MOST_OF_REASON).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::packets::{Blocking, pair, receive, send};
+
+    /// A message that is too long would end the finder.
+    #[test]
+    fn the_longest_refusal_is_one_packet() {
+        for character in ["\u{1}", "\u{10ffff}", "a"] {
+            let (ours, theirs) = pair().unwrap();
+            let reply = FinderReply::refused(&character.repeat(100_000));
+            send(&ours, &reply, &[], Blocking::DoNotWait).unwrap();
+            let read = receive::<FinderReply>(&theirs, Blocking::DoNotWait).unwrap();
+            assert_eq!(read.unwrap().0, reply);
+        }
+    }
 
     /// A full batch must fit, or it would be lost.
     #[test]

@@ -60,7 +60,7 @@ impl Search {
                         packets::send(socket, &answer, &page.descriptors(), Blocking::Wait)
                     }
                     LookResult::Refused(why) => {
-                        let answer = FinderReply::Refused(why.clone());
+                        let answer = FinderReply::refused(why);
                         packets::send(socket, &answer, &[], Blocking::Wait)
                     }
                 };
