@@ -2,7 +2,7 @@
 //! and real-time tasks may starve the recorder.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use swtch_capture::{GuardPriority, GuardUse};
 use swtch_output::text::counted;
@@ -12,12 +12,15 @@ use swtch_store::RecorderGuard;
 const REMEDY: &str = "run it with sudo, or grant the right once: sudo setcap \
      cap_bpf,cap_perfmon,cap_sys_nice+ep $(command -v swtch)";
 
+/// The policy of a guard that has no priority to lend, as `meta.json` has it.
+const NO_PRIORITY: &str = "none";
+
 /// The guard and the time that it lent, as `meta.json` has them.
 pub fn guard_in_trace(priority: GuardPriority, lent: GuardUse) -> RecorderGuard {
     let (policy, priority) = match priority {
         GuardPriority::Deadline => ("deadline", None),
         GuardPriority::Fifo(priority) => ("fifo", Some(priority)),
-        GuardPriority::Ordinary => ("none", None),
+        GuardPriority::Ordinary => (NO_PRIORITY, None),
     };
     RecorderGuard {
         policy: policy.to_owned(),
@@ -27,25 +30,29 @@ pub fn guard_in_trace(priority: GuardPriority, lent: GuardUse) -> RecorderGuard 
     }
 }
 
-/// A warning at the start if losses can be foreseen: there is no right to a real-time priority, and
-/// real-time tasks are runnable now. Those that sleep, such as a desktop's sound server, use
-/// little.
+/// Returns a warning if losses can be foreseen: the recorder has no right to a real-time priority, and
+/// real-time threads are runnable now. Threads that sleep are not counted: those that mostly sleep, such as a
+/// sound server, take little time from the recorder.
 pub fn warning(priority: GuardPriority) -> Option<String> {
-    if priority != GuardPriority::Ordinary {
-        return None;
+    match priority {
+        GuardPriority::Ordinary => warning_about(&busy_realtime_threads()),
+        _ => None,
     }
-    let busy = busy_realtime_threads();
+}
+
+/// The warning about threads of real-time priority with these names; `None` if there are none.
+fn warning_about(busy: &[String]) -> Option<String> {
     let first = busy.first()?;
     let threads = counted(u64::try_from(busy.len()).unwrap_or(u64::MAX), "thread");
     Some(format!(
         "{threads} of real-time priority (such as {first}) may keep the recorder from its CPU, and the kernel \
-         gives it no such priority: switches may be lost. {REMEDY}"
+         gives it no such priority: switches may be lost; {REMEDY}"
     ))
 }
 
-/// Advice after losses that a real-time priority might have prevented.
+/// Returns advice if switches were lost that a real-time priority might have saved.
 pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
-    (lost > 0 && guard.policy == "none").then(|| {
+    (lost > 0 && guard.policy == NO_PRIORITY).then(|| {
         format!(
             "the recorder had no real-time priority to borrow, with which fewer may be lost: {REMEDY}"
         )
@@ -55,8 +62,8 @@ pub fn hint(guard: &RecorderGuard, lost: u64) -> Option<String> {
 /// Names of the user threads of a real-time policy that are runnable at this moment.
 fn busy_realtime_threads() -> Vec<String> {
     let mut busy = Vec::new();
-    for process in directories(Path::new("/proc")) {
-        for thread in directories(&process.join("task")) {
+    for process in numbered_entries(Path::new("/proc")) {
+        for thread in numbered_entries(&process.join("task")) {
             // A thread that has ended meanwhile has no `stat` file.
             let stat = fs::read(thread.join("stat")).unwrap_or_default();
             busy.extend(busy_realtime_thread(&String::from_utf8_lossy(&stat)));
@@ -66,8 +73,8 @@ fn busy_realtime_threads() -> Vec<String> {
 }
 
 /// Entries whose names are numbers; none if the directory is gone.
-fn directories(of: &Path) -> impl Iterator<Item = std::path::PathBuf> + use<> {
-    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+fn numbered_entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok())
         .map(|entry| entry.path())
@@ -84,8 +91,10 @@ fn busy_realtime_thread(stat: &str) -> Option<String> {
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let is_of_kernel = number(9)? & PF_KTHREAD != 0;
-    // The numbers of SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
-    let is_realtime = matches!(number(41)?, 1 | 2 | 6);
+    let is_realtime = matches!(
+        i32::try_from(number(41)?),
+        Ok(libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+    );
     (*fields.first()? == "R" && is_realtime && !is_of_kernel).then(|| name.to_owned())
 }
 
@@ -128,6 +137,18 @@ mod tests {
     fn a_recorder_that_can_borrow_a_priority_warns_of_nothing() {
         assert_eq!(warning(GuardPriority::Deadline), None);
         assert_eq!(warning(GuardPriority::Fifo(99)), None);
+    }
+
+    #[test]
+    fn busy_realtime_threads_are_warned_of_with_the_remedy() {
+        let busy = ["jackd".to_owned(), "other".to_owned()];
+        let warned = warning_about(&busy).unwrap();
+        assert!(
+            warned.starts_with("2 threads of real-time priority (such as jackd)"),
+            "{warned}"
+        );
+        assert!(warned.contains("cap_sys_nice"), "{warned}");
+        assert_eq!(warning_about(&[]), None);
     }
 
     #[test]
