@@ -12,27 +12,29 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 /// that it has emptied its rings: 512 kB for each CPU unless `-m` says otherwise.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// For larger files, the limit as a multiple of the file's size; `perf sched record -z` comes to
-/// about 7.
+/// The limit for larger files is this many times their size; `perf sched record -z` comes to about 7. So a large file may
+/// take much memory. A limit that does not grow would refuse recordings that perf has made.
 const MOST_RATIO: u64 = 16;
 
-/// Most bytes that are decompressed at a time.
+/// The most bytes that are decompressed at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Counts the bytes that wait for the end of a round.
 pub struct WaitingBytes {
     decoder: Decoder<'static>,
     piece: Vec<u8>,
-    bytes: u64,
-    most: u64,
+    /// Bytes that wait now.
+    waiting: u64,
+    /// The most that may wait.
+    limit: u64,
 }
 
-/// The state of a compressed record: sound or damaged.
+/// Whether a record can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compressed {
-    /// The record can be read.
+pub enum RecordState {
+    /// It can.
     Sound,
-    /// It cannot be read: reading the file ends there.
+    /// It cannot, and reading the file ends there.
     Damaged,
 }
 
@@ -45,37 +47,37 @@ impl WaitingBytes {
         Ok(Self {
             decoder: Decoder::new()?,
             piece: vec![0; PIECE_BYTES],
-            bytes: 0,
-            most: MOST_BYTES.max(file_bytes.saturating_mul(MOST_RATIO)),
+            waiting: 0,
+            limit: MOST_BYTES.max(file_bytes.saturating_mul(MOST_RATIO)),
         })
     }
 
     /// Starts the next round: nothing waits any more.
     pub fn end_round(&mut self) {
-        self.bytes = 0;
+        self.waiting = 0;
     }
 
     /// Adds a compressed record. All compressed records of a file are one zstd stream.
     ///
     /// # Errors
     /// When more bytes would wait than in any recording of perf.
-    pub fn add(&mut self, record: &[u8]) -> Result<Compressed> {
+    pub fn add(&mut self, record: &[u8]) -> Result<RecordState> {
         let mut input = InBuffer::around(record);
         loop {
             let mut output = OutBuffer::around(&mut self.piece[..]);
             if self.decoder.run(&mut input, &mut output).is_err() {
-                return Ok(Compressed::Damaged);
+                return Ok(RecordState::Damaged);
             }
             let length = output.pos();
-            self.bytes += length as u64;
-            if self.bytes > self.most {
+            self.waiting += length as u64;
+            if self.waiting > self.limit {
                 bail!(
                     "it is damaged: its compressed records hold more than {} MB in one round, which perf never writes",
-                    self.most >> 20
+                    self.limit / 1_000_000
                 );
             }
             if length < PIECE_BYTES && input.pos() == record.len() {
-                return Ok(Compressed::Sound);
+                return Ok(RecordState::Sound);
             }
         }
     }
@@ -93,24 +95,25 @@ mod tests {
     fn rounds_of_a_recording_pass() {
         let mut waiting = WaitingBytes::new(1 << 20).unwrap();
         for _ in 0..8 {
-            assert_eq!(waiting.add(&packed(100 << 20)).unwrap(), Compressed::Sound);
+            let added = waiting.add(&packed(100 << 20)).unwrap();
+            assert_eq!(added, RecordState::Sound);
             waiting.end_round();
         }
     }
 
-    /// 10 kB that become 300 MB.
+    /// A record of less than 60 kB becomes 300 MB.
     #[test]
     fn a_small_record_that_holds_very_much_is_refused() {
         let mut waiting = WaitingBytes::new(1 << 20).unwrap();
         let record = packed(300 << 20);
         assert!(record.len() < 60_000, "{}", record.len());
         let refused = waiting.add(&record).unwrap_err().to_string();
-        assert!(refused.contains("256 MB"), "{refused}");
+        assert!(refused.contains("268 MB"), "{refused}");
     }
 
     #[test]
     fn what_is_no_zstd_is_left_to_the_reader() {
         let mut waiting = WaitingBytes::new(1 << 20).unwrap();
-        assert_eq!(waiting.add(&[7; 100]).unwrap(), Compressed::Damaged);
+        assert_eq!(waiting.add(&[7; 100]).unwrap(), RecordState::Damaged);
     }
 }

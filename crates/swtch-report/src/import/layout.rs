@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail};
 use linux_perf_data::Feature;
 use linux_perf_event_reader::Endianness;
 
-use super::compressed::{Compressed, WaitingBytes};
+use super::compressed::{RecordState, WaitingBytes};
 use super::cursor::Cursor;
 
 /// Size of `struct perf_file_header`; perf itself refuses any other.
@@ -236,8 +236,8 @@ fn check_records(reader: &mut BufReader<&mut File>, head: &FileHeader, length: u
                     _ => content_of_second_kind(&record, endian),
                 };
                 match content.map(|content| waiting.add(content)).transpose()? {
-                    Some(Compressed::Sound) => {}
-                    Some(Compressed::Damaged) | None => return Ok(()),
+                    Some(RecordState::Sound) => {}
+                    Some(RecordState::Damaged) | None => return Ok(()),
                 }
             }
             _ => {}

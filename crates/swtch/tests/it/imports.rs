@@ -251,7 +251,7 @@ fn what_would_fill_the_memory_when_it_is_decompressed_is_refused() {
     let (code, said) = import_bytes(&place, &Forged::new(&[bomb]).bytes, "a bomb");
     assert_eq!(code, 2, "{said}");
     assert!(
-        said.contains("compressed records hold more than 256 MB"),
+        said.contains("compressed records hold more than 268 MB"),
         "{said}"
     );
 }
