@@ -19,7 +19,7 @@ use swtch_output::text::escaped;
 use super::palette::{Fill, LineAppearance, Shape, Texture};
 
 /// The fonts that an SVG names: ours or, where it is missing, one with nearly the same widths.
-pub const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
+pub const FONT_FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 
 /// `DejaVu` Sans 2.37, Latin part: machines that measure often have no fonts.
 const FONT: &[u8] = include_bytes!("../assets/DejaVuSans-latin.ttf");
@@ -165,7 +165,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     }
 
     fn font(&self, size: f64) -> TextStyle<'static> {
-        (FAMILY, size * self.scale).into_font().into()
+        (FONT_FAMILY, size * self.scale).into_font().into()
     }
 
     fn stroke(&self, colour: RGBColor, width: f64) -> ShapeStyle {
@@ -195,14 +195,14 @@ const MOST_LINES: usize = 6;
 
 /// The factor by which sizes are larger here than the `font-size` that an SVG gets: plotters takes a size as the height
 /// of a line (plotters-svg 0.3.7, `draw_text` in svg.rs).
-pub const SIZE_OF_FONT: f64 = 1.24;
+pub const PLOTTERS_FONT_SCALE: f64 = 1.24;
 
 /// Measures how wide a text is, in points.
 pub fn width_of(text: &str, size: f64) -> Result<f64> {
     /// Font widths come in whole pixels, so they are measured at a larger size.
     const MAGNIFIED: f64 = 4.0;
     make_font_known();
-    let font = (FAMILY, size * MAGNIFIED).into_font();
+    let font = (FONT_FAMILY, size * MAGNIFIED).into_font();
     let (width, _) = told(font.box_size(&escaped(text)))?;
     Ok(f64::from(width) / MAGNIFIED)
 }
@@ -301,7 +301,7 @@ fn dashes(places: &[FigurePoint]) -> Vec<Vec<FigurePoint>> {
 fn make_font_known() {
     static KNOWN: Once = Once::new();
     KNOWN.call_once(|| {
-        let registered = register_font(FAMILY, FontStyle::Normal, FONT);
+        let registered = register_font(FONT_FAMILY, FontStyle::Normal, FONT);
         assert!(registered.is_ok(), "the embedded font is a font");
     });
 }
@@ -358,7 +358,7 @@ mod tests {
             let area = SVGBackend::with_string(&mut svg, (100, 100)).into_drawing_area();
             let at = (50.0, 50.0);
             let pen = Pen::new(&area, 1.0);
-            pen.text("x", at, TextAnchor::Left, 10.0 * SIZE_OF_FONT, BLACK)
+            pen.text("x", at, TextAnchor::Left, 10.0 * PLOTTERS_FONT_SCALE, BLACK)
                 .unwrap();
             area.present().unwrap();
         }

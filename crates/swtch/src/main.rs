@@ -104,7 +104,7 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Lab(words) => swtch_lab::run(words.verb.as_ref()),
         Verb::LabPlay(words) => swtch_lab::lab_play(&words.load, &words.result),
         Verb::LabLevels(words) => swtch_lab::lab_levels(&words.load, &words.result),
-        Verb::Lake(asked) => python::answer(&asked.words),
+        Verb::Lake(asked) => Err(python::answer(&asked.words)),
         Verb::Completions(words) => manual::complete(words.shell, &mut stdout()),
         Verb::ManPages(words) => manual::write_pages(&words.directory),
         Verb::FindSchedulers => record::find_schedulers(),

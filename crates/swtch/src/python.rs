@@ -1,5 +1,5 @@
-//! `swtch lake`: answered by the Python package `swtch`, since the engine that answers SQL is one of Python's. This
-//! process becomes Python's.
+//! `swtch lake` is answered by the Python package `swtch`: DuckDB, which answers the SQL, is used through its Python
+//! package. This process becomes Python's.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, Error, Result, anyhow};
+use anyhow::Error;
 use swtch_capture::limits::hand_limits_down;
 
 /// The code that Python runs. It does not import from the directory that the user happens to be in: what lies there may
@@ -26,30 +26,26 @@ except ModuleNotFoundError as missing:
 sys.exit(main(sys.argv[1:], 'swtch lake'))
 ";
 
-/// Hands these words on to the Python package. Returns only if that cannot be started.
-///
-/// # Errors
-/// When there is no Python.
-pub fn answer(words: &[OsString]) -> Result<u8> {
-    let mut command = Command::new(interpreter());
-    command.args(["-c", BEGIN]).args(words);
+/// Hands the arguments of `swtch lake` on to the Python package. Returns only if Python cannot be started, with the reason.
+pub fn answer(arguments: &[OsString]) -> Error {
+    let interpreter = interpreter();
+    let mut command = Command::new(&interpreter);
+    command.args(["-c", BEGIN]).args(arguments);
+    // Python gets the limits that this program was started with.
     hand_limits_down(&mut command);
-    // What Python asks the program for, it asks this one.
+    // The package runs `swtch` for some answers. It runs this program, unless the user has named another.
     if env::var_os("SWTCH").is_none()
         && let Ok(own) = env::current_exe()
     {
         command.env("SWTCH", own);
     }
-    let refusal = Error::from(command.exec());
-    Err(refusal).with_context(|| {
-        anyhow!(
-            "`swtch lake` is answered by Python, and {} cannot be started (package python3)",
-            interpreter().display()
-        )
-    })
+    Error::from(command.exec()).context(format!(
+        "`swtch lake` is answered by Python, and {} cannot be started (package python3)",
+        interpreter.display()
+    ))
 }
 
-/// The Python beside this program, as a wheel installs both; otherwise that of PATH.
+/// The Python of the environment that this program is installed in; otherwise that of PATH.
 fn interpreter() -> PathBuf {
     let beside = env::current_exe()
         .ok()

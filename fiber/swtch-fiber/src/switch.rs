@@ -8,12 +8,12 @@ use crate::{baton, fiber, fork};
 
 /// Gives the scheduler to other workers until the calling worker is chosen again.
 #[inline(always)]
-pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, leave: LeaveKind) {
+pub(crate) fn leave(scheduler: &'static Scheduler, cell: &'static WorkerCell, kind: LeaveKind) {
     fork::refuse_in_child();
-    // SAFETY: the calling worker holds the scheduler.
+    // SAFETY: the calling worker holds the scheduler: only a worker that runs leaves it.
     match unsafe { scheduler.group() }.settings.mode {
-        Mode::Fiber => fiber::leave(cell, leave),
-        Mode::Thread => baton::leave(scheduler, cell, leave),
+        Mode::Fiber => fiber::leave(cell, kind),
+        Mode::Thread => baton::leave(scheduler, cell, kind),
     }
 }
 

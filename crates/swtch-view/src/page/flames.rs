@@ -15,7 +15,7 @@ use anyhow::Result;
 use maud::{Markup, html};
 use plotters::style::RGBColor;
 use swtch_plot::palette::{CHANGES, INK};
-use swtch_plot::{FAMILY, SIZE_OF_FONT, cut_to};
+use swtch_plot::{FONT_FAMILY, PLOTTERS_FONT_SCALE, cut_to};
 use swtch_report::html::shown;
 use swtch_report::report::{FrameChange, FrameDiff, Per};
 
@@ -97,7 +97,7 @@ impl FlameGraph {
         Ok(Some(Self {
             svg: html! {
                 svg width=(WIDTH) height=(height) viewBox={ "0 0 " (WIDTH) " " (height) } role="img"
-                    aria-label=(name) font-family=(FAMILY) font-size=(FONT_SIZE) fill=(hex(INK)) {
+                    aria-label=(name) font-family=(FONT_FAMILY) font-size=(FONT_SIZE) fill=(hex(INK)) {
                     @for one in &boxes { (one) }
                 }
             },
@@ -210,11 +210,11 @@ impl FlameBox<'_> {
         let name = shown(&self.frame.label());
         if self.frame.change() != FrameChange::Similar {
             let both = format!("{name} {}", self.frame.change_words());
-            if cut_to(&both, FONT_SIZE * SIZE_OF_FONT, room)? == both {
+            if cut_to(&both, FONT_SIZE * PLOTTERS_FONT_SCALE, room)? == both {
                 return Ok(both);
             }
         }
-        cut_to(&name, FONT_SIZE * SIZE_OF_FONT, room)
+        cut_to(&name, FONT_SIZE * PLOTTERS_FONT_SCALE, room)
     }
 }
 
