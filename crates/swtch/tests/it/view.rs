@@ -283,7 +283,7 @@ fn assert_reports_agree<'a>(
 fn reports_are_those_of_the_command_line() {
     let trace = kept_trace();
     let server = ViewServer::of(&trace);
-    assert_reports_agree(&server, &trace, REPORTS.into_iter().chain(["level"]));
+    assert_reports_agree(&server, &trace, REPORTS.iter().copied().chain(["level"]));
     let half = server.json("api/trace")["duration_ns"].as_u64().unwrap() / 2;
     let since = format!("{half}ns");
     let printed = report(
