@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { tickDistance, toMoment, toPx, withinTrace, zoomed } from "./scale";
+import { shifted, tickDistance, toMoment, toPx, withinTrace, zoomed } from "./scale";
 import { cssPx, rangeOf, spanOf, traceNs } from "./units";
 
 const SECOND = traceNs(1e9);
@@ -23,6 +23,10 @@ describe("a view", () => {
     expect(Math.abs(view.from - 43_200e9)).toBeLessThan(200);
   });
 
+  it("is shifted without a change of its width", () => {
+    expect(shifted(rangeOf(1e6, 9e6), -2e6)).toEqual(rangeOf(-1e6, 7e6));
+  });
+
   it("of an empty trace has a width", () => {
     expect(spanOf(withinTrace(rangeOf(0, 0), traceNs(0)))).toBeGreaterThan(0);
   });
@@ -41,8 +45,9 @@ it("ticks stand at 1, 2 and 5", () => {
   ]);
 });
 
-/** Beyond a minute, moments are shown as on a clock, where a step of 20,000 s would be one of 5:33:20. */
-it("ticks beyond a minute stand at full minutes and hours", () => {
+/** Steps of half a minute and more are shown as on a clock, where a step of 20,000 s would be one of 5:33:20. */
+it("ticks from half a minute on stand at full minutes and hours", () => {
+  expect([20e9, 20.1e9].map(tickDistance)).toEqual([20e9, 30e9]);
   expect([25e9, 40e9, 150e9, 1_000e9, 5_000e9, 80_000e9].map(tickDistance)).toEqual([
     30e9, 60e9, 300e9, 1_200e9, 7_200e9, 86_400e9,
   ]);

@@ -1,7 +1,7 @@
 // What is under the keys, for who does not see it.
 import { useAtom } from "../lib/use-atom";
 import { focusSpot } from "../state/pointer";
-import { useSpotWords } from "./tooltip";
+import { useSpotWords } from "./spot-words";
 
 export function Announcer() {
   const words = useSpotWords(useAtom(focusSpot));
