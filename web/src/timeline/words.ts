@@ -166,6 +166,9 @@ function pieceWords(piece: LanePiece, names: Names, told: Told | null): Words {
   return { title: `${what} · ${length}`, lines: [`${lane}, ${at}`, ...lines] };
 }
 
+/** Evidence that is left out: scheduling classes are nearly always the same, and the detail has them. */
+const CLASSES: ReadonlySet<string> = new Set(["class", "successor's class"]);
+
 /** Why a run ended, how sure that is, on what evidence, at what price. The label stands before the reason. */
 function runLines(detail: Detail | null, label: "ended by" | "reason"): string[] {
   if (detail === null) return [];
@@ -174,8 +177,7 @@ function runLines(detail: Detail | null, label: "ended by" | "reason"): string[]
     `${label} ${run.reason} (${run.certainty}${run.certainty === "inferred" ? `, rule ${escaped(run.rule)}` : ""})`,
   ];
   if (run.rule_help !== null && run.rule_help !== "") lines.push(escaped(run.rule_help));
-  // Classes are nearly always the same; the detail has them.
-  const telling = run.evidence.filter(([what]) => !what.includes("class")).slice(0, 4);
+  const telling = run.evidence.filter(([what]) => !CLASSES.has(what)).slice(0, 4);
   if (telling.length > 0) {
     const words = telling.map(([what, value]) => `${what}: ${value}`);
     lines.push(escaped(words.join(" · ")));

@@ -5,37 +5,43 @@
 #ifndef SWTCH_IDENTITY_H
 #define SWTCH_IDENTITY_H
 
+/* While the tree of the targets is taken, a task belongs to it by its ancestors (tree.h). */
+static __always_inline bool joins_tree(struct task_struct *p)
+{
+	return with_children && taking_tree && is_below_target(p);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct cpu_state *c = this_cpu();
-	struct task_state *of_parent, *of_child;
+	struct task_state *parent_state, *child_state;
 	bool inherits;
 
 	if (!c || is_missed(HOOK_FORK))
 		return 0;
-	close_window(
-		c); /* it belongs to the task that the parent started before this one, see wakeups.h */
+	/* The window belongs to the task that the parent started before this one (markers.h). */
+	close_window(c);
 	free_slot(child); /* of an earlier task at this address, whose end was not seen */
-	of_parent = task_state_of(parent, c);
-	of_child = task_state_of(child, c);
-	if (of_parent && with_children && taking_tree && is_below_target(parent))
-		mark_member(of_parent);
+	parent_state = task_state_of(parent, c);
+	child_state = task_state_of(child, c);
+	if (parent_state && joins_tree(parent))
+		mark_member(parent_state);
 	/*
 	 * A child of a task in scope is in scope; where cgroups are the scope, the child's own cgroup decides. A child
 	 * for which there is no slot becomes a target, which is asked for when it gets one.
 	 */
-	inherits = (of_parent ? of_parent->in_scope : is_target(parent)) && !has_cgroups &&
+	inherits = (parent_state ? parent_state->in_scope : is_target(parent)) && !has_cgroups &&
 		   passes_scope_on(parent, child);
-	if (!of_child) {
+	if (!child_state) {
 		if (inherits && has_targets)
 			make_target(child);
 		return 0;
 	}
 	if (inherits)
-		mark_member(of_child);
-	if (of_child->in_scope)
-		tell(child, of_child, TASK_FORK);
+		mark_member(child_state);
+	if (child_state->in_scope)
+		tell(child, child_state, TASK_FORK);
 	return 0;
 }
 
@@ -60,7 +66,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *p)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *p)
 {
-	if (with_children && taking_tree && is_below_target(p))
+	if (joins_tree(p))
 		keep_orphans(p);
 	return tell_change(p, TASK_EXIT);
 }
