@@ -102,22 +102,22 @@ impl CodeMapping {
             is_vdso: path == "[vdso]",
         })
     }
+}
 
-    /// A copy of the vDSO, as this process has it: an ELF file.
-    ///
-    /// # Errors
-    /// When there is none, or this process may not read its own memory.
-    pub fn own_vdso() -> io::Result<File> {
-        let map = CodeMap::of(Pid::new(std::process::id()))?;
-        let vdso = map.mappings().find(|mapping| mapping.is_vdso);
-        let range = vdso.ok_or(ErrorKind::NotFound)?.range.clone();
-        let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
-        let mut bytes = vec![0; length];
-        File::open("/proc/self/mem")?.read_exact_at(&mut bytes, range.start)?;
-        let copy = File::from(memfd_create("vdso", MemfdFlags::CLOEXEC)?);
-        copy.write_all_at(&bytes, 0)?;
-        Ok(copy)
-    }
+/// A copy of the vDSO, as this process has it: an ELF file.
+///
+/// # Errors
+/// When there is none, or this process may not read its own memory.
+pub fn own_vdso() -> io::Result<File> {
+    let map = CodeMap::of(Pid::new(std::process::id()))?;
+    let vdso = map.mappings().find(|mapping| mapping.is_vdso);
+    let range = vdso.ok_or(ErrorKind::NotFound)?.range.clone();
+    let length = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    File::open("/proc/self/mem")?.read_exact_at(&mut bytes, range.start)?;
+    let copy = File::from(memfd_create("vdso", MemfdFlags::CLOEXEC)?);
+    copy.write_all_at(&bytes, 0)?;
+    Ok(copy)
 }
 
 impl CodeFile {
@@ -332,10 +332,7 @@ mod tests {
     #[test]
     fn the_vdso_is_an_elf_file() {
         let mut start = [0; 4];
-        CodeMapping::own_vdso()
-            .unwrap()
-            .read_exact_at(&mut start, 0)
-            .unwrap();
+        own_vdso().unwrap().read_exact_at(&mut start, 0).unwrap();
         assert_eq!(&start, b"\x7fELF");
     }
 

@@ -39,7 +39,8 @@ pub struct Counters {
     pub untraced: u64,
     /// Of `untraced`: those away from a task in scope.
     pub untraced_in_scope: u64,
-    /// Words of user-mode schedulers that could not be read ([`crate::Capture::watch_words`]).
+    /// Number of times that the word in which a thread's user-mode scheduler names its worker could not be read
+    /// ([`crate::Capture::watch_words`]).
     pub words_unread: u64,
     /// For tests: events that were made to be missed ([`crate::MissedEvents`]).
     pub missed: u64,

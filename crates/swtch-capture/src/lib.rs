@@ -65,7 +65,7 @@ mod tree;
 mod words;
 
 pub use clock::{boottime_ns, monotonic_ns, process_cpu_ns};
-pub use code::{CodeFile, CodeMap, CodeMapping, open_compiled};
+pub use code::{CodeFile, CodeMap, CodeMapping, open_compiled, own_vdso};
 pub use code_file::{CodeIdentity, CodeSegments};
 pub use confine::{ConfinedWork, forbid_new_privileges, refuse_system_calls};
 pub use contexts::{

@@ -13,7 +13,7 @@
 //! only "blocked" or "preempted".
 //!
 //! Where a ring was full, the kernel tells how many records were lost, of whatever kind. The number of switch-outs among
-//! them is estimated ([`most_switch_outs`]).
+//! them is estimated (`most_switch_outs`).
 //!
 //! Source: `perf_event_switch` and `perf_iterate_sb`, `kernel/events/core.c`, v6.18.
 

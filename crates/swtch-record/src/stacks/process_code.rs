@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use swtch_capture::{CodeFile, CodeMap, CodeMapping, process_cpu_ns};
+use swtch_capture::{CodeFile, CodeMap, CodeMapping, own_vdso, process_cpu_ns};
 use swtch_core::Pid;
 use swtch_runtimes::go::GoPlaces;
 use swtch_runtimes::java::JavaPlaces;
@@ -151,7 +151,7 @@ impl ReadFiles {
     /// Those of this process's own, which is that of the others.
     fn tables_of_vdso(&self) -> Option<Rc<FileTables>> {
         let read = || {
-            let vdso = CodeMapping::own_vdso().ok()?;
+            let vdso = own_vdso().ok()?;
             FileTables::read(vdso).map(Rc::new)
         };
         self.vdso.get_or_init(read).clone()
