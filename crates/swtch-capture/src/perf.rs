@@ -368,8 +368,8 @@ mod tests {
         assert!(!online_cpus(Path::new(ONLINE_CPUS)).unwrap().is_empty());
     }
 
-    /// Rings that nobody empties are full after 16,000 records each, which are 8,000 switches. No record comes after those that
-    /// found no room, so no record tells of them.
+    /// Rings that nobody empties are full after 16,000 records each, which are 8,000 switches. No record comes after
+    /// those that found no room, so no record tells of them.
     #[test]
     #[expect(
         clippy::zombie_processes,
