@@ -1,4 +1,4 @@
-//! `swtch lake` is answered by the Python package `swtch`: DuckDB, which answers the SQL, is used through its Python
+//! `swtch lake` is answered by the Python package `swtch`: `DuckDB`, which answers the SQL, is used through its Python
 //! package. This process becomes Python's.
 
 use std::env;
