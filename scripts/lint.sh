@@ -80,7 +80,7 @@ mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '
 if [ ${#c_files[@]} -gt 0 ]; then
     lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"
 fi
-lint_if_installed shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning scripts/*.sh scripts/dist/*.sh fiber/*.sh .ci/run scripts/vm-test
+lint_if_installed shellcheck --external-sources --source-path=SCRIPTDIR --severity=warning scripts/*.sh scripts/dist/*.sh scripts/dist/debian/p* fiber/*.sh .ci/run scripts/vm-test
 
 if [ ${#failed[@]} -gt 0 ]; then
     say "lints failed: ${failed[*]}"

@@ -23,22 +23,48 @@ fill_usr() {
     chmod -R u=rwX,go=rX "$usr"
 }
 
+maintainer="The swtch authors <swtch-dev@users.noreply.github.com>"
+
 control() {
     local version=$1 architecture=$2 usr=$3
     cat <<TEXT
 Package: swtch
 Version: $version
 Architecture: $architecture
-Maintainer: the authors of swtch <https://github.com/swtch-dev/swtch>
+Maintainer: $maintainer
 Installed-Size: $(du -sk "$usr" | cut -f1)
-Section: devel
+Section: utils
 Priority: optional
+Suggests: python3
 Homepage: https://github.com/swtch-dev/swtch
 Description: where context switches come from, and what they cost
- swtch records every context switch with its cause, says what the switches cost on this machine, and
- shows each of them on a time line in the browser. Linux 5.15 or later with BTF records everything as
- root; without rights, own processes are recorded as far as the kernel allows.
+ swtch records every context switch with its cause, says what the switches
+ cost on this machine, and shows each of them on a time line in the browser.
+ Linux 5.15 or later with BTF records everything as root; without rights, own
+ processes are recorded as far as the kernel allows.
 TEXT
+}
+
+# What Debian wants of a package beside the files of the others: the texts of all licences in one file but for those that
+# each system has, a change log in its own form, and the services with what tells systemd of them (scripts/dist/debian).
+fill_debian() {
+    local version=$1 root=$2 name
+    local documents=$root/usr/share/doc/swtch
+    for name in MIT BSD DejaVu; do
+        printf '\n%s\n\n' "-- LICENSE-$name --"
+        cat "$documents/LICENSE-$name"
+    done >>"$documents/copyright"
+    rm "$documents"/LICENSE-*
+    gzip -9 -n "$documents/CHANGELOG.md"
+    printf 'swtch (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- %s  %s\n' \
+        "$version" "$maintainer" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9 -n >"$documents/changelog.gz"
+    for name in swtch-agent swtch-flight; do
+        install -D -m 644 "scripts/dist/$name.service" "$root/usr/lib/systemd/system/$name.service"
+    done
+    install -D -m 644 scripts/dist/debian/swtch-agent.default "$root/etc/default/swtch-agent"
+    install -D -m 644 scripts/dist/debian/lintian-overrides "$root/usr/share/lintian/overrides/swtch"
+    install -D -m 755 -t "$root/DEBIAN" scripts/dist/debian/{postinst,prerm,postrm}
+    echo /etc/default/swtch-agent >"$root/DEBIAN/conffiles"
 }
 
 make_deb() {
@@ -46,11 +72,10 @@ make_deb() {
     local root
     root=$(mktemp -d) || die "no room for a temporary directory"
     cp -a "$usr" "$root/usr"
-    install -D -m 644 scripts/dist/swtch-flight.service "$root/usr/lib/systemd/system/swtch-flight.service"
-    install -D -m 644 scripts/dist/swtch-agent.service "$root/usr/lib/systemd/system/swtch-agent.service"
-    mkdir -p "$root/DEBIAN"
-    control "$version" "$architecture" "$usr" >"$root/DEBIAN/control"
-    chmod 755 "$root"
+    fill_debian "$version" "$root" || die "no room for the files of the package"
+    (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums) || die "no sums of files"
+    control "$version" "$architecture" "$root/usr" >"$root/DEBIAN/control"
+    chmod -R u=rwX,go=rX "$root"
     SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null || die "dpkg-deb could not build $file"
     rm -rf "$root"
 }

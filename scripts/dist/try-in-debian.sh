@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs packages in fresh roots of Debian and takes the first verdict there: how long that takes, and
-# what it says. As root; needs debootstrap, which it installs.
+# what it says; then lets lintian look at the .deb, and tries its services. As root; needs debootstrap and lintian,
+# which it installs.
 #
 #   scripts/dist/try-in-debian.sh DIR [RELEASE…]    DIR holds packages (scripts/dist.sh)
 #
@@ -123,6 +124,19 @@ try_release() {
     try_wheel "$release"
 }
 
+# What lintian finds, which must be no error, and what a system does with the services (try-services.sh).
+try_services() {
+    local name=$1-systemd
+    lintian --allow-root --fail-on error "$packages"/*.deb || failed=$((failed + 1))
+    make_root "$name" "$1" --include=systemd,init-system-helpers
+    cp scripts/dist/try-services.sh "$place/$name/root/"
+    run_in_copy "$name" services "bash /root/try-services.sh" || {
+        failed=$((failed + 1))
+        say "$1, services: FAILED"
+    }
+    say "$answer"
+}
+
 # Lets the kernel start programs of arm64 by QEMU, until the end of this script.
 emulate_arm64() {
     local binfmt=/proc/sys/fs/binfmt_misc
@@ -152,8 +166,8 @@ finish() {
     rm -rf --one-file-system "$place"
 }
 
-{ command -v debootstrap && command -v bc; } >/dev/null ||
-    apt-get install -y --no-install-recommends debootstrap bc >&2 || die "debootstrap could not be installed"
+{ command -v debootstrap && command -v bc && command -v lintian; } >/dev/null ||
+    apt-get install -y --no-install-recommends debootstrap bc lintian >&2 || die "debootstrap and lintian could not be installed"
 place=$(mktemp -d) || die "no room for a temporary directory"
 trap finish EXIT
 failed=0
@@ -166,6 +180,7 @@ asks+=" && python3 -c 'import glob, swtch; trace = swtch.open(*glob.glob(\"*.swt
 for release in "${releases[@]}"; do
     try_release "$release"
 done
+try_services "${releases[-1]}"
 if [ "$machine" = x86_64 ] && compgen -G "$packages/*_arm64.deb" >/dev/null; then
     try_arm64
 fi
