@@ -79,7 +79,7 @@ bench-view: ## how fast a trace of 10 million switches is drawn (ARGS="--switche
 lab-page: ## make all experiments here, and put answers and figures into docs/lab/ (ARGS="quantum claims")
 	@scripts/lab-page.sh $(ARGS)
 
-dist: ## packages in target/packages, for x86-64 and arm64: .tar.gz, .deb, Python wheel (ARGS="--test --crates --image --compare", see the script)
+dist: ## packages in target/packages, for x86-64 and arm64: .tar.gz, .deb, .rpm, Python wheel (ARGS="--test --crates --image --compare", see the script)
 	@scripts/dist.sh $(ARGS)
 
 setup: ## install what building needs and this machine lacks

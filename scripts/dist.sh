@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packages of swtch, in target/packages: for x86-64 and arm64 one static program each, compiled once, as
-# .tar.gz, .deb and Python wheel. One program for every distribution: nothing of the machine it was built
+# .tar.gz, .deb, .rpm and Python wheel. One program for every distribution: nothing of the machine it was built
 # on is needed to run it, and the viewer's page and the eBPF programs are inside.
 #
 #   scripts/dist.sh              build; arm64 is cross-built on x86-64
@@ -68,6 +68,7 @@ make_packages() {
     local usr=$made/usr
     fill_usr "$(program_of "$machine")" "$(program_of "$(uname -m)")" "$usr"
     make_deb "$version" "$architecture" "$usr" "$made/swtch_${version}_$architecture.deb"
+    make_rpm "$version" "$machine" "$usr" "$made/swtch-$version-1.$machine.rpm"
     make_archive "swtch-$version-$machine" "$usr" "$made/swtch-$version-$machine.tar.gz"
     make_wheel "$machine" "$usr" "$made"
     rm -rf "$usr"
@@ -83,6 +84,7 @@ prepare() {
     [ "$native" = no ] || machines=("$(uname -m)")
     scripts/setup.sh || exit
     find_cargo || die "no cargo after setup"
+    command -v rpmbuild >/dev/null || install_quietly rpm || die "rpmbuild could not be installed"
     target=$(target_dir)
     [ -n "$target" ] || die "cargo names no target directory"
     made=$target/packages
@@ -104,7 +106,7 @@ build() {
         build_program "$machine"
         make_packages "$machine"
     done
-    (cd "$made" && sha256sum ./*.deb ./*.tar.gz ./*.whl | tee SHA256SUMS)
+    (cd "$made" && sha256sum ./*.deb ./*.rpm ./*.tar.gz ./*.whl | tee SHA256SUMS)
 }
 
 native=no

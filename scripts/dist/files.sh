@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by dist.sh: the files of a package, and the packages that hold them as they are, .deb and .tar.gz.
+# Sourced by dist.sh: the files of a package, and the packages that hold them as they are, .deb, .rpm and .tar.gz.
 
 # The files of a package below a directory, as /usr has them. The second program is one that runs here.
 fill_usr() {
@@ -45,8 +45,16 @@ Description: where context switches come from, and what they cost
 TEXT
 }
 
+# The services, and the options of the agent's.
+add_services() {
+    local root=$1
+    install -D -m 644 -t "$root/usr/lib/systemd/system" scripts/dist/swtch-{agent,flight}.service &&
+        install -D -m 644 scripts/dist/swtch-agent.default "$root/etc/default/swtch-agent" ||
+        die "no room for the services"
+}
+
 # What Debian wants of a package beside the files of the others: the texts of all licences in one file but for those that
-# each system has, a change log in its own form, and the services with what tells systemd of them (scripts/dist/debian).
+# each system has, a change log in its own form, and what tells systemd of the services (scripts/dist/debian).
 fill_debian() {
     local version=$1 root=$2 name
     local documents=$root/usr/share/doc/swtch
@@ -58,10 +66,6 @@ fill_debian() {
     gzip -9 -n "$documents/CHANGELOG.md"
     printf 'swtch (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- %s  %s\n' \
         "$version" "$maintainer" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9 -n >"$documents/changelog.gz"
-    for name in swtch-agent swtch-flight; do
-        install -D -m 644 "scripts/dist/$name.service" "$root/usr/lib/systemd/system/$name.service"
-    done
-    install -D -m 644 scripts/dist/debian/swtch-agent.default "$root/etc/default/swtch-agent"
     install -D -m 644 scripts/dist/debian/lintian-overrides "$root/usr/share/lintian/overrides/swtch"
     install -D -m 755 -t "$root/DEBIAN" scripts/dist/debian/{postinst,prerm,postrm}
     echo /etc/default/swtch-agent >"$root/DEBIAN/conffiles"
@@ -72,11 +76,31 @@ make_deb() {
     local root
     root=$(mktemp -d) || die "no room for a temporary directory"
     cp -a "$usr" "$root/usr"
+    add_services "$root"
     fill_debian "$version" "$root" || die "no room for the files of the package"
     (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums) || die "no sums of files"
     control "$version" "$architecture" "$root/usr" >"$root/DEBIAN/control"
     chmod -R u=rwX,go=rX "$root"
     SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH dpkg-deb --root-owner-group -Zxz --build "$root" "$file" >/dev/null || die "dpkg-deb could not build $file"
+    rm -rf "$root"
+}
+
+# rpmbuild leaves the files as they are.
+make_rpm() {
+    local version=$1 machine=$2 usr=$3 file=$4
+    local root given=() word
+    root=$(mktemp -d) || die "no room for a temporary directory"
+    mkdir "$root/files"
+    cp -a "$usr" "$root/files/usr"
+    mv "$root"/files/usr/share/zsh/{vendor-completions,site-functions}
+    add_services "$root/files"
+    for word in "_topdir $root" "_rpmdir $root" "given_version $version" "given_files $root/files" "_buildhost swtch" \
+        "__os_install_post %{nil}" "debug_package %{nil}" "_build_id_links none" "_binary_payload w9.xzdio" \
+        "use_source_date_epoch_as_buildtime 1" "clamp_mtime_to_source_date_epoch 1"; do
+        given+=(--define "$word")
+    done
+    SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH rpmbuild -bb --quiet --target "$machine-linux" "${given[@]}" scripts/dist/swtch.spec >&2 &&
+        mv "$root/$machine"/*.rpm "$file" || die "rpmbuild could not build $file"
     rm -rf "$root"
 }
 

@@ -184,5 +184,5 @@ try_services "${releases[-1]}"
 if [ "$machine" = x86_64 ] && compgen -G "$packages/*_arm64.deb" >/dev/null; then
     try_arm64
 fi
-(cd "$packages" && ls -l ./*.deb ./*.tar.gz ./*.whl) | awk '{ printf "%8.1f MB  %s\n", $5 / 1e6, substr($NF, 3) }'
+(cd "$packages" && ls -l ./*.deb ./*.rpm ./*.tar.gz ./*.whl) | awk '{ printf "%8.1f MB  %s\n", $5 / 1e6, substr($NF, 3) }'
 [ "$failed" -eq 0 ]
