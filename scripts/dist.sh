@@ -29,12 +29,14 @@ skip() { die "$* (scripts/dist.sh --native builds for this machine alone)"; }
 
 # The program of a machine (x86_64, aarch64).
 program_of() { echo "$target/$1-unknown-linux-gnu/dist/swtch"; }
+# Its symbols and line tables, kept apart when it is linked.
+symbols_of() { echo "$(program_of "$1").debug"; }
 
 # Runs a command that builds with cargo for a machine: statically, and without this machine's paths in the
 # result. Statically linked glibc looks users up by libraries of the machine it runs on only when
 # /etc/nsswitch.conf names more than files; they are optional to swtch.
 statically() {
-    local machine=$1 cargo_home=${CARGO_HOME:-$HOME/.cargo} flags libraries
+    local machine=$1 cargo_home=${CARGO_HOME:-$HOME/.cargo} flags libraries linker
     shift
     flags="-C target-feature=+crt-static"
     flags+=" --remap-path-prefix=$root_dir=swtch --remap-path-prefix=$cargo_home=cargo"
@@ -47,6 +49,9 @@ statically() {
             prepare_cross_build
             export "LIBBPF_SYS_LIBRARY_PATH_$(uname -m)_unknown_linux_gnu=$libraries"
         fi
+        linker=CARGO_TARGET_${machine^^}_UNKNOWN_LINUX_GNU_LINKER
+        SWTCH_LINKER=${!linker:-cc} SWTCH_SYMBOLS=$(symbols_of "$machine")
+        export SWTCH_LINKER SWTCH_SYMBOLS "$linker=$root_dir/scripts/dist/keep-symbols.sh"
         RUSTFLAGS=$flags CARGO_INCREMENTAL=0 "$@"
     )
 }
@@ -71,6 +76,8 @@ make_packages() {
     make_rpm "$version" "$machine" "$usr" "$made/swtch-$version-1.$machine.rpm"
     make_archive "swtch-$version-$machine" "$usr" "$made/swtch-$version-$machine.tar.gz"
     make_wheel "$machine" "$usr" "$made"
+    install -m 644 "$(symbols_of "$machine")" "$made/swtch-$version-$machine.debug" ||
+        die "no symbols were kept: cargo clean -p swtch --profile dist --target $machine-unknown-linux-gnu, and once more"
     rm -rf "$usr"
 }
 
