@@ -132,6 +132,8 @@ ENDS = (
 
 TALLY = """switches share_pct? voluntary involuntary main_reason? main_reason_pct?
     ran_ns waits off_ns blocked_ns? runq_ns? open_waits open_ns"""
+OWNER = "pod_uid? runtime? container_id? pod_qos?"
+NEIGHBOURS_OWNER = " ".join(f"neighbour_{column}" for column in OWNER.split())
 LENGTHS = " ".join(
     f"{length}_{point}_ns?"
     for length in ("run", "runq", "off")
@@ -160,8 +162,9 @@ ROWS: dict[str, str] = {
     "stack": """switches share_pct? off_ns off_low_ns off_high_ns blocked_ns runq_ns
         reasons processes user_frames kernel_frames folded""",
     "cpu": f"cpu ~node? ~core_cpus? {TALLY}",
-    "cgroup": f"cgroup cgroup_id {TALLY}",
-    "neighbour": "neighbour kind neighbour_id? cgroup? cgroup_id? waits? runq_ns share_pct?",
+    "cgroup": f"cgroup cgroup_id {OWNER} {TALLY}",
+    "neighbour": f"""neighbour kind neighbour_id? {NEIGHBOURS_OWNER} cgroup? cgroup_id?
+        {OWNER} waits? runq_ns share_pct?""",
     "span": """span trace_id? thread tid? began_ns length_ns ran_ns runq_ns blocked_ns switches
         reason? longest_wait_ns? waited_in? waker? longest_runq_ns taker?""",
     "level": """level switches per_s:number? voluntary involuntary main_reason? main_reason_pct?

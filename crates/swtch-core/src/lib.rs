@@ -21,6 +21,7 @@
 //! - `contention`: who had the CPU while a task waited; `lost`, `chain`, `together`: where time went, what those did for
 //!   whom others waited, who ran at once.
 //! - `tally`, `compare`, `stats`: what answers are made of, whether figures of several runs changed, intervals.
+//! - `container`: whose a cgroup is, by its path.
 //! - `user`: switches that a user-mode scheduler makes. `cost`: what a switch costs, and bills.
 //!
 //! What this crate does *not* do: read a clock, a file or the kernel. Live capture, saved traces
@@ -29,6 +30,7 @@
 
 pub mod chain;
 pub mod compare;
+pub mod container;
 pub mod contention;
 pub mod cost;
 pub mod distribution;
@@ -57,6 +59,7 @@ pub mod user;
 pub mod wait;
 
 pub use chain::{Chains, EndedBy, Meanwhile, ServedAs, Spent};
+pub use container::{CgroupMaker, CgroupOwner, PodQos, cgroup_words};
 pub use contention::{
     Contended, Contention, ContentionSums, Coverage, GroupSplit, HeldWaits, Holder, HolderTotals,
 };

@@ -7,7 +7,7 @@
 use std::fs;
 
 use swtch_capture::probe::{Cgroups, CpuController};
-use swtch_core::Nanos;
+use swtch_core::{CgroupOwner, Nanos};
 
 use super::cgroup::group_in;
 use super::hierarchy::{CgroupTree, QuotaHolder, Throttling, limiting};
@@ -250,26 +250,16 @@ fn container() -> SourcedValue {
         return SourcedValue::known(kind, "/run/systemd/container");
     }
     SourcedValue::in_file(OWN_CGROUP, |text| {
-        Some(
-            container_of(text)
-                .map_or("none seen", |kind| kind)
-                .to_owned(),
-        )
+        Some(container_of(text).unwrap_or_else(|| "none seen".to_owned()))
     })
 }
 
-/// The container engine, by the names that engines give to the cgroups they make.
-fn container_of(own_cgroup: &str) -> Option<&'static str> {
-    [
-        ("kubepods", "Kubernetes pod"),
-        ("docker", "Docker"),
-        ("libpod", "Podman"),
-        ("lxc", "LXC"),
-        ("machine.slice", "systemd-nspawn or libvirt"),
-    ]
-    .into_iter()
-    .find(|(mark, _)| own_cgroup.contains(mark))
-    .map(|(_, kind)| kind)
+/// The container that we are in, by the paths of our cgroups.
+fn container_of(own_cgroups: &str) -> Option<String> {
+    let mut paths = own_cgroups
+        .lines()
+        .filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.find_map(|path| CgroupOwner::of(path).short())
 }
 
 #[cfg(test)]
@@ -325,9 +315,10 @@ mod tests {
 
     #[test]
     fn containers_are_told_by_the_groups_their_engines_make() {
+        let id = "3f2a9c1b7d5e4c0a8b6f1e2d3c4b5a69788796a5b4c3d2e1f00112233445566b";
         assert_eq!(
-            container_of("0::/kubepods/burstable/pod1/docker-1.scope"),
-            Some("Kubernetes pod")
+            container_of(&format!("1:cpu:/\n0::/system.slice/docker-{id}.scope/a:b")).as_deref(),
+            Some("docker:3f2a9c1b7d5e/a:b")
         );
         assert_eq!(container_of("0::/system.slice/ssh.service"), None);
     }

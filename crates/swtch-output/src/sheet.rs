@@ -13,7 +13,7 @@
 use std::io;
 
 use serde_json::{Map, Value};
-use swtch_core::Nanos;
+use swtch_core::{Nanos, cgroup_words};
 
 use crate::column::{Holds, Word};
 use crate::csv::{self, CsvWriter};
@@ -30,6 +30,8 @@ pub enum Cell {
     Missing,
     /// Text that may come from outside: tables and CSV escape it.
     Text(String),
+    /// The path of a cgroup: tables name the container instead, where it is one.
+    Cgroup(String),
     /// Several texts, as the frames of a stack.
     List(Vec<String>),
     /// A count, which tables write with grouped digits.
@@ -70,7 +72,7 @@ impl Cell {
     pub(crate) const fn fits(&self, holds: Holds) -> bool {
         match self {
             Self::Missing => true,
-            Self::Text(_) => matches!(holds, Holds::Text),
+            Self::Text(_) | Self::Cgroup(_) => matches!(holds, Holds::Text),
             Self::List(_) => matches!(holds, Holds::Texts),
             Self::Count(_) => matches!(holds, Holds::Count),
             Self::Id(_) => matches!(holds, Holds::Id),
@@ -94,6 +96,7 @@ impl Cell {
         match self {
             Self::Missing => "-".to_owned(),
             Self::Text(words) => text::escaped(words).into_owned(),
+            Self::Cgroup(path) => text::escaped(&cgroup_words(path)).into_owned(),
             Self::List(words) if words.is_empty() => "-".to_owned(),
             Self::List(words) => text::escaped(&words.join(", ")).into_owned(),
             Self::Count(count) => text::grouped(*count),
@@ -110,7 +113,7 @@ impl Cell {
     fn write_csv(&self, csv: &mut CsvWriter<'_>) -> io::Result<()> {
         match self {
             Self::Missing => csv.empty(),
-            Self::Text(words) => csv.text(words),
+            Self::Text(words) | Self::Cgroup(words) => csv.text(words),
             Self::List(words) => csv.text(&words.join(";")),
             Self::Count(number) | Self::Id(number) => csv.plain(number),
             Self::Hex(number) => csv.plain(format_args!("{number:#x}")),
@@ -125,7 +128,7 @@ impl Cell {
     fn to_json(&self) -> Value {
         match self {
             Self::Missing => Value::Null,
-            Self::Text(words) => Value::from(words.as_str()),
+            Self::Text(words) | Self::Cgroup(words) => Value::from(words.as_str()),
             Self::List(words) => Value::from(words.as_slice()),
             Self::Count(number) | Self::Id(number) => Value::from(*number),
             // A double cannot hold every 64-bit address.
@@ -141,7 +144,7 @@ impl Cell {
 
     const fn side(&self) -> CellAlignment {
         match self {
-            Self::Missing | Self::Text(_) | Self::List(_) => CellAlignment::Left,
+            Self::Missing | Self::Text(_) | Self::Cgroup(_) | Self::List(_) => CellAlignment::Left,
             _ => CellAlignment::Right,
         }
     }
@@ -460,6 +463,18 @@ a\\x1b[31m,\"b\"     1,500     75.0  1.23 ms
 idle\\x0a            500     25.0        -
 ";
         assert_eq!(sheet().to_table(20), expected);
+    }
+
+    /// A path of 150 characters would leave no room for figures; JSON and CSV have it.
+    #[test]
+    fn tables_name_the_container_of_a_cgroup() {
+        let path = format!("/system.slice/docker-{}.scope/\u{1b}b", "3f2a".repeat(16));
+        let mut sheet = Sheet::new("cgroup", &["cgroup"]);
+        sheet.rows = vec![vec![Cell::Cgroup(path.clone())]];
+        let table = sheet.to_table(1);
+        assert!(table.ends_with("\ndocker:3f2a3f2a3f2a/\\x1bb\n"), "{table}");
+        assert!(sheet.to_csv().contains("/system.slice/docker-3f2a"));
+        assert_eq!(sheet.to_json_rows()[0]["cgroup"], path);
     }
 
     #[test]

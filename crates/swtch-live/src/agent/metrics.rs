@@ -16,7 +16,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use swtch_core::{LengthHistogram, Nanos, Reason};
+use swtch_core::{CgroupOwner, LengthHistogram, Nanos, Reason};
 use swtch_output::text::escaped;
 use swtch_report::report::live::{BeforeRunq, RowSums};
 
@@ -321,9 +321,9 @@ impl<'a> MetricsPage<'a> {
         let cgroups = &totals.cgroups;
         // Of some only the kernel's own counters are known.
         let named = cgroups.named().filter(|(_, one)| one.sums.switches() > 0);
-        let rows: Vec<(Cow<'a, str>, &RowSums)> = named
-            .map(|(label, one)| (label.into(), &one.sums))
-            .chain([(OTHERS.into(), cgroups.others())])
+        let rows: Vec<(Labels<'a>, &RowSums)> = named
+            .map(|(label, one)| (of_cgroup(label), &one.sums))
+            .chain([(of_cgroup(OTHERS), cgroups.others())])
             .collect();
         self.counters(
             "swtch_cgroup_switches",
@@ -332,11 +332,7 @@ impl<'a> MetricsPage<'a> {
                 let reasons = Reason::ALL.iter();
                 reasons.filter_map(|reason| {
                     let number = sums.tally.reasons[reason.index()];
-                    let labels = vec![
-                        ("cgroup", cgroup.clone()),
-                        ("reason", reason.as_str().into()),
-                    ];
-                    (number > 0).then_some((labels, number))
+                    (number > 0).then(|| (with(cgroup, "reason", reason.as_str()), number))
                 })
             }),
         );
@@ -344,10 +340,7 @@ impl<'a> MetricsPage<'a> {
             "swtch_cgroup_preemptions",
             "Switches in which another thread took the CPU from one of the cgroup, by whose it is",
             rows.iter().flat_map(|(cgroup, sums)| {
-                takers(sums).map(|(taker, number)| {
-                    let labels = vec![("cgroup", cgroup.clone()), ("by", taker.into())];
-                    (labels, number)
-                })
+                takers(sums).map(|(taker, number)| (with(cgroup, "by", taker), number))
             }),
         );
         self.counters(
@@ -356,11 +349,8 @@ impl<'a> MetricsPage<'a> {
             rows.iter().flat_map(|(cgroup, sums)| {
                 BeforeRunq::ALL.iter().filter_map(|before| {
                     let time = sums.runq_after[*before as usize];
-                    let labels = vec![
-                        ("cgroup", cgroup.clone()),
-                        ("after", before.as_str().into()),
-                    ];
-                    (time > Nanos::ZERO).then_some((labels, seconds(time)))
+                    let labels = || with(cgroup, "after", before.as_str());
+                    (time > Nanos::ZERO).then(|| (labels(), seconds(time)))
                 })
             }),
         );
@@ -369,13 +359,13 @@ impl<'a> MetricsPage<'a> {
                 continue;
             }
             let series = rows.iter();
-            let series = series.map(|(cgroup, sums)| (of_cgroup(cgroup), of(sums)));
+            let series = series.map(|(cgroup, sums)| (cgroup.clone(), of(sums)));
             self.counters(name, help, series);
         }
         self.histograms(
             "swtch_cgroup_run_queue_seconds",
             "Time from being able to run to running, of threads of a cgroup",
-            rows.iter().map(|(cgroup, sums)| (of_cgroup(cgroup), *sums)),
+            rows.iter().map(|(cgroup, sums)| (cgroup.clone(), *sums)),
         );
         self.gauge(
             "swtch_cgroups_in_others",
@@ -389,7 +379,7 @@ impl<'a> MetricsPage<'a> {
         let cgroups = &totals.cgroups;
         let throttled = || {
             let counters = cgroups.counters();
-            counters.filter_map(|(label, of)| Some((of_label(label), of.throttled()?)))
+            counters.filter_map(|(label, of)| Some((of_cgroup(label), of.throttled()?)))
         };
         self.counters(
             "swtch_cgroup_throttled_seconds",
@@ -406,7 +396,7 @@ impl<'a> MetricsPage<'a> {
             "CPUs that the quota of this cgroup allows on average, to it and to all below it",
             cgroups
                 .counters()
-                .filter_map(|(label, of)| Some((of_label(label), of.quota?.cpus()))),
+                .filter_map(|(label, of)| Some((of_cgroup(label), of.quota?.cpus()))),
         );
         self.counters(
             "swtch_cgroup_pressure_seconds",
@@ -414,7 +404,7 @@ impl<'a> MetricsPage<'a> {
             cgroups.counters().flat_map(|(label, of)| {
                 of.pressure().into_iter().map(move |one| {
                     let mut labels = of_pressure(&one);
-                    labels.push(("cgroup", label.into()));
+                    labels.extend(of_cgroup(label));
                     (labels, one.total_s)
                 })
             }),
@@ -592,12 +582,28 @@ fn of_pressure(one: &Pressure) -> Labels<'static> {
     vec![("resource", one.resource.into()), ("kind", one.kind.into())]
 }
 
-fn of_label(cgroup: &str) -> Labels<'_> {
-    vec![("cgroup", cgroup.into())]
+/// The labels of a cgroup, by its escaped path: whose it is follows from that, so they make no more series. An empty
+/// label is the same to Prometheus as none.
+fn of_cgroup(path: &str) -> Labels<'_> {
+    let owner = CgroupOwner::of(path);
+    let runtime = owner.runtime.map(|runtime| runtime.as_str().into());
+    let labels = [
+        ("cgroup", Some(path.into())),
+        ("runtime", runtime),
+        ("container_id", owner.container_id),
+        ("pod_uid", owner.pod_uid),
+    ];
+    let labels = labels.into_iter();
+    labels
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
-fn of_cgroup<'a>(path: &Cow<'a, str>) -> Labels<'a> {
-    vec![("cgroup", path.clone())]
+/// The labels of a cgroup and one more.
+fn with<'a>(cgroup: &Labels<'a>, name: &'static str, value: &'static str) -> Labels<'a> {
+    let mut labels = cgroup.clone();
+    labels.push((name, value.into()));
+    labels
 }
 
 fn seconds(time: Nanos) -> f64 {
@@ -625,6 +631,25 @@ fn buckets(lengths: &LengthHistogram) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_of_a_container_has_labels_to_join_by() {
+        let uid = "9f1c0d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
+        let id = "3f2a9c1b7d5e".repeat(5) + "0123";
+        let path = format!(
+            "/kubepods.slice/kubepods-pod{}.slice/crio-{id}.scope",
+            uid.replace('-', "_")
+        );
+        let labels = of_cgroup(&path);
+        let expected = [
+            ("cgroup", &*path),
+            ("runtime", "cri-o"),
+            ("container_id", &id),
+            ("pod_uid", uid),
+        ];
+        assert_eq!(labels, expected.map(|(name, value)| (name, value.into())));
+        assert_eq!(of_cgroup(OTHERS), [("cgroup", OTHERS.into())]);
+    }
 
     /// Every length is in one bucket, and none above its edge.
     #[test]

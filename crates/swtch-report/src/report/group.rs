@@ -4,10 +4,12 @@
 //! *ended*, and the wait that followed is in the task's next row. So the group of each task's last
 //! switch is remembered until then.
 
+use std::borrow::Cow;
+
 use rustc_hash::FxHashMap;
 use swtch_core::{
-    Arch, CgroupId, CpuId, CpuPlaces, Evidence, EvidenceBits, GroupCounts, JudgedGroup, Open,
-    Reason, Switch, Tally, TaskKey,
+    Arch, CgroupId, CgroupOwner, CpuId, CpuPlaces, Evidence, EvidenceBits, GroupCounts,
+    JudgedGroup, Open, Reason, Switch, Tally, TaskKey,
 };
 use swtch_output::column::Column;
 use swtch_output::sheet::{Cell, Sheet};
@@ -191,7 +193,7 @@ impl Groups {
         let rows = rows.map(|(key, tally)| row(Some(*key), tally));
         let mut sheet =
             report_sheet(self.by.as_str(), &columns, rows).with_total(&columns, &row(None, &total));
-        sheet.not_in_tables = &["waits", "open_waits", "open_ns"];
+        sheet.not_in_tables = NOT_IN_TABLES;
         sheet.notes = tally::notes(&total);
         sheet
     }
@@ -322,6 +324,10 @@ pub trait OfGroup {
         }
     }
 
+    fn cgroup_path(&self) -> Option<&String> {
+        self.names().cgroups.get(&self.cgroup()?)
+    }
+
     fn syscall(&self) -> Option<RowSyscall> {
         match self.key()? {
             GroupKey::Syscall(call) => Some(call),
@@ -368,13 +374,20 @@ pub fn label_columns<R: OfGroup>(by: By) -> Vec<Column<R>> {
         By::Cgroup => vec![
             Column::new(words::CGROUP, |row| {
                 or_missing(row.cgroup(), |cgroup| {
-                    let path = row.names().cgroups.get(&cgroup);
-                    path.map_or(Cell::text("(unknown path)"), Cell::text)
+                    path_cell(row.names().cgroups, cgroup)
                 })
             }),
             Column::new(words::CGROUP_ID, |row| {
                 or_missing(row.cgroup(), |cgroup| Cell::Id(cgroup.get()))
             }),
+            Column::new(words::POD_UID, |row| {
+                owner_cell(row.cgroup_path(), |owner| owner.pod_uid)
+            }),
+            Column::new(words::RUNTIME, |row| owner_cell(row.cgroup_path(), runtime)),
+            Column::new(words::CONTAINER_ID, |row| {
+                owner_cell(row.cgroup_path(), |owner| owner.container_id)
+            }),
+            Column::new(words::POD_QOS, |row| owner_cell(row.cgroup_path(), pod_qos)),
         ],
         _ => vec![
             Column::new(words::THREAD, |row| {
@@ -392,6 +405,42 @@ pub fn label_columns<R: OfGroup>(by: By) -> Vec<Column<R>> {
         ],
     }
 }
+
+/// The path of a cgroup.
+pub fn path_cell(paths: &FxHashMap<CgroupId, String>, cgroup: CgroupId) -> Cell {
+    let path = paths.get(&cgroup);
+    path.map_or_else(
+        || Cell::text("(unknown path)"),
+        |path| Cell::Cgroup(path.clone()),
+    )
+}
+
+/// A part of what the path of a cgroup tells about whose it is.
+pub fn owner_cell(
+    path: Option<&String>,
+    part: impl for<'p> FnOnce(CgroupOwner<'p>) -> Option<Cow<'p, str>>,
+) -> Cell {
+    let part = path.and_then(|path| part(CgroupOwner::of(path)));
+    or_missing(part, Cell::text)
+}
+
+pub fn runtime(owner: CgroupOwner<'_>) -> Option<Cow<'_, str>> {
+    owner.runtime.map(|runtime| runtime.as_str().into())
+}
+
+pub fn pod_qos(owner: CgroupOwner<'_>) -> Option<Cow<'_, str>> {
+    owner.pod_qos.map(|class| class.as_str().into())
+}
+
+/// Columns that tables leave out, since they say it in short or elsewhere.
+const NOT_IN_TABLES: &[&str] = &[
+    "waits",
+    "open_waits",
+    "open_ns",
+    "runtime",
+    "container_id",
+    "pod_qos",
+];
 
 /// The cell of what may not be there.
 pub fn or_missing<T>(what: Option<T>, cell: impl FnOnce(T) -> Cell) -> Cell {

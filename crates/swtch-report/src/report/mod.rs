@@ -329,7 +329,9 @@ impl VerbAnswer for ReportAnswer<'_> {
 }
 
 /// Heads of columns that a table drops on a narrow terminal, the least important first.
-const DROPPED_FIRST: [&str; 17] = [
+const DROPPED_FIRST: [&str; 19] = [
+    "neighbour pod uid",
+    "pod uid",
     "earlier names",
     "command",
     "category",

@@ -13,7 +13,7 @@ use swtch_output::column::{Column, Word};
 use swtch_output::sheet::{Cell, Sheet};
 
 use super::filter::CountedParts;
-use super::group::or_missing;
+use super::group::{or_missing, owner_cell, path_cell, pod_qos, runtime};
 use super::names::Names;
 use super::{report_sheet, words};
 
@@ -34,17 +34,38 @@ impl NeighbourRow<'_> {
     fn holder(&self) -> Option<CgroupHolder> {
         Some(self.pair?.1)
     }
+
+    fn path(&self) -> Option<&String> {
+        self.paths.get(&self.waiting()?)
+    }
+
+    fn neighbour_path(&self) -> Option<&String> {
+        match self.holder()? {
+            CgroupHolder::Cgroup(had) => self.paths.get(&had),
+            CgroupHolder::Other(_) => None,
+        }
+    }
 }
+
+/// Columns that tables leave out: they name the containers in short.
+const NOT_IN_TABLES: &[&str] = &[
+    "neighbour_runtime",
+    "neighbour_container_id",
+    "neighbour_pod_qos",
+    "runtime",
+    "container_id",
+    "pod_qos",
+];
 
 const WAITS: Word =
     words::WAITS.saying("waits of the cgroup, during a part of which it had the CPU");
 const RUNQ: Word =
     words::RUNQ.saying("for how long tasks of the cgroup were runnable while it had the CPU");
 
-fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
+fn columns<'a>() -> [Column<NeighbourRow<'a>>; 16] {
     [
         Column::new(words::NEIGHBOUR, |row| match row.holder() {
-            Some(CgroupHolder::Cgroup(had)) => path_of(row.paths, had),
+            Some(CgroupHolder::Cgroup(had)) => path_cell(row.paths, had),
             other => or_missing(other, |other| Cell::text(format!("({})", other.kind()))),
         }),
         Column::new(words::KIND, |row| {
@@ -54,12 +75,32 @@ fn columns<'a>() -> [Column<NeighbourRow<'a>>; 8] {
             Some(CgroupHolder::Cgroup(had)) => Cell::Id(had.get()),
             _ => Cell::Missing,
         }),
+        Column::new(words::NEIGHBOUR_POD_UID, |row| {
+            owner_cell(row.neighbour_path(), |owner| owner.pod_uid)
+        }),
+        Column::new(words::NEIGHBOUR_RUNTIME, |row| {
+            owner_cell(row.neighbour_path(), runtime)
+        }),
+        Column::new(words::NEIGHBOUR_CONTAINER_ID, |row| {
+            owner_cell(row.neighbour_path(), |owner| owner.container_id)
+        }),
+        Column::new(words::NEIGHBOUR_POD_QOS, |row| {
+            owner_cell(row.neighbour_path(), pod_qos)
+        }),
         Column::new(words::CGROUP, |row| {
-            or_missing(row.waiting(), |cgroup| path_of(row.paths, cgroup))
+            or_missing(row.waiting(), |cgroup| path_cell(row.paths, cgroup))
         }),
         Column::new(words::CGROUP_ID, |row| {
             or_missing(row.waiting(), |cgroup| Cell::Id(cgroup.get()))
         }),
+        Column::new(words::POD_UID, |row| {
+            owner_cell(row.path(), |owner| owner.pod_uid)
+        }),
+        Column::new(words::RUNTIME, |row| owner_cell(row.path(), runtime)),
+        Column::new(words::CONTAINER_ID, |row| {
+            owner_cell(row.path(), |owner| owner.container_id)
+        }),
+        Column::new(words::POD_QOS, |row| owner_cell(row.path(), pod_qos)),
         // A wait may have had several neighbours.
         Column::new(WAITS, |row| Cell::Count(row.held.waits)),
         Column::in_total(RUNQ, |row| Cell::Time(row.held.time)),
@@ -155,7 +196,10 @@ impl Neighbours {
         };
         let rows = pairs.into_iter();
         let rows = rows.map(|(pair, held)| row(Some(*pair), *held));
-        report_sheet("neighbour", &columns(), rows).with_total(&columns(), &row(None, sums))
+        Sheet {
+            not_in_tables: NOT_IN_TABLES,
+            ..report_sheet("neighbour", &columns(), rows).with_total(&columns(), &row(None, sums))
+        }
     }
 }
 
@@ -180,12 +224,6 @@ impl CgroupSums {
             held.waits += 1;
         }
     }
-}
-
-fn path_of(paths: &FxHashMap<CgroupId, String>, cgroup: CgroupId) -> Cell {
-    paths
-        .get(&cgroup)
-        .map_or_else(|| Cell::text("(unknown path)"), Cell::text)
 }
 
 #[cfg(test)]
@@ -228,20 +266,27 @@ mod tests {
             neighbours.add(&row, task, selection.counts(&row, task), &names);
         }
         neighbours.finish(&names);
-        let paths = [(30, "/noisy"), (20, "/victim")];
-        let paths = paths.map(|(id, path)| (CgroupId::new(id), path.to_owned()));
-        let table = neighbours
-            .sheet(&paths.into_iter().collect())
-            .to_table_in(200, 20);
+        let id = "3f2a".repeat(16);
+        let paths = [
+            (30, format!("/lxc/noisy/docker/{id}")),
+            (20, "/victim".into()),
+        ];
+        let paths = paths.map(|(id, path)| (CgroupId::new(id), path));
+        let sheet = neighbours.sheet(&paths.into_iter().collect());
+        let table = sheet.to_table_in(200, 20);
         let expected = "\
-neighbour     kind        neighbour id  cgroup   cgroup id  waits   runq  share %
-─────────────────────────────────────────────────────────────────────────────────
-/noisy        cgroup                30  /victim         20      1  54 ns     67.5
-/victim       cgroup                20  /victim         20      1  20 ns     25.0
-(interrupts)  interrupts             -  /victim         20      1   6 ns      7.5
-─────────────────────────────────────────────────────────────────────────────────
-total                                                              80 ns    100.0
+neighbour            kind        neighbour id  cgroup   cgroup id  waits   runq  share %
+────────────────────────────────────────────────────────────────────────────────────────
+docker:3f2a3f2a3f2a  cgroup                30  /victim         20      1  54 ns     67.5
+/victim              cgroup                20  /victim         20      1  20 ns     25.0
+(interrupts)         interrupts             -  /victim         20      1   6 ns      7.5
+────────────────────────────────────────────────────────────────────────────────────────
+total                                                                     80 ns    100.0
 ";
         assert_eq!(table, expected);
+        let row = &sheet.to_json_rows()[0];
+        assert_eq!(row["neighbour_container_id"], *id);
+        assert_eq!(row["neighbour_runtime"], "docker");
+        assert!(row["container_id"].is_null() && row["neighbour_pod_uid"].is_null());
     }
 }

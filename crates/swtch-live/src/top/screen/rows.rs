@@ -83,19 +83,29 @@ fn passes(state: &ScreenState, shown: &Shown<'_>, row: &LiveRow) -> bool {
         .filter(|column| NAMES.contains(&column.key));
     names.any(
         |column| match column.cell(row, &shown.made.frame, shown.names) {
-            Cell::Text(text) => text.to_lowercase().contains(&wanted),
             Cell::Id(id) => id.to_string() == wanted,
             Cell::Hex(word) => format!("{word:#x}") == wanted,
-            _ => false,
+            // A container is found by what is shown, and by its path.
+            cell => [text(&cell), Some(&cell.to_table())]
+                .into_iter()
+                .flatten()
+                .any(|text| text.to_lowercase().contains(&wanted)),
         },
     )
 }
 
 /// The order of two cells of one column: what is missing is less than anything.
 fn compared(a: &Cell, b: &Cell) -> Ordering {
-    match (a, b) {
-        (Cell::Text(a), Cell::Text(b)) => b.cmp(a),
+    match (text(a), text(b)) {
+        (Some(a), Some(b)) => b.cmp(a),
         _ => number(a).total_cmp(&number(b)),
+    }
+}
+
+fn text(cell: &Cell) -> Option<&str> {
+    match cell {
+        Cell::Text(text) | Cell::Cgroup(text) => Some(text),
+        _ => None,
     }
 }
 
@@ -107,7 +117,7 @@ fn number(cell: &Cell) -> f64 {
         | Cell::Estimated(number)
         | Cell::Ratio(number)
         | Cell::Rate(number) => *number,
-        Cell::Missing | Cell::Text(_) | Cell::List(_) => f64::NEG_INFINITY,
+        Cell::Missing | Cell::Text(_) | Cell::Cgroup(_) | Cell::List(_) => f64::NEG_INFINITY,
     }
 }
 

@@ -30,7 +30,10 @@ impl ShownCell {
     pub fn of(cell: &Cell) -> Self {
         Self {
             text: cell.to_table(),
-            is_number: !matches!(cell, Cell::Missing | Cell::Text(_) | Cell::List(_)),
+            is_number: !matches!(
+                cell,
+                Cell::Missing | Cell::Text(_) | Cell::Cgroup(_) | Cell::List(_)
+            ),
             style: Style::new(),
         }
     }

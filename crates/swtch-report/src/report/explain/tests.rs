@@ -23,6 +23,8 @@ use swtch_store::{
 /// Rows of a small machine, which are added one after the other on its CPUs.
 struct DrawnMachine {
     names: Names,
+    /// The path of the cgroup in which all tasks are.
+    cgroup: String,
     rows: Vec<Switch>,
     quotas: Vec<QuotaFacts>,
     disks: Vec<DiskFacts>,
@@ -36,13 +38,7 @@ impl DrawnMachine {
     fn new() -> Self {
         Self {
             names: names(),
-            rows: Vec::new(),
-            quotas: Vec::new(),
-            disks: Vec::new(),
-            memory_limits: Vec::new(),
-            symbols: None,
-            workers: Vec::new(),
-            spans: Vec::new(),
+            ..Self::of(&[])
         }
     }
 
@@ -58,6 +54,7 @@ impl DrawnMachine {
     fn of(events: &[TaskEvent]) -> Self {
         Self {
             names: Names::new(events),
+            cgroup: "/limited/inner".to_owned(),
             rows: Vec::new(),
             quotas: Vec::new(),
             disks: Vec::new(),
@@ -146,7 +143,7 @@ impl DrawnMachine {
     /// For a recording of this length, of a machine that was busy for this share of it.
     fn explained_on(&self, wall: Nanos, busy_pct: Option<f64>) -> Explanation {
         let (page, names) = (self.page(None), &self.names);
-        let cgroups = [(CgroupId::new(1), "/limited/inner".to_owned())]
+        let cgroups = [(CgroupId::new(1), self.cgroup.clone())]
             .into_iter()
             .collect();
         let machine = RecordedMachine {
@@ -603,6 +600,43 @@ fn the_cgroup_whose_quota_was_used_up_is_named() {
     let advice = findings[0].change().unwrap();
     assert!(
         advice.starts_with("raise the quota of /limited (cpu.max;"),
+        "{advice}"
+    );
+}
+
+/// A path of a container is too long for a sentence. That of its pod may have the quota.
+#[test]
+fn a_container_is_named_in_place_of_its_path() {
+    let pod = "/kubepods/burstable/pod9f1c0d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
+    let mut drawing = DrawnMachine::beside_a_stranger();
+    drawing.cgroup = format!("{pod}/crio-{}", "3f2a".repeat(16));
+    drawing.run(row(1, Reason::Slice), 3 * MS, 3);
+    drawing.run(row(3, Reason::Slice), 9 * MS, 1);
+    let waited = |reason| after(row(1, Reason::Sleep), reason, 0, 9 * MS);
+    drawing.run(waited(Reason::Slice), 3 * MS, 3);
+    let places = drawing.findings().remove(0).places;
+    assert_eq!(
+        places[0],
+        "had the CPU: hog (cgroup cri-o:3f2a3f2a3f2a) 100.0 % (9.00 ms)"
+    );
+    drawing.rows.clear();
+    drawing.run(by_rule(row(1, Reason::Throttle), "quota_used"), 20 * MS, 0);
+    drawing.run(waited(Reason::Throttle), 5 * MS, 0);
+    drawing.quotas = vec![QuotaFacts {
+        cgroup: pod.to_owned(),
+        quota_us: 40_000,
+        period_us: 100_000,
+        throttled_periods: 1,
+        throttled_ns: 80 * MS,
+    }];
+    let finding = drawing.findings().remove(0);
+    let pod = "pod:9f1c0d2e-3b4a-4c5d-8e6f-7a8b9c0d1e2f";
+    let throttled =
+        format!("throttled: cri-o:3f2a3f2a3f2a 9.00 ms by the quota of {pod}, 40.0 ms in 100 ms");
+    assert!(finding.places.contains(&throttled), "{:?}", finding.places);
+    let advice = finding.change().unwrap();
+    assert!(
+        advice.starts_with(&format!("raise the quota of {pod} (cpu.max;")),
         "{advice}"
     );
 }

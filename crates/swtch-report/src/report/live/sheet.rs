@@ -219,7 +219,7 @@ impl CellSource<'_> {
             return Cell::Missing;
         };
         match (id, self.limits()) {
-            (_, Some(limits)) => Cell::text(limits.path.as_str()),
+            (_, Some(limits)) => Cell::Cgroup(limits.path.clone()),
             (Some(id), None) => Cell::text(format!("(removed, id {id})")),
             (None, None) => Cell::text("(unnamed)"),
         }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{CgroupId, Nanos, Reason, Spent};
+use swtch_core::{CgroupId, Nanos, Reason, Spent, cgroup_words};
 use swtch_output::text::grouped;
 use swtch_store::QuotaFacts;
 
@@ -30,7 +30,9 @@ impl VerdictInput<'_> {
             let holder = cgroups
                 .first()
                 .and_then(|(cgroup, _)| self.used_up(**cgroup));
-            let of = holder.map_or_else(String::new, |quota| format!(" of {}", quota.cgroup));
+            let of = holder.map_or_else(String::new, |quota| {
+                format!(" of {}", cgroup_words(&quota.cgroup))
+            });
             advice::QUOTA.told_with(&[("of", &of), ("time", &finding.time.to_string())])
         });
         Some(finding)
@@ -101,17 +103,18 @@ impl VerdictInput<'_> {
 
     /// The cgroup, how long its tasks waited, and which quota was used up.
     fn throttled_cgroup(&self, cgroup: CgroupId, time: Nanos) -> String {
-        let named = match self.cgroups.get(&cgroup) {
-            Some(path) => path.clone(),
-            None => format!("cgroup {cgroup}"),
+        let path = self.cgroups.get(&cgroup);
+        let named = match path {
+            Some(path) => cgroup_words(path),
+            None => format!("cgroup {cgroup}").into(),
         };
         let Some(quota) = self.used_up(cgroup) else {
             return format!("{named} {time}");
         };
-        let whose = if quota.cgroup == named {
+        let whose = if path == Some(&quota.cgroup) {
             "its quota".to_owned()
         } else {
-            format!("the quota of {}", quota.cgroup)
+            format!("the quota of {}", cgroup_words(&quota.cgroup))
         };
         let [of_quota, period] =
             [quota.quota_us, quota.period_us].map(|us| Nanos::from_ns(us.saturating_mul(1000)));

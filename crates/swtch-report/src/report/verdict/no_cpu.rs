@@ -1,10 +1,13 @@
 //! Findings about time in which tasks could run and had no CPU, after whatever wait, and to the end of the
 //! recording: who had the CPU meanwhile.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use swtch_core::{Category, CgroupId, Holder, Nanos, Reason, Spent, Switch, Timestamp};
+use swtch_core::{
+    Category, CgroupId, Holder, Nanos, Reason, Spent, Switch, Timestamp, cgroup_words,
+};
 use swtch_output::text::counted;
 
 use super::advice::{self, Advice, AdviceText};
@@ -417,7 +420,7 @@ impl VerdictInput<'_> {
         let others = holders.ranked();
         let others = others.iter().filter(|(_, other)| is_named(other.time));
         named.extend(others.map(|(label, other)| {
-            let label = match self.cgroup_words(other) {
+            let label = match self.holders_cgroup(other) {
                 Some(cgroup) => format!("{label} (cgroup {cgroup})"),
                 None => (*label).clone(),
             };
@@ -461,10 +464,10 @@ impl VerdictInput<'_> {
         Nanos::from_ns(u64::try_from(part).unwrap_or(u64::MAX)).min(time)
     }
 
-    /// Path of the holder's cgroup, if it is not the one in which all are that were put in no other.
-    fn cgroup_words(&self, other: &OtherHolder) -> Option<&str> {
+    /// The holder's cgroup, if it is not the one in which all are that were put in no other.
+    fn holders_cgroup(&self, other: &OtherHolder) -> Option<Cow<'_, str>> {
         let path = self.cgroups.get(&other.main.1?)?;
-        (path != "/").then_some(path.as_str())
+        (path != "/").then(|| cgroup_words(path))
     }
 
     fn holders(&self) -> Holders {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use swtch_core::{Nanos, Reason};
+use swtch_core::{Nanos, Reason, cgroup_words};
 use swtch_output::sheet::percent;
 use swtch_output::text::{counted, escaped};
 
@@ -57,7 +57,7 @@ impl VerdictInput<'_> {
         })?;
         Some(format!(
             "meanwhile cgroup {} reached its limit of memory, {} MB, {}",
-            escaped(&limit.cgroup),
+            escaped(&cgroup_words(&limit.cgroup)),
             limit.bytes >> 20,
             counted(count, "time"),
         ))

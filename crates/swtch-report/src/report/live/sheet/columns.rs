@@ -240,7 +240,7 @@ column!(
     CGROUP_PATH,
     "cgroup",
     "cgroup",
-    "The cgroup of the threads, as of their last switch.",
+    "The cgroup of the threads, as of their last switch: the container, if it is one, else the path.",
     |source| source.cgroup_of_process()
 );
 column!(
@@ -261,8 +261,8 @@ column!(
     "The cgroup that has this quota.",
     |source| source
         .limits()
-        .and_then(|limits| limits.quota_of.as_deref())
-        .map_or(Cell::Missing, Cell::text)
+        .and_then(|limits| limits.quota_of.clone())
+        .map_or(Cell::Missing, Cell::Cgroup)
 );
 column!(
     THROTTLED_PER_S,
