@@ -132,7 +132,8 @@ ENDS = (
 
 TALLY = """switches share_pct? voluntary involuntary main_reason? main_reason_pct?
     ran_ns waits off_ns blocked_ns? runq_ns? open_waits open_ns"""
-OWNER = "pod_uid? runtime? container_id? pod_qos?"
+# A scheduler has a `runtime`, too, which is a number.
+OWNER = "pod_uid? runtime:text? container_id? pod_qos?"
 NEIGHBOURS_OWNER = " ".join(f"neighbour_{column}" for column in OWNER.split())
 LENGTHS = " ".join(
     f"{length}_{point}_ns?"

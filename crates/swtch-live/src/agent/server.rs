@@ -1,4 +1,5 @@
-//! The HTTP server of the agent: one page, `/metrics`, for scrapers.
+//! The HTTP server of the agent: one page, `/metrics`, for scrapers, and for who restarts an agent that hangs `/healthz`
+//! and `/readyz`, which say nothing else and take no token.
 //!
 //! Names of cgroups and how busy they are is not for everybody who can reach a port. On a loopback
 //! address everybody on this machine may read it, and `Host` must be a name of loopback, which stops
@@ -7,7 +8,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -34,6 +35,13 @@ const LONGEST_CONNECTION: Duration = Duration::from_secs(60);
 
 const MOST_TOKEN_BYTES: u64 = 4096;
 
+/// Whether the agent is well is answered to everybody: what probes it may have no token.
+const HEALTHY: &str = "/healthz";
+const READY: &str = "/readyz";
+
+/// Readings are at most five seconds apart. An agent without one for so long hangs.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
 /// A port that is ours, on which nobody is served yet.
 pub struct MetricsServer {
     listener: TcpListener,
@@ -44,8 +52,15 @@ pub struct MetricsServer {
 /// The metrics, and what requests for them are judged by.
 struct ServedMetrics {
     metrics: Mutex<AgentMetrics>,
+    totals: Arc<Mutex<AgentTotals>>,
     is_loopback: bool,
     token: Option<String>,
+}
+
+impl ServedMetrics {
+    fn totals(&self) -> MutexGuard<'_, AgentTotals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl MetricsServer {
@@ -96,7 +111,8 @@ impl MetricsServer {
             tokio::net::TcpListener::from_std(self.listener).context("using the port")?
         };
         let router = router(Arc::new(ServedMetrics {
-            metrics: Mutex::new(AgentMetrics::new(totals)),
+            metrics: Mutex::new(AgentMetrics::new(Arc::clone(&totals))),
+            totals,
             is_loopback: self.address.ip().is_loopback(),
             token: self.token,
         }));
@@ -115,6 +131,8 @@ impl MetricsServer {
 fn router(served: Arc<ServedMetrics>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
+        .route(HEALTHY, get(healthy))
+        .route(READY, get(ready))
         .fallback(|| async { refused(StatusCode::NOT_FOUND, "the metrics are at /metrics") })
         .layer(middleware::from_fn_with_state(Arc::clone(&served), guard))
         .with_state(served)
@@ -133,7 +151,8 @@ async fn guard(
             "this address answers to 127.0.0.1, [::1] and localhost only",
         );
     }
-    if let Some(token) = &served.token {
+    let is_probe = [HEALTHY, READY].contains(&request.uri().path());
+    if let Some(token) = served.token.as_ref().filter(|_| !is_probe) {
         if !has_token(headers, token) {
             return refused(
                 StatusCode::UNAUTHORIZED,
@@ -156,6 +175,26 @@ async fn metrics(State(served): State<Arc<ServedMetrics>>) -> Response {
             StatusCode::INTERNAL_SERVER_ERROR,
             "the metrics could not be written",
         ),
+    }
+}
+
+async fn healthy(State(served): State<Arc<ServedMetrics>>) -> Response {
+    let silence = served.totals().read.elapsed();
+    probed(
+        silence < LONGEST_SILENCE,
+        "there was no reading for a minute",
+    )
+}
+
+async fn ready(State(served): State<Arc<ServedMetrics>>) -> Response {
+    probed(served.totals().frames > 0, "there was no reading yet")
+}
+
+fn probed(is_well: bool, else_why: &'static str) -> Response {
+    if is_well {
+        "ok\n".into_response()
+    } else {
+        refused(StatusCode::SERVICE_UNAVAILABLE, else_why)
     }
 }
 

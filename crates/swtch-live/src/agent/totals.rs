@@ -1,5 +1,7 @@
 //! Sums up what the agent has counted since it was started.
 
+use std::time::Instant;
+
 use swtch_capture::{probe, process_cpu_ns};
 use swtch_host::hierarchy::CgroupTree;
 use swtch_report::report::live::{LiveView, RowSums};
@@ -15,6 +17,8 @@ use swtch_record::record::{Target, facts};
 pub struct AgentTotals {
     /// Number of frames so far: the text of the metrics is made anew when it has changed.
     pub frames: u64,
+    /// The moment of the last one, or at which the agent was started.
+    pub read: Instant,
     /// Switches of all tasks that were asked for.
     pub total: RowSums,
     /// Threads that switched in the last frame.
@@ -65,6 +69,7 @@ impl AgentTotals {
         };
         Self {
             frames: 0,
+            read: Instant::now(),
             total: RowSums::default(),
             threads: 0,
             from_idle: 0,
@@ -125,6 +130,7 @@ impl AgentTotals {
 
     fn look_at_host(&mut self) {
         self.frames += 1;
+        self.read = Instant::now();
         self.host = HostCounters::read();
         self.own_cpu_s = process_cpu_ns() as f64 / 1e9;
         self.own_memory_bytes = memory_bytes();

@@ -329,9 +329,11 @@ impl VerbAnswer for ReportAnswer<'_> {
 }
 
 /// Heads of columns that a table drops on a narrow terminal, the least important first.
-const DROPPED_FIRST: [&str; 19] = [
+const DROPPED_FIRST: [&str; 21] = [
     "neighbour pod uid",
     "pod uid",
+    "neighbour id",
+    "cgroup id",
     "earlier names",
     "command",
     "category",

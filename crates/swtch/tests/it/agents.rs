@@ -440,6 +440,12 @@ fn root_others_need_a_token_and_other_sites_are_refused() {
     assert_eq!(status(&[]), 401);
     assert_eq!(status(&["Authorization: Bearer 0123456789abcdef0124"]), 401);
     assert_eq!(status(&["Authorization: Bearer 0123456789abcdef0123"]), 200);
+    // Who restarts an agent that hangs has no token, and is told nothing else.
+    let probe = |path| get(agent.port, path, &[]).unwrap();
+    let ok = (200, "ok\n".to_owned());
+    wait_until("there was a reading", || probe("/readyz") == ok);
+    assert_eq!(probe("/healthz"), ok);
+    assert_eq!(probe("/healthz/").0, 401);
     agent.end();
 }
 
