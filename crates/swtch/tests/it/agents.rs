@@ -230,7 +230,7 @@ fn switch_in(cgroup: &Path, switches: u32) {
     assert!(ended.success());
 }
 
-/// A service is started again and again: its cgroup is removed and made anew under its path.
+/// A container is started again and again: its cgroup is removed and made anew under its path.
 #[test]
 #[ignore = "needs root"]
 fn root_a_cgroup_that_is_made_again_has_one_series_that_goes_on() {
@@ -239,12 +239,14 @@ fn root_a_cgroup_that_is_made_again_has_one_series_that_goes_on() {
         swtch_test::skip!("no hierarchy with the cpu controller");
     };
     let agent = TestAgent::start(&[]);
-    let service = cgroup.path().join("service");
+    let id = "3f2a".repeat(16);
+    let service = cgroup.path().join(format!("docker-{id}.scope"));
+    let of_container = format!("runtime=\"docker\",container_id=\"{id}\"");
+    let of_service = [of_container.as_str()];
     let mut counted = 0.0;
     for round in 0..4 {
         fs::create_dir(&service).unwrap();
         switch_in(&service, 200);
-        let of_service = ["/service\""];
         let has_grown = || {
             let metrics = agent.metrics();
             let mut seen = BTreeSet::new();

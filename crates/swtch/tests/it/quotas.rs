@@ -116,6 +116,42 @@ fn root_top_names_the_cgroup_above_that_throttles() {
     }
 }
 
+/// People read the name that `docker ps` has, scripts the whole id.
+#[test]
+#[ignore = "needs root"]
+fn root_a_container_is_named_where_its_cgroup_is_shown() {
+    let _machine = beside_others();
+    let Some(p) = TestCgroup::new() else {
+        swtch_test::skip!("no hierarchy with the cpu controller");
+    };
+    let id = "3f2a9c1b7d5e".repeat(5) + "0123";
+    let container = p.path().join(format!("docker-{id}.scope"));
+    fs::create_dir(&container).unwrap();
+    let script = format!(
+        "echo $$ > {}/cgroup.procs; while :; do sleep 0.01; done",
+        container.display()
+    );
+    let load = TestProcess::start(Command::new("sh").args(["-c", &script]));
+    let place = TraceDir::new();
+    let words = ["--cgroup", container.to_str().unwrap(), "-d", "1"];
+    let recorded = place.record(&words).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    for by in ["cgroup", "neighbour"] {
+        let table = stdout(&report(&place.trace(), &["--by", by]));
+        assert!(table.contains("docker:3f2a9c1b7d5e"), "{table}");
+        let words = ["--by", by, "--format", "csv"];
+        let csv = stdout(&report(&place.trace(), &words));
+        let of_container = format!("docker,{id}");
+        assert!(csv.contains(&name_of(&container)), "{csv}");
+        assert!(csv.contains(&of_container), "{csv}");
+    }
+    let mut top = swtch(["top", "--by", "cgroup", "--count", "1", "--cgroup"]);
+    let shown = stdout(&top.arg(&container).output().unwrap());
+    assert!(shown.contains("docker:3f2a9c1b7d5e"), "{shown}");
+    drop(load);
+    wait_until("it is empty", || fs::remove_dir(&container).is_ok());
+}
+
 /// A host with both hierarchies names cgroups by v1; one of v2 that is asked for has its own name.
 #[test]
 #[ignore = "needs root"]
