@@ -105,10 +105,11 @@ impl<'p> CgroupOwner<'p> {
     /// Reads a path below the root of its hierarchy. One relative to a cgroup namespace may begin with `/..`.
     pub fn of(path: &'p str) -> Self {
         let mut owner = Self::default();
+        let path = path.trim_end_matches('/');
         let (mut above, mut end) = ("", 0);
-        for name in path.trim_end_matches('/').split('/') {
+        for name in path.split('/') {
             end += name.len();
-            owner.enter(above, name, &path.trim_end_matches('/')[end..]);
+            owner.enter(above, name, &path[end..]);
             (above, end) = (name, end + 1);
         }
         owner

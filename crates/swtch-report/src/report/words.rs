@@ -23,7 +23,7 @@ words! {
     CPU "cpu" Id "number of the CPU";
     NODE "node" Id "its NUMA node, on a machine with several";
     CORE_CPUS "core_cpus" Text "the CPUs of its core, on a machine with SMT";
-    CGROUP "cgroup" Text "path of the cgroup";
+    CGROUP "cgroup" Text "path of the cgroup; tables name its container, where it is one";
     CGROUP_ID "cgroup_id" Id "the kernel's number of the cgroup";
     RUNTIME "runtime" Text "who made the cgroup, where its path tells: a container runtime, or systemd";
     CONTAINER_ID "container_id" Text "id of the container, or its name where it has no other";
@@ -33,7 +33,7 @@ words! {
     TRACE_ID "trace_id" Text "the trace that a program has published for it";
     SYSCALL "syscall" Text "the system call";
     SYSCALL_NUMBER "number" Id "the kernel's number of the system call";
-    NEIGHBOUR "neighbour" Text "path of the cgroup that had the CPU, or what else had it";
+    NEIGHBOUR "neighbour" Text "path of the cgroup that had the CPU, which tables name likewise, or what else had it";
     NEIGHBOUR_ID "neighbour_id" Id "the kernel's number of that cgroup";
     NEIGHBOUR_RUNTIME "neighbour_runtime" Text "who made that cgroup";
     NEIGHBOUR_CONTAINER_ID "neighbour_container_id" Text "id of its container";
