@@ -20,7 +20,7 @@ import swtch
 from swtch import lake
 from swtch.fleet import generator
 from swtch.lake import operations
-from swtch.lake.columns import SWITCH_COLUMNS
+from swtch.lake.columns import FIRST_CONTENTION_COLUMNS, SWITCH_COLUMNS
 from swtch.lake.manifest import Change, commit, latest
 from swtch.lake.segment import id_of
 from swtch.lake.store import Directory, without_wildcards
@@ -125,6 +125,15 @@ def test_the_contention_of_a_cgroup_sums_to_its_waits(
     for key in of_cgroups[0] | of_cgroups[1]:
         apart = abs(of_cgroups[0][key] - of_cgroups[1][key])
         assert apart <= may_differ.get(key[0], 0), key
+    with lake.open(root) as opened:
+        containers = opened.sql(
+            """SELECT DISTINCT container_id, neighbour_container_id, pod_uid FROM contention
+            WHERE cgroup LIKE '/docker/%' AND kind = 'cgroup'"""
+        ).rows()
+    made_up = "3f2a" * 16
+    assert containers == [
+        {"container_id": made_up, "neighbour_container_id": made_up, "pod_uid": None}
+    ]
     store = Directory(str(root))
     operations.compact(store, lambda _: None, grace_s=0)
     assert ask("contention") == contention
@@ -238,6 +247,35 @@ def test_older_and_newer_files_are_read_together(root: Path) -> None:
     rewrite(second, "*, 1 AS from_the_future", ",".join([*names, "from_the_future"]))
     assert ask() == expected
     operations.compact(store, lambda _: None, grace_s=0)
+    assert verify(store).damaged == {}
+
+
+def test_contention_of_an_older_package_tells_no_containers(root: Path) -> None:
+    store = small_fleet(root)
+
+    def ask() -> dict[str, int]:
+        with lake.open(root) as opened:
+            (row,) = opened.sql(
+                "SELECT count(*) AS n, count(container_id) AS told, sum(waits)::BIGINT AS waits "
+                "FROM contention"
+            ).rows()
+        return row
+
+    before = ask()
+    (row, *_) = operations._segment_rows(operations.Segments(store, latest(store)), "true", [])
+    path = root / operations.contention_of(row["file"])
+    new = path.with_name("new.parquet")
+    source = duckdb.read_parquet([without_wildcards(str(path))])
+    source.project(FIRST_CONTENTION_COLUMNS).write_parquet(str(new))
+    new.replace(path)
+    facts = operations.segments_of.facts_of_files(root / row["file"], path)
+    older = {**row, **facts, "contention_columns": None}
+    commit(store, lambda _: Change([older], {row["segment"]}, set(), set()))
+    after = ask()
+    assert 0 < after["told"] < before["told"]
+    assert after == {**before, "told": after["told"]}
+    operations.compact(store, lambda _: None, grace_s=0)
+    assert ask() == after
     assert verify(store).damaged == {}
 
 

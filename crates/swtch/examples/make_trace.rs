@@ -165,6 +165,7 @@ fn make(path: &Path, size: &Size) -> Result<(), swtch_store::Error> {
         writer.push_task(&thread(key))?;
     }
     push_stacks(&mut writer)?;
+    writer.push_cgroup(CgroupId::new(1), &format!("/docker/{}", "3f2a".repeat(16)))?;
     let mut cpus: Vec<_> = (0..size.cpus)
         .map(|cpu| SimulatedCpu::new(cpu, size))
         .collect();

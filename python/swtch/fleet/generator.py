@@ -151,6 +151,10 @@ def _contention(fleet: Fleet, host: int, unit_ns: int) -> list[dict[str, Any]]:
                 "kind": kind,
                 "waits": waits,
                 "runq_ns": time_ns,
+                "container_id": _CONTAINERS.get(cgroup),
+                "pod_uid": None,
+                "neighbour_container_id": _CONTAINERS.get(neighbour),
+                "neighbour_pod_uid": None,
             }
             for neighbour, kind, time_ns in parts
         ]
@@ -250,6 +254,7 @@ _CGROUPS = {
     "/app.slice/db": range(500, 800),
     "/batch.slice/job": range(800, CYCLE),
 }
+_CONTAINERS: dict[str | None, str] = {"/batch.slice/job": "3f2a" * 16}
 _TAKEN = [k for k in range(CYCLE) if k % 10 >= 7]
 
 
@@ -324,6 +329,10 @@ def _neighbours(fleet: Fleet) -> list[dict[str, Any]]:
             "mean_ns": waited / waits,
             "share_pct": waited * 100 / sum(part["runq_ns"] for part in web),
             "taken": taken,
+            "neighbour_container_id": _CONTAINERS["/batch.slice/job"],
+            "neighbour_pod_uid": None,
+            "victim_container_id": None,
+            "victim_pod_uid": None,
         }
     ]
 

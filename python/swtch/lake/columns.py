@@ -53,7 +53,14 @@ CONTENTION_COLUMNS: dict[str, str] = {
     "kind": "VARCHAR",
     "waits": "BIGINT",
     "runq_ns": "BIGINT",
+    "container_id": "VARCHAR",
+    "pod_uid": "VARCHAR",
+    "neighbour_container_id": "VARCHAR",
+    "neighbour_pod_uid": "VARCHAR",
 }
+
+# The columns that contention had when the manifest did not say which it has.
+FIRST_CONTENTION_COLUMNS = "segment,host,cgroup,neighbour,kind,waits,runq_ns"
 
 SEGMENT_COLUMNS: dict[str, str] = {
     "segment": "VARCHAR",
@@ -86,4 +93,5 @@ SEGMENT_COLUMNS: dict[str, str] = {
     "contention_bytes": "BIGINT",
     "contention_crc32": "BIGINT",
     "rules_version": "BIGINT",
+    "contention_columns": "VARCHAR",
 }

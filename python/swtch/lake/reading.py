@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 from ..result import Result
 from ..tables import literal
 from ..text import escaped
-from .columns import CONTENTION_COLUMNS, SEGMENT_COLUMNS, SWITCH_COLUMNS
+from .columns import (
+    CONTENTION_COLUMNS,
+    FIRST_CONTENTION_COLUMNS,
+    SEGMENT_COLUMNS,
+    SWITCH_COLUMNS,
+)
 from .engines import Embedded, Engine
 from .manifest import Segments, existing
 from .segment import contention_of
@@ -56,17 +61,20 @@ class Lake:
             self.engine.create_segments(file)
         # Files that were written with the same columns are read together.
         by_columns: dict[tuple[str, ...], list[str]] = {}
-        contention: list[str] = []
-        for columns, file, has_contention in segments.rows(
-            """SELECT file_columns, file, max(contention_bytes) IS NOT NULL
-            FROM chosen WHERE switches > 0 GROUP BY file_columns, file ORDER BY file"""
+        contention: dict[tuple[str, ...], list[str]] = {}
+        for columns, file, of_contention in segments.rows(
+            """SELECT file_columns, file, CASE WHEN max(contention_bytes) IS NOT NULL
+            THEN coalesce(max(contention_columns), ?) END
+            FROM chosen WHERE switches > 0 GROUP BY file_columns, file ORDER BY file""",
+            [FIRST_CONTENTION_COLUMNS],
         ):
             by_columns.setdefault(tuple(columns.split(",")), []).append(checked_name(file, "data"))
-            if has_contention:
-                contention.append(contention_of(file))
+            if of_contention is not None:
+                contention.setdefault(tuple(of_contention.split(",")), []).append(
+                    contention_of(file)
+                )
         self.engine.create_view(self.store, "switches", SWITCH_COLUMNS, by_columns)
-        kept = {tuple(CONTENTION_COLUMNS): contention} if contention else {}
-        self.engine.create_view(self.store, "contention", CONTENTION_COLUMNS, kept)
+        self.engine.create_view(self.store, "contention", CONTENTION_COLUMNS, contention)
         segments.connection.close()
 
     def sql(self, query: str, params: dict[str, Any] | None = None) -> Result:

@@ -136,7 +136,13 @@ def facts_of_files(switches: Path, contention: Path | None) -> dict[str, Any]:
     size, crc32 = _size_and_crc32(switches)
     facts = {"file_bytes": size, "file_crc32": crc32, "file_columns": ",".join(SWITCH_COLUMNS)}
     size, crc32 = (None, None) if contention is None else _size_and_crc32(contention)
-    return {**facts, "contention_bytes": size, "contention_crc32": crc32}
+    columns = None if contention is None else ",".join(CONTENTION_COLUMNS)
+    return {
+        **facts,
+        "contention_bytes": size,
+        "contention_crc32": crc32,
+        "contention_columns": columns,
+    }
 
 
 def _size_and_crc32(file: Path) -> tuple[int, int]:
@@ -267,13 +273,11 @@ def _write_contention(trace: Trace, path: Path, row: dict[str, Any], target: Pat
 
     kept = [
         {
+            **one,
             "segment": row["segment"],
             "host": row["host"],
             "cgroup": called(one["cgroup_id"]),
             "neighbour": called(one["neighbour_id"]) if one["kind"] == "cgroup" else None,
-            "kind": one["kind"],
-            "waits": one["waits"],
-            "runq_ns": one["runq_ns"],
         }
         for one in rows
     ]

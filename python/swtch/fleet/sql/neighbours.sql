@@ -12,6 +12,9 @@
 -- mean_ns         of them, for each wait
 -- share_pct       share of the time for which the victim waited for CPUs at all
 -- taken           how often the neighbour took the CPU from a task of the victim that could have run on
+--
+-- and, where the paths of the cgroups tell them, neighbour_container_id, neighbour_pod_uid, victim_container_id,
+-- victim_pod_uid.
 WITH waited AS (
     SELECT host, cgroup, SUM(runq_ns) AS runq_ns
     FROM contention
@@ -24,7 +27,11 @@ pairs AS (
         neighbour,
         cgroup AS victim,
         SUM(waits) AS waits,
-        SUM(runq_ns) AS waited_ns
+        SUM(runq_ns) AS waited_ns,
+        MAX(neighbour_container_id) AS neighbour_container_id,
+        MAX(neighbour_pod_uid) AS neighbour_pod_uid,
+        MAX(container_id) AS victim_container_id,
+        MAX(pod_uid) AS victim_pod_uid
     FROM contention
     WHERE kind = 'cgroup' AND neighbour <> cgroup
     GROUP BY host, neighbour, cgroup
@@ -46,7 +53,11 @@ SELECT
     CAST(pairs.waited_ns AS BIGINT) AS waited_ns,
     CAST(pairs.waited_ns AS DOUBLE) / pairs.waits AS mean_ns,
     CAST(pairs.waited_ns AS DOUBLE) * 100 / NULLIF(waited.runq_ns, 0) AS share_pct,
-    CAST(COALESCE(preempted.taken, 0) AS BIGINT) AS taken
+    CAST(COALESCE(preempted.taken, 0) AS BIGINT) AS taken,
+    pairs.neighbour_container_id AS neighbour_container_id,
+    pairs.neighbour_pod_uid AS neighbour_pod_uid,
+    pairs.victim_container_id AS victim_container_id,
+    pairs.victim_pod_uid AS victim_pod_uid
 FROM pairs
 INNER JOIN waited ON pairs.host = waited.host AND pairs.victim = waited.cgroup
 LEFT JOIN preempted
