@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import duckdb
@@ -25,9 +26,13 @@ def new_database(**settings: Any) -> DuckDBPyConnection:
     but answers is written to stdout: DuckDB takes a process that was started by `python -m` for
     one that a person types into, and draws how far it has come there.
     """
-    database = duckdb.connect(config={**_settings, **settings})
-    # In a notebook without ipywidgets it draws none, and refuses to be told so.
-    draws = database.execute("SELECT current_setting('enable_progress_bar')").fetchone()
-    if draws == (True,):
-        database.execute("SET enable_progress_bar = false")
-    return database
+    return quiet(duckdb.connect(config={**_settings, **settings}))
+
+
+def quiet(connection: DuckDBPyConnection) -> DuckDBPyConnection:
+    """The same connection, which draws no progress bar from now on."""
+    # In a notebook without ipywidgets it draws none, and refuses to be told so; so does a database
+    # whose settings are locked, as that of `mcp`, where stdout is not the answer.
+    with suppress(duckdb.Error):
+        connection.execute("SET enable_progress_bar = false")
+    return connection

@@ -63,12 +63,13 @@ def _reasons(rows: Sequence[Row], most: int) -> Figure:
     total = sum(row["switches"] for row in rows)
     shown = _first(rows, most, "switches")
     figure, (count, time) = _panels(len(shown), 2)
-    inferred = [row["switches"] - row["certain"] for row in shown]
+    certain = [round(row["switches"] * (row["certain_pct"] or 0) / 100) for row in shown]
+    inferred = [row["switches"] - known for row, known in zip(shown, certain, strict=True)]
     labels = _labels(shown, lambda row: row["reason"])
     _bars(
         count,
         labels,
-        ("the kernel said so", DARK, "", [row["certain"] for row in shown]),
+        ("the kernel said so", DARK, "", certain),
         ("concluded by a rule", LIGHT, "////", inferred),
     )
     count.set_xlabel("context switches")
@@ -158,7 +159,7 @@ def _waits(rows: Sequence[Row], most: int) -> Figure:
     unit, scale = _unit(_sums(shown, "off_ns"))
     _bars(
         axes,
-        _labels(shown, lambda row: f"{row['kind']} {row['object']} in {row['process']}", 48),
+        _labels(shown, lambda row: f"{row['kind']} {row['wait_key']} in {row['process']}", 48),
         ("blocked, until woken", PALE, "", [row["blocked_ns"] / scale for row in shown]),
         (
             "then waiting for a CPU",
@@ -472,10 +473,7 @@ def _legend(axes: Axes) -> None:
 
 def _panels(rows: int, count: int, width: float = 10) -> tuple[Figure, tuple[Axes, ...]]:
     """A figure with panels side by side that share their rows."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as why:
-        raise Error("matplotlib is not installed", "pip install 'swtch[plot]'") from why
+    from matplotlib.figure import Figure
 
     class Picture(Figure):
         """A figure that a notebook shows by itself, without a backend and its global state."""

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import duckdb
 import pandas
+import polars
+import pyarrow
 import pytest
 from conftest import OLDEST, REPOSITORY
 
 import swtch
-from swtch import text
+from swtch import result, text
 from swtch.result import cell_text
 
 QUESTIONS = ("reasons", "runq", "preemptors", "waits", "processes", "threads", "timeline")
@@ -39,6 +42,58 @@ def test_all_shapes_have_the_same_values(sampler: swtch.Trace, question: str) ->
         values = [row[column] for row in rows]
         # A data frame has NaN or NA for null, by the type of the column.
         assert [None if pandas.isna(v) else v for v in frame[column]] == values, column
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_other_libraries_take_an_answer_as_it_is(sampler: swtch.Trace, question: str) -> None:
+    answer = getattr(sampler, question)()
+    rows = answer.rows()
+    assert list(answer) == rows
+    assert len(answer) == len(rows)
+    assert pyarrow.table(answer).to_pylist() == rows
+    assert polars.DataFrame(answer).to_dicts() == rows
+    assert list(pandas.DataFrame(answer).columns) == answer.columns
+    # Of any connection: with DuckDB 1.5 a stream of the asking connection would never come.
+    for connection in (sampler.connection, duckdb):
+        answer = getattr(sampler, question)()
+        assert connection.sql("FROM answer").fetchall() == [tuple(row.values()) for row in rows]
+
+
+def test_a_long_answer_is_a_stream_too(
+    sampler: swtch.Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(result, "MOST_ROWS_KEPT", 10)
+    answer = sampler.sql("SELECT range AS n FROM range(5000)")
+    summed = sampler.connection.sql("SELECT sum(n) FROM answer")
+    assert summed.fetchall() == [(sum(range(5000)),)]
+    answer = sampler.sql("SELECT range AS n FROM range($most)", {"most": 5000})
+    assert len(answer) == 5000
+    assert pyarrow.table(answer).column("n").to_pylist() == list(range(5000))
+    summed = sampler.connection.sql("SELECT sum(a.n) FROM answer AS a JOIN answer USING (n)")
+    assert summed.fetchall() == [(sum(range(5000)),)]
+
+
+@pytest.mark.parametrize(("kept", "asked"), [(1, 1), (0, 4)])
+def test_a_short_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, kept: int, asked: int
+) -> None:
+    monkeypatch.setattr(result, "MOST_ROWS_KEPT", kept)
+    with swtch.open(OLDEST) as trace:
+        answer = trace.sql("SELECT random() AS n, 1 AS one -- another one each time")
+        told = [*answer.rows(), *answer, *pyarrow.table(answer).to_pylist(), *answer.rows()]
+        assert len({row["n"] for row in told}) == asked
+
+
+def test_an_answer_of_temporary_tables_is_no_stream() -> None:
+    with swtch.open(OLDEST) as trace:
+        trace.connection.execute("CREATE TEMP TABLE mine AS SELECT 7 AS n")
+        trace.connection.execute("CREATE TEMP TABLE tasks AS SELECT 8 AS n")
+        assert trace.sql("SELECT count(*) AS n FROM tasks").rows() == [{"n": 1}]
+        answer = trace.sql("FROM mine")
+        assert (answer.rows(), len(answer)) == ([{"n": 7}], 1)
+        with pytest.raises(swtch.Error, match=r"take the rows first: df\(\)"):
+            answer.__arrow_c_stream__()
+        assert polars.DataFrame(answer.arrow()).to_dicts() == [{"n": 7}]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -111,8 +166,11 @@ def test_a_mistake_that_only_shows_while_it_runs_is_an_error_of_ours(sampler: sw
 
 
 def test_sql_without_an_answer_is_refused() -> None:
-    with swtch.open(OLDEST) as trace, pytest.raises(swtch.Error, match="ask a SELECT"):
-        trace.sql("CREATE TABLE mine (n INTEGER)")
+    with swtch.open(OLDEST) as trace:
+        for query in ("CREATE TABLE mine (n INTEGER)", "SET threads = 1", "DROP TABLE mine"):
+            with pytest.raises(swtch.Error, match="ask a SELECT"):
+                trace.sql(query)
+        assert trace.sql('SELECT 1 AS "Count"').rows() == [{"Count": 1}]
 
 
 def test_a_closed_trace_says_so(trace_path: Callable[[str], Path]) -> None:
@@ -130,16 +188,19 @@ def without_libraries(tmp_path: Path) -> Iterator[dict[str, str]]:
     yield {"PYTHONPATH": f"{tmp_path}:{REPOSITORY / 'python'}", "PATH": "/usr/bin:/bin"}
 
 
-def test_only_duckdb_is_needed_and_extras_are_named(without_libraries: dict[str, str]) -> None:
+def test_only_duckdb_is_needed_and_packages_are_named(without_libraries: dict[str, str]) -> None:
     code = """
 import sys, swtch
+import duckdb
 trace = swtch.open(sys.argv[1])
+answer = trace.reasons()
+assert duckdb.sql("FROM answer").fetchall() and len(answer) == len(list(answer))
 assert trace.reasons().rows() and repr(trace.reasons()) and trace.reasons()._repr_html_()
-for shape, extra in (("df", "pandas"), ("arrow", "arrow"), ("pl", "polars")):
+for shape, package in (("df", "pandas"), ("arrow", "pyarrow"), ("pl", "polars")):
     try:
         getattr(trace.reasons(), shape)()
     except swtch.Error as why:
-        assert f"pip install 'swtch[{extra}]'" in str(why), why
+        assert f"pip install {package}" in str(why), why
     else:
         sys.exit(f"{shape} worked")
 """

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import Error
+from ..errors import Error, require
 from ..tables import literal
 from ..text import escaped
 
@@ -285,11 +285,8 @@ class Bucket:
         self.location = root.rstrip("/")
         self._copies: dict[str, Path] = {}
         self._place = tempfile.TemporaryDirectory(prefix="swtch-lake-")
-        try:
-            import fsspec
-            import s3fs  # noqa: F401, fsspec loads it by name
-        except ImportError as why:
-            raise Error(f"{root}: s3fs is not installed", "pip install 'swtch[s3]'") from why
+        require("s3fs")
+        fsspec = require("fsspec")
         retries: dict[str, Any] = {"retries": {"total_max_attempts": ATTEMPTS, "mode": "standard"}}
         self.filesystem: Any = fsspec.filesystem(
             "s3", config_kwargs=retries, use_listings_cache=False, skip_instance_cache=True
@@ -377,9 +374,9 @@ class Bucket:
         """Makes what fsspec and botocore raise an `Error`, but for what is an answer."""
         try:
             yield
-        except (LakeError, *answer):
-            raise
         except Exception as why:  # botocore, aiohttp and s3fs have no common class.
+            if isinstance(why, (LakeError, *answer)):
+                raise
             address = escaped(f"{self.location}/{name}")
             raise LakeError(
                 f"cannot {what} {address}: {type(why).__name__}: {why} (up to {ATTEMPTS} attempts)",
