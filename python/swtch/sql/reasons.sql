@@ -7,7 +7,7 @@
 -- category          VARCHAR  kind of reason
 -- switches          BIGINT   how many switches
 -- share_pct         DOUBLE   of all switches, in percent
--- certain           BIGINT   of these, switches whose reason the kernel itself gave
+-- certain_pct       DOUBLE   of these, switches whose reason the kernel itself gave, in percent; null without a switch
 -- voluntary         BIGINT   of these, switches that the kernel counts as voluntary (nvcsw)
 -- involuntary       BIGINT   the others
 -- ran_ns            BIGINT   time on a CPU of the runs that ended, in ns
@@ -103,7 +103,7 @@ SELECT
     CAST(summed.switches AS BIGINT) AS switches,
     CAST(summed.switches AS DOUBLE) * 100
     / NULLIF(SUM(summed.switches) OVER (PARTITION BY summed.trace), 0) AS share_pct,
-    CAST(summed.certain AS BIGINT) AS certain,
+    CAST(summed.certain AS DOUBLE) * 100 / NULLIF(summed.switches, 0) AS certain_pct,
     CAST(summed.voluntary AS BIGINT) AS voluntary,
     CAST(summed.switches - summed.voluntary AS BIGINT) AS involuntary,
     CAST(summed.ran_ns AS BIGINT) AS ran_ns,

@@ -3,7 +3,7 @@
 -- A row: an object in one process. A futex word is an address there; the two ends of a pipe in two processes
 -- are two rows with the same inode number. Waits without an object (sleep, poll, a child) are in no row.
 --
--- object      VARCHAR   address of the futex word or inode number of the file, in hexadecimal digits
+-- wait_key    VARCHAR   address of the futex word or inode number of the file, in hexadecimal digits
 -- kind        VARCHAR   futex, or what the file is: regular, block, char, fifo, socket, eventfd, …
 -- process     VARCHAR   name of the process
 -- pid         UINTEGER  process id
@@ -47,7 +47,7 @@ WITH counted AS (
 )
 
 SELECT
-    counted.object,
+    counted.object AS wait_key,
     counted.kind,
     COALESCE(processes.comm, '(unnamed)') AS process,
     processes.pid,
@@ -67,4 +67,4 @@ GROUP BY
     counted.process,
     processes.comm,
     processes.pid
-ORDER BY counted.trace, blocked_ns DESC, switches DESC, processes.pid, counted.kind, counted.object
+ORDER BY counted.trace, blocked_ns DESC, switches DESC, processes.pid, counted.kind, wait_key
