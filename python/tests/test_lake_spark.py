@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conftest import LIMIT_S, REPOSITORY
 from fleet_checks import ask_all, assert_known
 
 import swtch
@@ -22,6 +23,7 @@ from swtch import fleet, lake
 from swtch.fleet import generator
 
 FLEET = generator.Fleet(hosts=8, days=5, switches=1000)
+PACKAGE = REPOSITORY / "python"
 _START_S = 120
 _SMALL = {
     "spark.ui.enabled": "false",
@@ -155,6 +157,34 @@ def opened(cluster: Cluster, root: Path) -> Iterator[lake.Lake]:
 
 def test_answers_are_those_that_are_known(opened: lake.Lake) -> None:
     assert_known(ask_all(opened), FLEET)
+
+
+def test_a_cluster_without_room_is_told(cluster: Cluster, root: Path, tmp_path: Path) -> None:
+    """Spark itself waits for ever. A process has one context, so this is asked in another."""
+    settings = {**_SMALL, "spark.executor.memory": "3g"}
+    lines = [f"{name} {value}\n" for name, value in settings.items()]
+    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    code = """
+import sys
+from swtch import fleet, lake
+from swtch.lake import engines
+engines.MOST_WAIT_S = 2
+with lake.open(sys.argv[1], on=sys.argv[2]) as opened:
+    try:
+        fleet.ask(opened, "hosts")
+    except engines.Error as why:
+        print(why)
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", code, root, cluster.url],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "PYTHONPATH": str(PACKAGE)},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+    ).stdout
+    assert f"Spark started no task within 2 s: no worker of {cluster.url} has room" in said
+    assert "start workers with 3g of memory free" in said
 
 
 def test_a_mistake_is_shown_with_its_place(opened: lake.Lake) -> None:

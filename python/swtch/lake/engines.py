@@ -9,6 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 import tempfile
+import threading
+import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +26,9 @@ from ..tables import literal
 from ..text import escaped
 from .columns import SEGMENT_COLUMNS
 from .store import Bucket, Store, without_wildcards
+
+# How long Spark may start no task while there is one to start. Executors start in seconds.
+MOST_WAIT_S = 60.0
 
 _QUESTION = "the question cannot be answered"
 _SPARK_TYPES = {
@@ -51,6 +57,7 @@ class Engine(Protocol):
 
     def answer(self, query: str, params: dict[str, Any] | None) -> Result:
         """The answer to a question."""
+        ...
 
     def close(self) -> None:
         """Frees what the engine holds."""
@@ -133,7 +140,7 @@ class Embedded:
         """
         with engine_errors(_QUESTION):
             try:
-                self.connection.execute(f"CREATE TEMP TABLE {table} AS {query}", params)
+                self.connection.execute(f"CREATE TABLE {table} AS {query}", params)
             except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
                 return False  # `sql` tells its place in what was asked, and reads nothing
         return True
@@ -214,14 +221,71 @@ class Spark:
             for name, value in before.items():
                 self.session.conf.set(rule + name, value)
 
+    @contextmanager
+    def _ended_without_executor(self) -> Iterator[None]:
+        """Ends what a session of ours computes when Spark starts no task of it.
+
+        Spark itself waits for ever when no worker has room for an executor, and says so only in its
+        log. A session that was handed to us may wait as its owner likes.
+        """
+        if not self.is_own:
+            yield
+            return
+        context = self.session.sparkContext
+        tag = f"swtch-{uuid.uuid4()}"
+        is_done, is_given_up = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            tracker = context.statusTracker()
+            before, since = None, time.monotonic()
+            while not is_done.wait(0.5):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                told = [stage for stage in stages if stage is not None]
+                ended = [(stage.stageId, stage.numCompletedTasks) for stage in told]
+                if not told or any(stage.numActiveTasks for stage in told) or ended != before:
+                    before, since = ended, time.monotonic()
+                elif time.monotonic() - since > MOST_WAIT_S:
+                    is_given_up.set()
+                    context.cancelJobsWithTag(tag)
+                    return
+
+        def watch_while_it_is_there() -> None:
+            # When Spark goes away, whoever waits for the answer is told.
+            with suppress(Exception):
+                watch()
+
+        thread = threading.Thread(target=watch_while_it_is_there, daemon=True)
+        context.addJobTag(tag)
+        thread.start()
+        try:
+            yield
+        except Exception as why:
+            if not is_given_up.is_set():
+                raise
+            wanted = context.getConf().get("spark.executor.memory", "1g")
+            raise Error(
+                f"Spark started no task within {MOST_WAIT_S:g} s: no worker of "
+                f"{escaped(context.master)} has room for an executor",
+                f"start workers with {wanted} of memory free, which is spark.executor.memory, or "
+                "set less in spark-defaults.conf",
+            ) from why
+        finally:
+            is_done.set()
+            thread.join(1)
+            with suppress(Exception):
+                context.removeJobTag(tag)
+
     def answer(self, query: str, params: dict[str, Any] | None) -> Result:
         """The answer to a question; its rows are fetched into this process."""
         with _spark_errors(_QUESTION):
             frame = self.session.sql(re.sub(r"\$([a-z_]+)", r":\1", query), args=params or {})
             if not frame.columns:
                 raise Error("this SQL has no answer: ask a SELECT")
-            table = frame.toArrow()
-        return Result(duckdb.from_arrow(table))
+            with self._ended_without_executor():
+                table = frame.toArrow()
+        connection = new_database()
+        connection.from_arrow(table).create("answer")
+        return Result.of_query(connection, "FROM answer")
 
     def close(self) -> None:
         """Ends the session if it was started for this."""
@@ -278,7 +342,9 @@ def _spark_session(url: str) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as why:
-        raise Error("pyspark is not installed", "pip install 'swtch[spark]'") from why
+        raise Error(
+            "pyspark is not installed", "pip install pyspark pyarrow 'pandas>=2.2,<3'"
+        ) from why
     with _spark_errors(f"cannot start Spark on {escaped(url)}"):
         builder = SparkSession.builder.master(url).appName("swtch")
         session = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
