@@ -17,25 +17,29 @@ is and what its columns mean.
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterable
 
 from .errors import Error
 from .lake.engines import connect
 from .recording import Recording, record
 from .result import Result
 from .trace import Trace
+from .trace_files import AnyPath, paths_of
 
 __all__ = ["Error", "Recording", "Result", "Trace", "connect", "open", "record"]
 
 
-def open(path: str | os.PathLike[str], *more: str | os.PathLike[str], verify: bool = True) -> Trace:
+def open(
+    path: AnyPath | Iterable[AnyPath], *more: AnyPath | Iterable[AnyPath], verify: bool = True
+) -> Trace:
     """Opens finished traces for questions.
 
-    With several paths every view holds the rows of all of them; the column `trace` of each row is
-    the path as it was given. `verify=False` leaves out the comparison with the checksums of the
-    trace, which reads every file once.
+    Each is a path, a list of paths, or a pattern: `swtch.open("runs/*.swtch")`. With several traces
+    every view holds the rows of all of them; the column `trace` of each row is the path as it was
+    given, or as the pattern found it. `verify=False` leaves out the comparison with the checksums
+    of the trace, which reads every file once.
 
     Raises `Error` when a path leads to no trace, to one that is not finished, to one of a newer
     format, or to one whose files are not as they were written.
     """
-    return Trace([path, *more], verify=verify)
+    return Trace(paths_of([path, *more]), verify=verify)

@@ -9,10 +9,12 @@ the program reads, so it is refused here.
 from __future__ import annotations
 
 import csv
+import glob
 import json
 import os
 import stat
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,28 @@ class _Chunk:
     offset: int
     length: int
     crc32: int
+
+
+AnyPath = str | os.PathLike[str]
+
+
+def paths_of(given: Iterable[AnyPath | Iterable[AnyPath]]) -> list[AnyPath]:
+    """The paths that are meant by paths, lists of paths, and patterns such as `runs/*.swtch`.
+
+    A pattern stands for what it matches, in the order of names. A path that is there is no pattern.
+    """
+    paths: list[AnyPath] = []
+    for one in given:
+        if not isinstance(one, (str, bytes, os.PathLike)):
+            paths.extend(paths_of(one))
+        elif isinstance(one, str) and glob.has_magic(one) and not os.path.lexists(one):
+            found = sorted(glob.glob(one))  # noqa: PTH207, names stay as they were given
+            if not found:
+                raise Error(f"no path matches {escaped(one)}")
+            paths.extend(found)
+        else:
+            paths.append(one)
+    return paths
 
 
 def open_files(path: str | os.PathLike[str], verify: bool) -> TraceFiles:

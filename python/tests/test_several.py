@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import OLDEST
 
 import swtch
 
@@ -57,6 +59,28 @@ def test_rates_are_counts_by_the_length_of_the_trace(
             ):
                 expected = (counted[measure] or 0) / seconds
                 assert row[f"{side}_{rate}_per_s"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_lists_and_patterns_stand_for_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b.swtch", "a.swtch", "[c].swtch"):
+        shutil.copytree(OLDEST, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    every = {"*.swtch": ["[c].swtch", "a.swtch", "b.swtch"], "?.swtch": ["a.swtch", "b.swtch"]}
+    for given, names in every.items():
+        with swtch.open(given) as opened:
+            assert opened.names == names
+    # The name of a trace that is there is no pattern.
+    with swtch.open("[c].swtch", ["b.swtch", tmp_path / "a.swtch"]) as opened:
+        assert opened.names == ["[c].swtch", "b.swtch", str(tmp_path / "a.swtch")]
+        assert {row["trace"] for row in opened.reasons()} == set(opened.names)
+    with pytest.raises(swtch.Error, match=r"no path matches runs/\*\.swtch"):
+        swtch.open("runs/*.swtch")
+    with pytest.raises(swtch.Error, match="no trace is named"):
+        swtch.open([])
+    with pytest.raises(swtch.Error, match=r"a\.swtch is given twice"):
+        swtch.open("a.swtch", "?.swtch")
 
 
 def test_a_comparison_says_who_judges(two: tuple[Path, Path]) -> None:
