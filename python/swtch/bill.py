@@ -10,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from .errors import Error
 from .program import answer_of_program
 from .trace_files import TraceFiles
 
-# What a row of a bill can stand for, with the columns that name it.
-LABELS: dict[str, dict[str, str]] = {
+# What a row of a bill can stand for.
+By = Literal["reason", "process", "thread", "stack", "pair"]
+
+# The same, with the columns that name it.
+LABELS: dict[By, dict[str, str]] = {
     "reason": {"reason": "VARCHAR", "category": "VARCHAR"},
     "process": {
         "process": "VARCHAR",
@@ -71,7 +74,7 @@ TARIFF = {
 
 def bill_query(
     traces: Sequence[TraceFiles],
-    by: str,
+    by: By,
     prices: str | os.PathLike[str] | None,
     program: str | os.PathLike[str] | None,
 ) -> tuple[str, dict[str, Any], str]:

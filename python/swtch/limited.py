@@ -15,6 +15,7 @@ forked quickly.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import resource
@@ -91,7 +92,7 @@ class Worker:
                 break
         raise Error("the process that answers has ended twice; ask again")
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> Any:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", self._code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -119,7 +120,7 @@ class Worker:
 def serve(answer: Answer, seconds: float) -> None:
     """Answers each line of stdin by a line on stdout, until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    lines = sys.stdin.buffer.raw
+    lines = io.FileIO(0, closefd=False)
     # What an answer prints is none: it goes to stderr.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -30,9 +30,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import duckdb
 
 from . import tables
+from .bill import By
 from .errors import Error
 from .limited import MEMORY, Worker
-from .program import answer_of_program
+from .program import answer_of_program, version
 from .query import json_value
 from .result import Result
 from .tables import fact
@@ -181,7 +182,7 @@ class TraceServer:
         self,
         trace: str,
         question: Question,
-        by: Literal["reason", "process", "thread", "stack", "pair"] = "reason",
+        by: By = "reason",
         since_ns: int = 0,
         until_ns: int | None = None,
         most_rows: int = 50,
@@ -397,12 +398,12 @@ def server(paths: Sequence[str | os.PathLike[str]], limits: Limits) -> MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
     except ImportError as why:
-        raise Error("the package mcp is not installed", "pip install 'swtch[mcp]'") from why
+        raise Error("the package mcp is not installed", "pip install 'mcp>=2,<3'") from why
     # A folder that is not there is told now. Only the names and words of its tools are used here.
     shape = TraceServer(TraceFolder(paths), limits)
     worker = Worker("swtch.mcp", "answer", limits.seconds)
     folders = [os.fspath(path) for path in paths]
-    made = MCPServer("swtch", instructions=INSTRUCTIONS, log_level="ERROR")
+    made = MCPServer("swtch", version=version(), instructions=INSTRUCTIONS, log_level="ERROR")
 
     def in_worker(tool: Callable[..., str]) -> Callable[..., str]:
         """The tool, asked of the worker. Refusals are told to the assistant."""

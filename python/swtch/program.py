@@ -12,6 +12,8 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Sequence
+from contextlib import suppress
+from importlib import metadata
 from typing import Any
 
 from .errors import Error
@@ -31,6 +33,16 @@ def path_of_program(given: str | os.PathLike[str] | None = None) -> str:
             "name it in the environment variable SWTCH, or install it",
         )
     return found
+
+
+def version() -> str:
+    """The version of this package, which is that of the program; empty if neither is installed."""
+    try:
+        return metadata.version("swtch")
+    except metadata.PackageNotFoundError:
+        with suppress(Error):  # in a clone
+            return run_program(["--version"]).decode().split()[1]
+    return ""
 
 
 def answer_of_program(
@@ -60,10 +72,10 @@ def run_program(
     if not as_caller:
         for name in ("SUDO_UID", "SUDO_GID"):
             environment.pop(name, None)
-    command = [path_of_program(program), *words]
+    path = path_of_program(program)
     try:
         done = subprocess.run(
-            command,
+            [path, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=environment,
@@ -73,7 +85,7 @@ def run_program(
     except subprocess.TimeoutExpired as why:
         raise Error(f"swtch {words[0]} took longer than {limit_s:g} s and was given up") from why
     except OSError as why:
-        raise Error(f"cannot start {escaped(command[0])}: {why.strerror}") from why
+        raise Error(f"cannot start {escaped(path)}: {why.strerror}") from why
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").splitlines()
         said = "\n".join(escaped(line) for line in lines).removeprefix("error: ")

@@ -81,7 +81,7 @@ def create_all(connection: DuckDBPyConnection, traces: Sequence[TraceFiles]) -> 
 
 def text_of(folder: str, name: str) -> str:
     """The text of a file of SQL in this package: `views` or `sql`."""
-    return files(__package__).joinpath(folder, f"{name}.sql").read_text(encoding="utf-8")
+    return (files("swtch") / folder / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def description(folder: str, name: str) -> str:

@@ -36,6 +36,8 @@ class Trace:
     """
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], *, verify: bool = True) -> None:
+        if not paths:
+            raise Error("no trace is named")
         names = [os.fspath(path) for path in paths]
         for name in names:
             if names.count(name) > 1:
@@ -130,7 +132,7 @@ class Trace:
 
     def bill(
         self,
-        by: str = "reason",
+        by: bill.By = "reason",
         *,
         prices: str | os.PathLike[str] | None = None,
         program: str | os.PathLike[str] | None = None,

@@ -12,7 +12,7 @@ what a row is, what its columns mean, and what it assumes. `swtch lake fleet` ru
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import Error
 from ..lake import Lake
@@ -20,8 +20,10 @@ from ..result import Result
 
 __all__ = ["QUESTIONS", "ask", "text_of"]
 
+Question = Literal["cgroups", "hosts", "neighbours", "kinds", "rollout", "band"]
+
 # Question -> what it asks, and its values with what they are when not given.
-QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+QUESTIONS: dict[Question, tuple[str, dict[str, Any]]] = {
     "cgroups": ("which cgroups of which hosts pay most for switches", {}),
     "hosts": ("which hosts pay most for switches", {}),
     "neighbours": ("which cgroups had the CPU while which others waited for it", {}),
@@ -31,7 +33,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def ask(opened: Lake, question: str, **values: Any) -> Result:
+def ask(opened: Lake, question: Question, **values: Any) -> Result:
     """The answer to one of `QUESTIONS`."""
     if question not in QUESTIONS:
         raise Error(f"no question is called {question!r}", f"there are: {', '.join(QUESTIONS)}")
@@ -45,4 +47,4 @@ def ask(opened: Lake, question: str, **values: Any) -> Result:
 
 def text_of(question: str) -> str:
     """The SQL of a question."""
-    return files(__package__).joinpath("sql", f"{question}.sql").read_text(encoding="utf-8")
+    return (files("swtch.fleet") / "sql" / f"{question}.sql").read_text(encoding="utf-8")

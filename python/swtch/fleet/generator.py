@@ -341,7 +341,7 @@ def _kinds(fleet: Fleet) -> list[dict[str, Any]]:
     kinds: dict[tuple[str, str], list[int]] = {}
     for host in range(fleet.hosts):
         kinds.setdefault((fleet.kernel(host), fleet.instance_type(host)), []).append(host)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (kernel, instance_type), hosts in kinds.items():
         prices = [fleet.price_ns(host) for host in hosts]
         price = statistics.fmean(prices)

@@ -83,8 +83,8 @@ class Segment(Given):
     def origin(self) -> Origin:
         """Which segment of a lake it becomes, however often it is met."""
         meta = self._meta()
-        host, clock, ring = (meta.get(key) for key in ("host", "clock", "ring"))
         try:
+            host, clock, ring = (meta[key] for key in ("host", "clock", "ring"))
             facts = (host["hostname"], clock["realtime_ns"], ring["began_ns"], int(self.path.name))
         except (TypeError, KeyError) as why:
             raise Nonsense("it does not say of which recording it is") from why

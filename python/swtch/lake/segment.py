@@ -135,12 +135,12 @@ def facts_of_files(switches: Path, contention: Path | None) -> dict[str, Any]:
     """Sizes and checksums of a data file and of the one with its contention."""
     size, crc32 = _size_and_crc32(switches)
     facts = {"file_bytes": size, "file_crc32": crc32, "file_columns": ",".join(SWITCH_COLUMNS)}
-    size, crc32 = (None, None) if contention is None else _size_and_crc32(contention)
+    rest = (None, None) if contention is None else _size_and_crc32(contention)
     columns = None if contention is None else ",".join(CONTENTION_COLUMNS)
     return {
         **facts,
-        "contention_bytes": size,
-        "contention_crc32": crc32,
+        "contention_bytes": rest[0],
+        "contention_crc32": rest[1],
         "contention_columns": columns,
     }
 
@@ -235,7 +235,7 @@ def _date_of(moment_ns: int) -> str:
 
 def _write(trace: Trace, row: dict[str, Any], target: Path) -> None:
     """Writes the switches and puts their number into the row."""
-    sql = files(__package__).joinpath("segment.sql").read_text(encoding="utf-8")
+    sql = (files("swtch.lake") / "segment.sql").read_text(encoding="utf-8")
     connection = trace.connection
     connection.execute(
         "CREATE TEMP TABLE labels AS "
