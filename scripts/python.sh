@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The Python package (python/): checked and tested.
 #
-#   scripts/python.sh check    style and formatting, those of the benchmarks (bench/) too
+#   scripts/python.sh check    style and formatting, those of the benchmarks (bench/) too, and types
 #   scripts/python.sh schemas  docs/schemas/ written anew
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
+#   scripts/python.sh duckdb   tests of answers with the oldest and the newest DuckDB that pyproject.toml admits
 #
 # What python/requirements-test.txt pins is installed into an environment in the user's cache, which all clones with
 # these pins share. On a machine without Python, or where that cannot be had, this says so and ends with 3.
@@ -18,6 +19,7 @@ cache=${XDG_CACHE_HOME:-${HOME:-$root_dir/target}/.cache}/swtch
 venv=
 requirements=$root_dir/python/requirements-test.txt
 engines=$root_dir/python/requirements-engines.txt
+duckdb_ends=(1.4.1 2.0.1)
 
 python_version() { python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 
@@ -85,6 +87,7 @@ check() {
     local status=0
     "$venv/bin/ruff" check --quiet --no-cache python bench >&2 || status=1
     "$venv/bin/ruff" format --quiet --no-cache --check --diff python bench >&2 || status=1
+    (cd python && "$venv/bin/mypy" --cache-dir "$cache/mypy" --no-error-summary >&2) || status=1
     return "$status"
 }
 
@@ -133,11 +136,30 @@ run_tests() {
     run_pytest "$@"
 }
 
+# Each end lies before the pinned one in the path of Python.
+run_duckdb() {
+    prepare || return
+    local end place status=0
+    [ $# -gt 0 ] || set -- tests/test_{results,figures,several,timeline,views,bill,query,fleet,lake}.py
+    for end in "${duckdb_ends[@]}"; do
+        place=$cache/duckdb-$end-python$(python_version)
+        if [ ! -e "$place" ]; then
+            rm -rf "$place.part"
+            "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+                --target "$place.part" "duckdb==$end" >&2 && mv "$place.part" "$place" || return
+        fi
+        say "python: with duckdb $end"
+        PYTHONPATH=$place run_tests "$@" || status=1
+    done
+    return "$status"
+}
+
 command=${1:-test}
 [ $# -gt 0 ] && shift
 case $command in
 check) check ;;
 schemas) prepare && "$venv/bin/python" python/schemas.py ;;
 test) run_tests "$@" ;;
-*) die "scripts/python.sh check, schemas or test" ;;
+duckdb) run_duckdb "$@" ;;
+*) die "scripts/python.sh check, schemas, test or duckdb" ;;
 esac
