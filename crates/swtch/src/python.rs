@@ -20,7 +20,7 @@ try:
     from swtch.query import main
 except ModuleNotFoundError as missing:
     print(f'error: Python ({sys.executable}) lacks the module {missing.name}: the package swtch with its '
-          'dependencies answers this; pip install swtch (from a clone: PYTHONPATH=python, '
+          'dependencies answers this; pip install swtch-*.whl (from a clone: PYTHONPATH=python, '
           'pip install duckdb)', file=sys.stderr)
     sys.exit(2)
 sys.exit(main(sys.argv[1:], 'swtch lake'))

@@ -59,7 +59,7 @@ fn a_package_or_python_that_is_missing_is_named() {
     let said = stderr(&lacking);
     assert!(said.starts_with("error: Python ("), "{said}");
     assert!(
-        said.contains("swtch.query") && said.contains("pip install swtch"),
+        said.contains("swtch.query") && said.contains("pip install swtch-*.whl"),
         "{said}"
     );
     assert_eq!(lacking.status.code(), Some(2));
