@@ -28,6 +28,7 @@ pub mod bill;
 pub mod cliff;
 pub mod drop;
 pub mod estimate;
+pub mod injection;
 pub mod kind;
 pub mod order;
 pub mod price;
