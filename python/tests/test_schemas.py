@@ -336,6 +336,18 @@ def test_tails_of_hops(program: str) -> None:
     assert answer["rows"]
 
 
+def test_what_a_switch_costs_a_program(program: str) -> None:
+    """A budget of a fifth of its time: only the form of the answer is looked at."""
+    if why := why_not_ebpf():
+        pytest.skip(f"cannot record: {why}")
+    works = "import time\nwhile True: sum(range(3000)); time.sleep(0.0002)"
+    with subprocess.Popen([sys.executable, "-c", works]) as worker:
+        words = ("cost", "--of", "-p", str(worker.pid), "-d", "20", "--budget", "20")
+        told = measured(program, *words)
+        worker.kill()
+    assert len(valid(told, "swtch.report.cost-of/1")["rows"]) == 9
+
+
 @pytest.fixture(scope="module")
 def scheduler(program: str) -> Iterator[str]:
     """The process id of a program that has a user-mode scheduler."""

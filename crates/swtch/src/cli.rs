@@ -2,6 +2,7 @@
 //! for is decided in [`recording`]; what an option does is in the module of its command.
 
 mod live;
+mod program_cost;
 mod recording;
 mod values;
 
@@ -25,6 +26,7 @@ use crate::user_switch;
 use swtch_view::ViewRequest;
 
 use live::{Agent, Top};
+use program_cost::ProgramCost;
 use recording::{Explain, Record};
 use values::{by, id_of_span, interval, length, per, percent, pid, reason, to};
 
@@ -62,7 +64,7 @@ pub enum Verb {
     Agent(Agent),
     /// Show a trace in the browser.
     View(ViewArgs),
-    /// Measure what each kind of switch costs on this machine.
+    /// Measure what each kind of switch costs on this machine, or what a switch costs one program (--of).
     Cost(Cost),
     /// Show the user-mode schedulers of a process (those of swtch-fiber), beside the kernel's.
     Fiber(FiberArgs),
@@ -438,6 +440,9 @@ pub struct Cost {
     /// Format of the output.
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = Format::parser())]
     pub format: Format,
+    /// One program, whose prices are measured instead.
+    #[command(flatten)]
+    pub program: ProgramCost,
 }
 
 /// The first of the kinds, where percentiles are asked for.

@@ -93,8 +93,12 @@ fn run(cli: Cli) -> Result<u8> {
         Verb::Diff(words) => diff(&words),
         Verb::Export(words) => export::run(&words.to_request(), stop_on_signals),
         Verb::Import(words) => import::run(&words.to_request()),
-        Verb::Cost(words) => match words.compare.as_deref() {
-            Some([before, after]) => swtch_cost::run_compare(before, after, words.format),
+        Verb::Cost(words) => match (
+            words.compare.as_deref(),
+            words.program.to_request(words.format)?,
+        ) {
+            (_, Some(request)) => swtch_cost::of::run(&request),
+            (Some([before, after]), _) => swtch_cost::run_compare(before, after, words.format),
             _ => swtch_cost::run(&words.to_request()?),
         },
         Verb::View(words) => swtch_view::run(&words.to_request()),

@@ -19,6 +19,7 @@ mod driver;
 mod follower;
 mod goroutine;
 mod groups;
+pub mod injection;
 mod instructions;
 mod launch;
 mod leader;

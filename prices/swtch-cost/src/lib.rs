@@ -30,6 +30,7 @@ mod machine;
 pub mod measure;
 pub mod menu;
 pub mod noise;
+pub mod of;
 pub mod series;
 mod share;
 mod table;

@@ -17,11 +17,15 @@
 //! - While an injector walks through memory, work piles up, and a server that finds more of it does more before it blocks.
 //!   That is no cost. So each walk has a twin that takes the CPU as long and touches nothing, and what the memory costs
 //!   is `touch - hold`.
-//! - Some acts come after the unit has ended, since an interrupt takes its time. They count with the others of their lot,
-//!   and the difference is divided by the share that came in time (Wald 1940; Imbens and Angrist 1994).
+//! - An act comes some microseconds after its moment was drawn, and the unit may have ended by then. Whether it has does
+//!   not depend on the act: so units count only if they are open when the act comes, and for lots without an act, when one
+//!   would have come that takes as long as the last.
+//! - A few units are many times as long as all others (garbage collections; a hypervisor that gives the CPU to others
+//!   without saying so), and hide what an act costs. So means are trimmed: they are those of the middle three fifths.
 //!
-//! Sources: Neyman 1923 (the variance of a difference under randomisation); Lin 2013, "Agnostic notes on regression
-//! adjustments" (what is known before the moment may be adjusted for).
+//! Sources: Neyman 1923 (the variance of a difference under randomisation); Yuen 1974, "The two-sample trimmed t for
+//! unequal population variances"; Lin 2013, "Agnostic notes on regression adjustments" (what is known before the moment
+//! may be adjusted for).
 
 use std::fmt;
 

@@ -170,7 +170,7 @@ fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     clippy::cast_possible_truncation,
     reason = "rounding down is what it is for; a cast from float saturates"
 )]
-pub(super) fn whole(number: f64) -> usize {
+pub(crate) fn whole(number: f64) -> usize {
     number as usize
 }
 

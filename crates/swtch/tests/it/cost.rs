@@ -4,6 +4,7 @@
 //! only asks how an answer looks shares a measurement with others.
 
 mod ends;
+mod program;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -14,7 +14,7 @@ mod branches;
 mod delay;
 mod mapping;
 mod pages;
-mod random;
+pub(super) mod random;
 mod registers;
 mod strided;
 mod walk;

@@ -5,21 +5,24 @@ use std::error::Error;
 use std::fmt;
 
 use crate::cost::estimate::CONFIDENCE;
-use crate::stats::interval::{ConfidenceInterval, quantile};
+use crate::stats::interval::{ConfidenceInterval, median, whole};
 use crate::stats::student;
 
 use super::{Injection, TouchedMemory, UnitResponse};
 
-/// Units that take longer than this share of those that were met count as if they took that long. A few of them hold
-/// garbage collections and checkpoints, which are longer than all else, and hide what an act costs.
-const LONGEST_SHARE: f64 = 0.99;
+/// The share of the shortest, and of the longest units that a mean leaves out.
+const TRIMMED: f64 = 0.2;
 
 /// The fewest moments of each kind from which an interval is made: the mean of fewer is not normal.
 const FEWEST: usize = 30;
 
-/// The smallest share of acts that must come before the unit ends. Where most come too late, what is divided by the share
-/// is mostly noise.
-const SMALLEST_IN_TIME: f64 = 0.2;
+/// What the time before the moment may count for in the length of the unit: nothing where units are alike, all of it
+/// where they have no memory.
+const SLOPES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+
+/// The standard deviation of what one act costs: interrupts differ (seen on KVM, where a program of equal units differed
+/// by a third of this).
+const SPREAD_OF_ACTS_NS: f64 = 3000.0;
 
 /// Confidence with which a control must differ from 0 before that is told: one experiment has several.
 const CONTROL_CONFIDENCE: f64 = 0.99;
@@ -66,8 +69,6 @@ pub struct PriceForProgram {
     pub memory: Option<EffectOfAct>,
     /// The number of moments at which this was done.
     pub moments: usize,
-    /// The share of them, from 0 to 1, at which the task had the CPU before the unit ended.
-    pub in_time: f64,
 }
 
 /// All that the experiment tells.
@@ -92,54 +93,32 @@ pub struct InjectionEstimates {
 
 /// Too few moments met units of work for an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum TooFewMoments {
-    /// Of one kind there are too few.
-    Met {
-        /// The kind.
-        injection: Injection,
-        /// The number of units that it met.
-        met: usize,
-    },
-    /// Most acts came after the unit had ended.
-    Late {
-        /// The share that came in time, from 0 to 1.
-        share: f64,
-    },
+pub struct TooFewMoments {
+    /// What was done at them.
+    pub injection: Injection,
+    /// The number of units that they met.
+    pub met: usize,
 }
 
 impl fmt::Display for TooFewMoments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Met { injection, met } => write!(
-                f,
-                "{met} units of work were met by {injection}, and fewer than {FEWEST} make no estimate"
-            ),
-            Self::Late { share } => write!(
-                f,
-                "only {:.0} % of the injected switches came before the unit of work had ended",
-                share * 100.0
-            ),
-        }
+        let Self { injection, met } = self;
+        write!(
+            f,
+            "{met} units of work were met by {injection}, and fewer than {FEWEST} make no estimate"
+        )
     }
 }
 
 impl Error for TooFewMoments {}
 
-/// The mean of one kind, and how sure it is.
+/// The trimmed mean of one kind, and how sure it is.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeanOfKind {
     mean: f64,
     /// The square of the standard error.
     error2: f64,
     count: usize,
-    in_time: f64,
-}
-
-/// Responses of which what was known before the moment has been taken out.
-#[derive(Debug)]
-struct AdjustedResponses {
-    /// One for each response, in its order.
-    values: Vec<f64>,
 }
 
 impl InjectionEstimates {
@@ -152,55 +131,45 @@ impl InjectionEstimates {
         let kind = |injection| {
             let found = kinds.get(&injection).copied().unwrap_or_default();
             match found.count {
-                met if met < FEWEST => Err(TooFewMoments::Met { injection, met }),
+                met if met < FEWEST => Err(TooFewMoments { injection, met }),
                 _ => Ok(found),
             }
         };
         let (nothing, interrupt) = (kind(Injection::Nothing)?, kind(Injection::Interrupt)?);
         let switch = kind(Injection::Switch)?;
-        if switch.in_time < SMALLEST_IN_TIME {
-            return Err(TooFewMoments::Late {
-                share: switch.in_time,
-            });
-        }
-        // Interrupts take as long to come as the task that one of them wakes.
-        let late = switch.in_time;
+        let direct = [(switch, 1.0), (interrupt, -1.0)];
         let mut prices = vec![PriceForProgram {
             touched: None,
-            cost: sum_of(&[(switch, 1.0 / late), (interrupt, -1.0 / late)]),
+            cost: sum_of(&direct),
             memory: None,
             moments: switch.count,
-            in_time: late,
         }];
-        let cost_of_switch = (switch.mean - nothing.mean).max(0.0);
+        let of_switch_ns = (switch.mean - nothing.mean).max(0.0);
         let mut spent_ns = (interrupt.mean - nothing.mean).max(0.0) * count_as_f64(interrupt.count)
-            + cost_of_switch * count_as_f64(switch.count);
+            + of_switch_ns * count_as_f64(switch.count);
         let mut longest = switch;
         for memory in TouchedMemory::ALL {
             let (touch, hold) = (
                 kind(Injection::Touch(memory))?,
                 kind(Injection::Hold(memory))?,
             );
-            let in_time = f64::midpoint(touch.in_time, hold.in_time).max(SMALLEST_IN_TIME);
-            let indirect = [(touch, 1.0 / in_time), (hold, -1.0 / in_time)];
-            let direct = [(switch, 1.0 / late), (interrupt, -1.0 / late)];
+            let indirect = [(touch, 1.0), (hold, -1.0)];
             prices.push(PriceForProgram {
                 touched: Some(memory),
                 cost: sum_of(&[indirect, direct].concat()),
                 memory: Some(sum_of(&indirect)),
                 moments: touch.count,
-                in_time: touch.in_time,
             });
-            // What a hold adds is work that piled up, apart from what any switch costs.
-            spent_ns += cost_of_switch * count_as_f64(touch.count + hold.count)
+            // What a hold adds to a switch is work that piled up, which costs nothing.
+            spent_ns += of_switch_ns * count_as_f64(touch.count + hold.count)
                 + (touch.mean - hold.mean).max(0.0) * count_as_f64(touch.count);
             longest = hold;
         }
         Ok(Self {
             prices,
-            interrupt: sum_of(&[(interrupt, 1.0 / late), (nothing, -1.0 / late)]),
+            interrupt: sum_of(&[(interrupt, 1.0), (nothing, -1.0)]),
             elsewhere: sum_of(&[(kind(Injection::Elsewhere)?, 1.0), (nothing, -1.0)]),
-            piled_up: sum_of(&[(longest, 1.0 / late), (switch, -1.0 / late)]),
+            piled_up: sum_of(&[(longest, 1.0), (switch, -1.0)]),
             unit_ns: nothing.mean,
             moments: responses.len(),
             spent_ns,
@@ -214,9 +183,8 @@ pub fn resolution(responses: &[UnitResponse], moments: f64) -> Option<f64> {
     if responses.len() < FEWEST {
         return None;
     }
-    let adjusted = AdjustedResponses::of(responses);
-    let all = MeanOfKind::of(adjusted.values.iter().map(|value| (*value, false)));
-    let variance = all.error2 * count_as_f64(all.count);
+    let all = MeanOfKind::of(adjusted(responses));
+    let variance = all.error2 * count_as_f64(all.count) + SPREAD_OF_ACTS_NS.powi(2);
     let of_kind = |injection: Injection| {
         let lots = Injection::LOTS.iter().filter(|lot| **lot == injection);
         moments * count_as_f64(lots.count()) / count_as_f64(Injection::LOTS.len())
@@ -226,36 +194,59 @@ pub fn resolution(responses: &[UnitResponse], moments: f64) -> Option<f64> {
 }
 
 fn means_of_kinds(responses: &[UnitResponse]) -> BTreeMap<Injection, MeanOfKind> {
-    let adjusted = AdjustedResponses::of(responses);
-    let mut kinds: BTreeMap<Injection, Vec<(f64, bool)>> = BTreeMap::new();
-    for (response, value) in responses.iter().zip(&adjusted.values) {
-        let of_kind = kinds.entry(response.injection).or_default();
-        of_kind.push((*value, response.is_in_time));
+    let mut kinds: BTreeMap<Injection, Vec<f64>> = BTreeMap::new();
+    for (response, value) in responses.iter().zip(adjusted(responses)) {
+        kinds.entry(response.injection).or_default().push(value);
     }
     kinds
         .into_iter()
-        .map(|(injection, values)| (injection, MeanOfKind::of(values.into_iter())))
+        .map(|(injection, values)| (injection, MeanOfKind::of(values)))
         .collect()
 }
 
+/// The lengths of the units, of which that part of the time before the moment is taken out that makes them most alike. It
+/// is one part for all kinds, so it favours none.
+fn adjusted(responses: &[UnitResponse]) -> Vec<f64> {
+    let before: Vec<f64> = responses.iter().map(|one| one.before_ns).collect();
+    let middle = median(&before).unwrap_or(0.0);
+    let with = |slope: f64| -> Vec<f64> {
+        let lengths = responses.iter();
+        lengths
+            .map(|one| one.cpu_ns - slope * (one.before_ns - middle))
+            .collect()
+    };
+    let spread = |slope: &f64| MeanOfKind::of(with(*slope)).error2;
+    let best = SLOPES
+        .into_iter()
+        .min_by(|a, b| spread(a).total_cmp(&spread(b)));
+    with(best.unwrap_or(0.0))
+}
+
 impl MeanOfKind {
-    /// Of values, each with whether the act came in time.
-    fn of(values: impl Iterator<Item = (f64, bool)>) -> Self {
-        let (mut count, mut mean, mut squares, mut in_time) = (0_usize, 0.0, 0.0, 0.0);
-        // Welford 1962.
-        for (value, is_in_time) in values {
-            count += 1;
-            let off = value - mean;
-            mean += off / count_as_f64(count);
-            squares += off * (value - mean);
-            in_time += f64::from(u8::from(is_in_time));
+    /// Of values, by Yuen: the mean of the middle, with the variance of values of which the others are drawn in to its
+    /// ends.
+    fn of(mut values: Vec<f64>) -> Self {
+        let count = values.len();
+        let left_out = whole(count_as_f64(count) * TRIMMED);
+        if count < 2 || 2 * left_out >= count {
+            return Self {
+                count,
+                ..Self::default()
+            };
         }
+        values.sort_unstable_by(f64::total_cmp);
+        let (low, high) = (values[left_out], values[count - 1 - left_out]);
+        let middle = &values[left_out..count - left_out];
+        let mean = middle.iter().sum::<f64>() / count_as_f64(middle.len());
         let n = count_as_f64(count);
+        let drawn_in = || values.iter().map(|value| value.clamp(low, high));
+        let center = drawn_in().sum::<f64>() / n;
+        let squares: f64 = drawn_in().map(|value| (value - center).powi(2)).sum();
+        let kept = count_as_f64(middle.len());
         Self {
             mean,
-            error2: squares / (n * (n - 1.0).max(1.0)).max(1.0),
+            error2: squares / (kept * (kept - 1.0).max(1.0)),
             count,
-            in_time: in_time / n.max(1.0),
         }
     }
 }
@@ -268,36 +259,8 @@ fn sum_of(parts: &[(MeanOfKind, f64)]) -> EffectOfAct {
         .map(|(kind, factor)| kind.error2 * factor * factor)
         .sum();
     let fewest = parts.iter().map(|(kind, _)| kind.count).min().unwrap_or(0);
-    let freedom = count_as_f64(fewest).max(2.0) - 1.0;
+    let freedom = (count_as_f64(fewest) * (1.0 - 2.0 * TRIMMED)).max(2.0) - 1.0;
     EffectOfAct::new(ns, error2.sqrt(), freedom)
-}
-
-impl AdjustedResponses {
-    /// Takes out what the time before the moment says of the whole unit, by one slope for all kinds: where units are
-    /// alike it says nothing, and where they have no memory (exponential ones) all of that time is in the whole.
-    fn of(responses: &[UnitResponse]) -> Self {
-        let lengths: Vec<f64> = responses.iter().map(|one| one.cpu_ns).collect();
-        let longest = quantile(&lengths, LONGEST_SHARE).unwrap_or(f64::INFINITY);
-        let n = count_as_f64(responses.len()).max(1.0);
-        let capped = responses
-            .iter()
-            .map(|one| (one.cpu_ns.min(longest), one.before_ns.min(longest)));
-        let capped: Vec<_> = capped.collect();
-        let means = capped
-            .iter()
-            .fold((0.0, 0.0), |(y, x), one| (y + one.0 / n, x + one.1 / n));
-        let (mut both, mut of_x) = (0.0, 0.0);
-        for (y, x) in &capped {
-            both += (y - means.0) * (x - means.1);
-            of_x += (x - means.1) * (x - means.1);
-        }
-        let slope = if of_x > 0.0 { both / of_x } else { 0.0 };
-        let values = capped
-            .iter()
-            .map(|(y, x)| y - slope * (x - means.1))
-            .collect();
-        Self { values }
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "moments are far fewer than 2⁵³")]

@@ -6,13 +6,13 @@ use crate::cost::promises::SeededNoise;
 use crate::evidence::Evidence;
 use crate::ids::{CpuId, TaskKey};
 use crate::rules::all_rules;
-use crate::spans::ProgramSpan;
+use crate::spans::{ProgramSpan, ThreadSpans};
 use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
 use super::{
-    InjectedMoment, Injection, InjectionEstimates, TooFewMoments, TouchedMemory, UnitBounds,
-    UnitResponse, UnitsAtMoments, resolution,
+    InjectedMoment, Injection, InjectionEstimates, TouchedMemory, UnitBounds, UnitResponse,
+    UnitsAtMoments, resolution,
 };
 
 const TASK: TaskKey = TaskKey::new(1);
@@ -85,7 +85,6 @@ fn a_unit_is_all_runs_from_block_to_block_without_those_of_the_intruder() {
         injection: Injection::Switch,
         cpu_ns: 90.0,
         before_ns: 40.0,
-        is_in_time: true,
     };
     assert_eq!(responses(&moments, UnitBounds::Blocks, &rows), [expected]);
 }
@@ -105,32 +104,40 @@ fn a_unit_that_is_not_seen_whole_is_left_out() {
         row(TASK, 300, 320, Blocked),
     ];
     let at = |at| moment(at, Injection::Nothing, None);
-    let met = responses(&[at(15), at(170), at(310)], UnitBounds::Blocks, &rows);
-    assert_eq!(met.iter().map(|one| one.cpu_ns).collect::<Vec<_>>(), [20.0]);
+    let act = moment(305, Injection::Switch, Some(306));
+    let met = responses(&[at(15), at(170), act, at(310)], UnitBounds::Blocks, &rows);
+    assert_eq!(
+        met.iter().map(|one| one.cpu_ns).collect::<Vec<_>>(),
+        [20.0; 2]
+    );
 }
 
-/// An act that comes when the unit has ended has not been done to it; what it costs is divided by the share in time.
+/// Such an act has not been done to the unit, and its twin that would have come too late must be left out, too.
 #[test]
-fn an_act_after_the_end_of_the_unit_is_late() {
+fn a_unit_that_has_ended_when_the_act_comes_is_left_out() {
     let rows = [
         row(TASK, 10, 20, RunEnd::Blocked),
         row(TASK, 100, 150, RunEnd::Blocked),
+        row(TASK, 200, 250, RunEnd::Blocked),
+        row(TASK, 300, 350, RunEnd::Blocked),
     ];
-    let met = responses(
-        &[moment(140, Injection::Switch, Some(151))],
-        UnitBounds::Blocks,
-        &rows,
-    );
-    assert_eq!(
-        met.iter().map(|one| one.is_in_time).collect::<Vec<_>>(),
-        [false]
-    );
+    let moments = [
+        moment(140, Injection::Switch, Some(151)),
+        moment(210, Injection::Switch, Some(217)),
+        moment(342, Injection::Nothing, None),
+        moment(343, Injection::Interrupt, None),
+    ];
+    let mut units = UnitsAtMoments::new(&moments, UnitBounds::Blocks);
+    rows.iter().for_each(|row| units.add(row));
+    let met: Vec<_> = units.responses().iter().map(|one| one.before_ns).collect();
+    assert_eq!(met, [10.0, 42.0]);
+    assert_eq!(units.late(), 2);
 }
 
 /// ```text
 ///   runs    │ 100 … 150 │   │ 160 … 300 │
 ///   spans       120 ─────────── 180   200 ── 210
-///   moments       130             190   205
+///   moments       130 (act)       190   205
 /// ```
 #[test]
 fn of_a_span_the_runs_within_it_count() {
@@ -146,9 +153,31 @@ fn of_a_span_the_runs_within_it_count() {
     let spans = VecDeque::from([span(50, 60), span(90, 101), span(120, 180), span(200, 210)]);
     let bounds = UnitBounds::Spans(BTreeMap::from([(TASK, spans)]));
     let at = |at| moment(at, Injection::Nothing, None);
-    let met = responses(&[at(130), at(190), at(205)], bounds, &rows);
+    let act = moment(130, Injection::Switch, Some(131));
+    let met = responses(&[act, at(190), at(205)], bounds, &rows);
     let met: Vec<_> = met.iter().map(|one| (one.cpu_ns, one.before_ns)).collect();
     assert_eq!(met, [(50.0, 10.0), (10.0, 5.0)]);
+}
+
+/// Requests of 10 µs have ended when an act comes. Twenty of them have not, and are the same work every time.
+#[test]
+fn short_spans_are_taken_together() {
+    let request = |number: u64| ProgramSpan {
+        begin: Timestamp::from_ns(number * 30_000),
+        end: Timestamp::from_ns(number * 30_000 + 10_000),
+        trace: None,
+    };
+    let thread = ThreadSpans::new(TASK, (0..50).map(request).collect());
+    let (bounds, in_unit) = UnitBounds::of_spans([thread]);
+    assert_eq!(in_unit, 20);
+    let UnitBounds::Spans(units) = bounds else {
+        panic!("spans")
+    };
+    let ends: Vec<_> = units[&TASK]
+        .iter()
+        .map(|unit| (unit.begin.as_ns(), unit.end.as_ns()))
+        .collect();
+    assert_eq!(ends, [(0, 580_000), (600_000, 1_180_000)]);
 }
 
 /// A program whose units have lengths of many kinds, and what acts cost it.
@@ -159,6 +188,8 @@ struct SimulatedProgram {
     switch_ns: f64,
     /// What each walk costs: of 64 KiB, 512 KiB, 2 MiB.
     memory_ns: [f64; 3],
+    /// How many units in a hundred the hypervisor stops for a millisecond, without saying so.
+    stopped_pct: f64,
     /// CPU time that the program uses meanwhile for new work, of each ns for which the CPU was held.
     piles_up: f64,
 }
@@ -168,6 +199,7 @@ const INDIFFERENT: SimulatedProgram = SimulatedProgram {
     interrupt_ns: 0.0,
     switch_ns: 0.0,
     memory_ns: [0.0; 3],
+    stopped_pct: 0.0,
     piles_up: 0.0,
 };
 
@@ -176,6 +208,7 @@ const DEAR: SimulatedProgram = SimulatedProgram {
     interrupt_ns: 10_000.0,
     switch_ns: 2_000.0,
     memory_ns: [3_000.0, 20_000.0, 60_000.0],
+    stopped_pct: 5.0,
     piles_up: 0.3,
 };
 
@@ -187,6 +220,9 @@ impl SimulatedProgram {
         let mut next = 0.0;
         for _ in 0..units {
             let mut left = 100_000.0 * (self.spread * noise.normal()).exp();
+            if noise.rng.f64() * 100.0 < self.stopped_pct {
+                left += 1e6;
+            }
             let mut begin = now;
             while next < begin + left {
                 if next < begin {
@@ -236,7 +272,8 @@ impl SimulatedProgram {
         }
     }
 
-    /// In how many of so many experiments the interval of each price holds the truth, and the control holds 0.
+    /// In how many of so many experiments the interval of each price holds the truth, and nothing is said against the
+    /// control, which costs nothing.
     fn covered(&self, experiments: u64) -> ([u32; 4], u32) {
         let (mut covered, mut control) = ([0; 4], 0);
         for seed in 0..experiments {
@@ -246,7 +283,7 @@ impl SimulatedProgram {
                 let holds = price.cost.interval.contains(self.switch_ns + truth);
                 *hits += u32::from(holds);
             }
-            control += u32::from(estimates.elsewhere.interval.contains(0.0));
+            control += u32::from(!estimates.elsewhere.is_clear);
         }
         (covered, control)
     }
@@ -318,19 +355,6 @@ fn count(all: &[UnitResponse]) -> f64 {
 fn too_few_moments_make_no_estimate() {
     let few = INDIFFERENT.responses(1, 100);
     let refused = InjectionEstimates::of(&few).unwrap_err();
-    assert!(matches!(refused, TooFewMoments::Met { .. }), "{refused}");
     assert!(refused.to_string().contains("fewer than 30"), "{refused}");
-    assert!(matches!(
-        InjectionEstimates::of(&[]).unwrap_err(),
-        TooFewMoments::Met { met: 0, .. }
-    ));
-}
-
-/// Where units are shorter than an interrupt takes to come, nothing can be said of them.
-#[test]
-fn acts_that_come_too_late_make_no_estimate() {
-    let mut all = INDIFFERENT.responses(1, 20_000);
-    all.iter_mut().for_each(|one| one.is_in_time = false);
-    let refused = InjectionEstimates::of(&all).unwrap_err();
-    assert_eq!(refused, TooFewMoments::Late { share: 0.0 });
+    assert_eq!(InjectionEstimates::of(&[]).unwrap_err().met, 0);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::{CpuId, TaskKey};
-use crate::spans::ProgramSpan;
+use crate::spans::{ProgramSpan, ThreadSpans};
 use crate::switch::Switch;
 use crate::units::{Nanos, Timestamp};
 
@@ -14,11 +14,40 @@ use super::{InjectedMoment, Injection};
 pub enum UnitBounds {
     /// A unit is what a thread does from one block to the next: for servers, what it does for the messages that it has.
     Blocks,
-    /// A unit is a span that the program tells. The spans of a thread, one after the other.
+    /// A unit is a span that the program tells, or so many of them that follow each other. The units of a thread, one
+    /// after the other.
     Spans(BTreeMap<TaskKey, VecDeque<ProgramSpan>>),
 }
 
-/// The unit of work that holds a drawn moment.
+/// The shortest mean unit: an act takes some ten microseconds to come, and shorter ones would have ended by then.
+const SHORTEST_UNIT: Nanos = Nanos::from_ns(200_000);
+
+impl UnitBounds {
+    /// Units of spans, each of as many as are long enough together: the work of a fixed number of requests. Also returns
+    /// that number.
+    pub fn of_spans(threads: impl IntoIterator<Item = ThreadSpans>) -> (Self, usize) {
+        let threads: Vec<ThreadSpans> = threads.into_iter().collect();
+        let all = || threads.iter().flat_map(ThreadSpans::outermost);
+        let length: u64 = all().map(|span| span.length().as_ns()).sum();
+        let count = all().count();
+        let mean = length / u64::try_from(count).unwrap_or(1).max(1);
+        let in_unit = SHORTEST_UNIT.as_ns().div_ceil(mean.max(1));
+        let in_unit = usize::try_from(in_unit)
+            .unwrap_or(usize::MAX)
+            .min(count.max(1));
+        let unit = |spans: &[ProgramSpan]| ProgramSpan {
+            end: spans[spans.len() - 1].end,
+            ..spans[0]
+        };
+        let units = threads.iter().map(|thread| {
+            let units = thread.outermost().chunks_exact(in_unit).map(unit);
+            (thread.task(), units.collect())
+        });
+        (Self::Spans(units.collect()), in_unit)
+    }
+}
+
+/// The unit of work that holds a drawn moment, and was open when the act came.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UnitResponse {
     /// What was drawn for the moment.
@@ -27,8 +56,6 @@ pub struct UnitResponse {
     pub cpu_ns: f64,
     /// CPU time of the unit before the moment, in ns.
     pub before_ns: f64,
-    /// True if a task was injected, and had the CPU before the unit ended.
-    pub is_in_time: bool,
 }
 
 /// Finds, for each drawn moment, the unit of work that holds it. Rows come in the order of time.
@@ -48,6 +75,10 @@ pub struct UnitsAtMoments {
 struct FoundUnits {
     units: u64,
     responses: Vec<UnitResponse>,
+    /// How long the last act took to come that came in time.
+    delay: Option<Nanos>,
+    /// The number of moments whose units had ended when the act came.
+    late: u64,
 }
 
 /// A unit of which the end is not seen yet.
@@ -128,6 +159,11 @@ impl UnitsAtMoments {
         &self.found.responses
     }
 
+    /// The number of moments that met a unit which had ended when the act came, or would have come.
+    pub const fn late(&self) -> u64 {
+        self.found.late
+    }
+
     /// The number of units that were seen whole.
     pub const fn units(&self) -> u64 {
         self.found.units
@@ -154,13 +190,25 @@ impl FoundUnits {
             return;
         };
         self.units += 1;
-        let responses = unit.holds.iter().map(|(moment, before)| UnitResponse {
-            injection: moment.injection,
-            cpu_ns: ns(unit.ran),
-            before_ns: ns(*before),
-            is_in_time: moment.began.is_some_and(|began| began < end),
-        });
-        self.responses.extend(responses);
+        for (moment, before) in unit.holds {
+            let came = moment.began.filter(|_| moment.injection.takes_the_cpu());
+            if let Some(came) = came.filter(|came| *came < end) {
+                self.delay = came.since(moment.at);
+            }
+            // Before the first act it is not known how long one takes.
+            let Some(comes) = came.or_else(|| Some(moment.at.after(self.delay?))) else {
+                continue;
+            };
+            if comes >= end {
+                self.late += 1;
+                continue;
+            }
+            self.responses.push(UnitResponse {
+                injection: moment.injection,
+                cpu_ns: ns(unit.ran),
+                before_ns: ns(before),
+            });
+        }
     }
 }
 
