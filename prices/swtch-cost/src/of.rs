@@ -33,7 +33,7 @@ use swtch_store::{Columns, SpanRow, Trace};
 
 use answer::ExperimentAnswer;
 use program::ReadProgram;
-use recorder::Recorder;
+use recorder::ProgramRecorder;
 
 /// The time for which the program is looked at before anything is done to it.
 const LOOK: Duration = Duration::from_secs(3);
@@ -109,7 +109,8 @@ pub fn run(request: &ProgramCostRequest) -> Result<u8> {
 
 fn measure(request: &ProgramCostRequest, pid: Pid, stop: &AtomicBool) -> Result<ExperimentAnswer> {
     let mut program = ReadProgram::of(pid)?;
-    let cost_of_moment = cost_of_moment(stop).context("trying to interrupt a CPU")?;
+    let cost_of_moment =
+        cost_of_moment(stop).context("forcing switches upon a program takes root, and two CPUs")?;
     message!("swtch: looking at the program for {} s", LOOK.as_secs());
     let look = look(request, pid, cost_of_moment, stop)?;
     message!(
@@ -120,7 +121,7 @@ fn measure(request: &ProgramCostRequest, pid: Pid, stop: &AtomicBool) -> Result<
         request.budget_pct,
         nanos(look.resolution_ns),
     );
-    let recorder = Recorder::start(pid, request.duration, &request.spans, stop)?;
+    let recorder = ProgramRecorder::start(pid, request.duration, &request.spans, stop)?;
     let plan = InjectionPlan {
         duration: request.duration,
         budget: request.budget_pct / 100.0,
@@ -152,7 +153,7 @@ fn look(
     cost_of_moment: Nanos,
     stop: &AtomicBool,
 ) -> Result<ProgramLook> {
-    let recorder = Recorder::start(pid, LOOK, &request.spans, stop)?;
+    let recorder = ProgramRecorder::start(pid, LOOK, &request.spans, stop)?;
     let trace = recorder.record_for(LOOK, stop)?;
     if stop.load(Ordering::Relaxed) {
         bail!("ended before anything was measured");

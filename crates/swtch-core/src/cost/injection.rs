@@ -15,8 +15,8 @@
 //! - A switch needs an interrupt, which costs microseconds in a virtual machine and is not the switch: the price of a
 //!   switch is `switch - interrupt`.
 //! - While an injector walks through memory, work piles up, and a server that finds more of it does more before it blocks.
-//!   That is no cost. So each walk has a twin that takes the CPU as long and touches nothing, and what the memory costs
-//!   is `touch - hold`.
+//!   That is no cost. So there is a *hold* for each walk, which takes the CPU as long and touches nothing, and what the
+//!   memory costs is `touch - hold`.
 //! - An act comes some microseconds after its moment was drawn, and the unit may have ended by then. Whether it has does
 //!   not depend on the act: so units count only if they are open when the act comes, and for lots without an act, when one
 //!   would have come that takes as long as the last.

@@ -43,6 +43,9 @@ const REFRESH_EVERY: Nanos = Nanos::from_ns(500_000_000);
 const MOST_LOOKED_AT: usize = 32;
 /// The CPU time that may be spent before the program has used any.
 const ADVANCE_NS: f64 = 1e6;
+/// The longest time for which a CPU is held. A walk takes some hundred microseconds, but the hypervisor may have given the
+/// CPU to others meanwhile.
+const LONGEST_HOLD: Nanos = Nanos::from_ns(1_000_000);
 /// For how long an intruder that was woken is waited for: a task of a higher class may have its CPU, or the hypervisor.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// By how much a walk is counted dearer than it took: the program may have to fetch as much of its own memory again.
@@ -179,7 +182,6 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
             ));
         };
         cpu::move_to(0, own as usize)?;
-        cpu::bound_real_time(cpu::LONGEST_REAL_TIME_RUN)?;
         Policy::Fifo.adopt()?;
         Ok(Self {
             plan,
@@ -376,7 +378,7 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
         let ran = run.length();
         let factor = match moment.injection {
             Injection::Touch(memory) => {
-                acting.walks.insert(memory, ran);
+                acting.walks.insert(memory, ran.min(LONGEST_HOLD));
                 WALK_FACTOR
             }
             _ => 1.0,

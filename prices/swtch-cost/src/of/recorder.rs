@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SPARE: Duration = Duration::from_secs(10);
 
 /// A recorder that runs.
-pub(super) struct Recorder {
+pub(super) struct ProgramRecorder {
     child: Child,
     trace: PathBuf,
     /// What it says.
@@ -45,7 +45,7 @@ impl std::ops::Deref for RecordedProgram {
     }
 }
 
-impl Recorder {
+impl ProgramRecorder {
     /// Starts to record this process and those below it for so long, and returns when the recording has begun.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Recorder {
     }
 }
 
-impl Drop for Recorder {
+impl Drop for ProgramRecorder {
     /// Ends a recorder whose trace nobody wants.
     fn drop(&mut self) {
         self.ask_to_end();

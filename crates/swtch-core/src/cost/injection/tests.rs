@@ -112,7 +112,8 @@ fn a_unit_that_is_not_seen_whole_is_left_out() {
     );
 }
 
-/// Such an act has not been done to the unit, and its twin that would have come too late must be left out, too.
+/// Such an act has not been done to the unit, and where nothing is done, an act that would have come too late must be left
+/// out, too.
 #[test]
 fn a_unit_that_has_ended_when_the_act_comes_is_left_out() {
     let rows = [
@@ -181,7 +182,7 @@ fn short_spans_are_taken_together() {
 }
 
 /// A program whose units have lengths of many kinds, and what acts cost it.
-struct SimulatedProgram {
+struct ModelProgram {
     /// Standard deviation of the logarithm of units' lengths; the median is 100 µs.
     spread: f64,
     interrupt_ns: f64,
@@ -194,7 +195,7 @@ struct SimulatedProgram {
     piles_up: f64,
 }
 
-const INDIFFERENT: SimulatedProgram = SimulatedProgram {
+const INDIFFERENT: ModelProgram = ModelProgram {
     spread: 0.8,
     interrupt_ns: 0.0,
     switch_ns: 0.0,
@@ -203,7 +204,7 @@ const INDIFFERENT: SimulatedProgram = SimulatedProgram {
     piles_up: 0.0,
 };
 
-const DEAR: SimulatedProgram = SimulatedProgram {
+const DEAR: ModelProgram = ModelProgram {
     spread: 0.8,
     interrupt_ns: 10_000.0,
     switch_ns: 2_000.0,
@@ -212,7 +213,7 @@ const DEAR: SimulatedProgram = SimulatedProgram {
     piles_up: 0.3,
 };
 
-impl SimulatedProgram {
+impl ModelProgram {
     /// Runs it for so many units; the interrupt takes 5 µs to come, and moments are drawn whatever the program does.
     fn responses(&self, seed: u64, units: u32) -> Vec<UnitResponse> {
         let mut noise = SeededNoise::new(seed);
@@ -313,7 +314,7 @@ fn acts_that_cost_nothing_are_not_said_to_cost_something() {
     assert!(control >= 95, "{control}");
 }
 
-/// Without the twin of a walk, what piled up would be part of its price: 36 µs for the largest.
+/// Without the hold beside a walk, what piled up would be part of its price: 36 µs for the largest.
 #[test]
 fn work_that_piled_up_is_told_apart() {
     let estimates = InjectionEstimates::of(&DEAR.responses(7, 60_000)).unwrap();

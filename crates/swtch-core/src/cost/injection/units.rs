@@ -115,7 +115,7 @@ impl UnitsAtMoments {
         };
         self.ran += ran;
         let begin = row.ts.before(ran);
-        let run = Run {
+        let run = RunWithMoments {
             begin,
             end: row.ts,
             stolen: row.stolen.min(ran),
@@ -213,7 +213,7 @@ impl FoundUnits {
 }
 
 /// A run, and the moments within it.
-struct Run {
+struct RunWithMoments {
     begin: Timestamp,
     end: Timestamp,
     stolen: Nanos,
@@ -223,7 +223,7 @@ struct Run {
 impl OpenUnit {
     /// Adds a part of a run. What was stolen from a run is not known by the moment: it is taken from the part that ends
     /// the run.
-    fn add(&mut self, run: &Run, from: Timestamp, to: Timestamp) {
+    fn add(&mut self, run: &RunWithMoments, from: Timestamp, to: Timestamp) {
         let length = |until: Timestamp| until.since(from).unwrap_or(Nanos::ZERO);
         for moment in &run.moments {
             if from <= moment.at && moment.at < to {

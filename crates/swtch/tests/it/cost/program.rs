@@ -3,8 +3,8 @@
 use super::*;
 
 /// A program that works for a moment and sleeps, until it is killed.
-const WORKS_AND_SLEEPS: &str =
-    "while :; do i=0; while [ $i -lt 50 ]; do i=$((i+1)); done; read -t 0.0005 x <> <(:); done";
+const WORKS_AND_SLEEPS: &str = "exec 3<> <(:); \
+    while :; do i=0; while [ $i -lt 50 ]; do i=$((i+1)); done; read -t 0.0005 -u 3; done";
 
 /// A process that is killed when it is dropped.
 struct Measured(Child);
@@ -62,7 +62,7 @@ fn root_a_program_that_never_blocks_is_asked_for_spans() {
 #[ignore = "needs root"]
 fn root_a_program_that_does_nothing_is_measured_while_it_works() {
     let _machine = beside_others();
-    let idle = Measured::start("sleep 600 & wait");
+    let idle = Measured::start("exec sleep 600");
     let home = PriceListHome::new();
     let output = home.cost(&["--of", "-p", &idle.pid(), "-d", "2"]);
     assert_refused(&output, "measure it while it works");

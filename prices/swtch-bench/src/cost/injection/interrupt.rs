@@ -21,7 +21,7 @@ const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
 /// The first version of `struct perf_event_attr`.
 #[repr(C)]
-struct EventAttributes {
+struct DummyEvent {
     kind: u32,
     size: u32,
     config: u64,
@@ -37,7 +37,7 @@ pub(super) struct InterruptedCpu {
 impl InterruptedCpu {
     /// Opens the event of a CPU, which takes root or `CAP_PERFMON`.
     pub(super) fn open(cpu: u32) -> Result<Self, Error> {
-        let attributes = EventAttributes {
+        let attributes = DummyEvent {
             kind: SOFTWARE,
             size: FIRST_SIZE,
             config: DUMMY,
