@@ -818,7 +818,9 @@ ANSWERS: dict[str, Shape] = {
         "steal_ns": "count?",
         "lost": "count",
         "was_interrupted": "yes",
-        "rows": ["what touched_bytes? cost_ns:number cost_low_ns:number cost_high_ns:number moments?"],
+        "rows": [
+            "what touched_bytes? cost_ns:number cost_low_ns:number cost_high_ns:number moments?"
+        ],
         "notes": "texts",
     },
     "swtch.report.cost-tails/1": {
