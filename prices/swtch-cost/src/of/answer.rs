@@ -50,8 +50,9 @@ impl ExperimentAnswer {
         let ran = units.ran().as_ns().max(1) as f64;
         let slowed_pct = (log.intruders_ran.as_ns() as f64 + estimates.spent_ns) / ran * 100.0;
         let took_s = log.took.as_secs_f64();
+        let knows_direct = units.spans_in_unit.is_some() || !estimates.piled_up.is_clear;
         let mut answer = Self {
-            sentence: sentence(estimates, took_s, slowed_pct),
+            sentence: sentence(estimates, knows_direct, took_s, slowed_pct),
             members: json!({
                 "schema": "swtch.report.cost-of/1",
                 "origin": swtch_host::origin(),
@@ -69,8 +70,8 @@ impl ExperimentAnswer {
                 "intruders_ran_ns": log.intruders_ran.as_ns(),
                 "was_interrupted": false,
             }),
-            sheet: sheet(estimates),
-            exit_code: 0,
+            sheet: sheet(estimates, knows_direct),
+            exit_code: if knows_direct { 0 } else { UNRESOLVED },
         };
         answer.add_notes(estimates, units);
         if log.program_ended {
@@ -129,7 +130,7 @@ impl ExperimentAnswer {
         if estimates.piled_up.is_clear {
             let of_blocks = match units.spans_in_unit {
                 None => {
-                    ". The price of a switch that touches nothing may hold some of that, too: name spans (--span)"
+                    ". A switch that touches nothing keeps it for a while, too, so its price is not told: name spans (--span)"
                 }
                 Some(_) => "",
             };
@@ -197,16 +198,35 @@ impl ExperimentAnswer {
     }
 }
 
-/// The answer in a sentence.
-fn sentence(estimates: &InjectionEstimates, took_s: f64, slowed_pct: f64) -> String {
-    let mut words = String::from("A switch to a task that touches nothing costs this program ");
-    for (index, price) in estimates.prices.iter().enumerate() {
-        if index > 0 {
-            let size = price.touched.map_or("nothing", words_of);
-            write!(words, "; to one that touches {size} of memory ")
-                .expect("writing to a string cannot fail");
-        }
-        words += &cost_in_words(&price.cost);
+/// The answer in a sentence. Where the price of a switch itself is not known, what memory adds to it.
+fn sentence(
+    estimates: &InjectionEstimates,
+    knows_direct: bool,
+    took_s: f64,
+    slowed_pct: f64,
+) -> String {
+    let mut words = match estimates.prices.first() {
+        Some(direct) if knows_direct => format!(
+            "A switch to a task that touches nothing costs this program {}",
+            cost_in_words(&direct.cost)
+        ),
+        _ => "What a switch to a task that touches nothing costs this program is not known (see the notes)".to_owned(),
+    };
+    for price in &estimates.prices {
+        let (Some(touched), Some(memory)) = (price.touched, &price.memory) else {
+            continue;
+        };
+        let size = words_of(touched);
+        words += &match knows_direct {
+            true => format!(
+                "; to one that touches {size} of memory {}",
+                cost_in_words(&price.cost)
+            ),
+            false => format!(
+                "; the memory of one that touches {size} adds {}",
+                cost_in_words(memory)
+            ),
+        };
     }
     write!(
         words,
@@ -240,11 +260,13 @@ const fn words_of(memory: TouchedMemory) -> &'static str {
     }
 }
 
-fn sheet(estimates: &InjectionEstimates) -> Sheet {
+fn sheet(estimates: &InjectionEstimates, knows_direct: bool) -> Sheet {
     let mut sheet = Sheet::new("cost-of", &COLUMNS);
     sheet.not_in_tables = &["touched_bytes"];
     for price in &estimates.prices {
-        sheet.rows.extend(rows_of(price));
+        let rows = rows_of(price);
+        let not_known = usize::from(!knows_direct);
+        sheet.rows.extend(rows.into_iter().skip(not_known));
     }
     let others = [
         (
@@ -331,16 +353,33 @@ mod tests {
 
     #[test]
     fn the_sentence_says_each_price_with_its_interval() {
-        let said = sentence(&estimates(), 40.2, 0.94);
+        let said = sentence(&estimates(), true, 40.2, 0.94);
         let expected = "A switch to a task that touches nothing costs this program 1100 ns ± 300 ns; to one that touches \
                         64 KiB of memory at most 1900 ns (not to be told from nothing); to one that touches 2 MiB of memory \
                         12.0 µs ± 2000 ns. Measured at 5,600 moments in 40 s; the program was slowed by 0.9 % meanwhile.";
         assert_eq!(said, expected);
     }
 
+    /// Work that piles up while a program is kept from its CPU would be taken for the price of the switch.
+    #[test]
+    fn a_price_that_may_be_work_is_not_told() {
+        let said = sentence(&estimates(), false, 40.2, 0.94);
+        assert!(said.contains("is not known (see the notes)"), "{said}");
+        assert!(!said.contains("1100 ns"), "{said}");
+        assert!(said.contains("touches 2 MiB adds 12.0 µs"), "{said}");
+        let sheet = sheet(&estimates(), false);
+        assert_eq!(sheet.rows.len(), 2 + 2);
+        assert!(
+            sheet
+                .rows
+                .iter()
+                .all(|row| row[0] != Cell::text("a switch to a task that touches nothing"))
+        );
+    }
+
     #[test]
     fn each_row_has_a_cell_for_each_column() {
-        let sheet = sheet(&estimates());
+        let sheet = sheet(&estimates(), true);
         assert_eq!(sheet.rows.len(), 3 + 2 + 2);
         assert!(sheet.rows.iter().all(|row| row.len() == COLUMNS.len()));
     }
