@@ -17,8 +17,8 @@ fill_usr() {
         die "no completions"
     local documents=$usr/share/doc/swtch
     mkdir -p "$documents/docs"
-    cp README.md CHANGELOG.md LICENSE-* crates/swtch-plot/assets/LICENSE-DejaVu scripts/dist/copyright "$documents/" &&
-        cp docs/*.md "$documents/docs/" ||
+    cp README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CHANGELOG.md LICENSE-* crates/swtch-plot/assets/LICENSE-DejaVu scripts/dist/copyright "$documents/" &&
+        cp -r docs/*.md docs/agent "$documents/docs/" ||
         die "no room for the documents"
     chmod -R u=rwX,go=rX "$usr"
 }
@@ -60,15 +60,14 @@ fill_debian() {
     local documents=$root/usr/share/doc/swtch
     for name in MIT BSD DejaVu; do
         printf '\n%s\n\n' "-- LICENSE-$name --"
-        cat "$documents/LICENSE-$name"
+        cat "$documents/LICENSE-$name" || return
     done >>"$documents/copyright"
-    rm "$documents"/LICENSE-*
-    gzip -9 -n "$documents/CHANGELOG.md"
+    rm "$documents"/LICENSE-* && gzip -9 -n "$documents/CHANGELOG.md" || return
     printf 'swtch (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- %s  %s\n' \
         "$version" "$maintainer" "$(date -uRd "@$SOURCE_DATE_EPOCH")" | gzip -9 -n >"$documents/changelog.gz"
-    install -D -m 644 scripts/dist/debian/lintian-overrides "$root/usr/share/lintian/overrides/swtch"
-    install -D -m 755 -t "$root/DEBIAN" scripts/dist/debian/{postinst,prerm,postrm}
-    echo /etc/default/swtch-agent >"$root/DEBIAN/conffiles"
+    install -D -m 644 scripts/dist/debian/lintian-overrides "$root/usr/share/lintian/overrides/swtch" &&
+        install -D -m 755 -t "$root/DEBIAN" scripts/dist/debian/{postinst,prerm,postrm} &&
+        echo /etc/default/swtch-agent >"$root/DEBIAN/conffiles"
 }
 
 make_deb() {

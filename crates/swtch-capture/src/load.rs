@@ -109,6 +109,17 @@ impl fmt::Debug for Capture {
 }
 
 impl Capture {
+    /// Refuses what [`Self::start`] would refuse before it loads anything: to be called where something else is loaded
+    /// first, whose own error would say less.
+    ///
+    /// # Errors
+    /// When BTF, a needed hook or a target of the scope is missing, or a limit is too low.
+    pub fn check(settings: &Settings) -> Result<(), Error> {
+        FoundHooks::find(settings)?;
+        require_limits(libbpf_rs::num_possible_cpus().map_err(Error::Load)?)?;
+        ScopePlan::new(&settings.scope).map(drop)
+    }
+
     /// Loads and attaches the programs; from then on switches are recorded.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ pub use places::{NoSpan, PlaceInProgram, SpanChoice};
 
 use crate::error::Error;
 use crate::record_ring::{RecordRing, number, word};
+use crate::refusal;
 use crate::skeleton::spans::types::span_record;
 use crate::skeleton::spans::{SpansSkel, SpansSkelBuilder};
 use places::{SpanPlaces, SpanProbe};
@@ -63,6 +64,7 @@ impl SpanCapture {
         choices: &[SpanChoice],
         open: impl Fn(&Path) -> io::Result<File>,
     ) -> Result<Self, Error> {
+        refusal::listen();
         let mut kinds: Vec<SpanPlaces> = Vec::new();
         for choice in choices {
             kinds.extend(choice.places(&open)?);

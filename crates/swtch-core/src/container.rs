@@ -106,17 +106,20 @@ impl<'p> CgroupOwner<'p> {
     pub fn of(path: &'p str) -> Self {
         let mut owner = Self::default();
         let path = path.trim_end_matches('/');
+        let is_of_ecs = path.starts_with("/ecs/");
         let (mut above, mut end) = ("", 0);
         for name in path.split('/') {
             end += name.len();
-            owner.enter(above, name, &path[end..]);
+            let may_be_bare = is_of_ecs || owner.pod_uid.is_some() || above == "..";
+            owner.enter((above, may_be_bare), name, &path[end..]);
             (above, end) = (name, end + 1);
         }
         owner
     }
 
-    /// Goes on to the cgroup of this name, with what is below it.
-    fn enter(&mut self, above: &str, name: &'p str, below: &'p str) {
+    /// Goes on to the cgroup of this name, with what is below it. Whether it may be a container that has nothing but an id
+    /// for its name, what is above it tells.
+    fn enter(&mut self, (above, may_be_bare): (&str, bool), name: &'p str, below: &'p str) {
         // The path for systemd, `slice:prefix:name`, is a directory where a runtime uses the driver `cgroupfs` and kubelet
         // does not.
         let (slice, container) = name
@@ -131,7 +134,7 @@ impl<'p> CgroupOwner<'p> {
                 ..Self::default()
             };
         }
-        if let Some((runtime, id)) = container_of(above, container) {
+        if let Some((runtime, id)) = container_of((above, may_be_bare), container) {
             self.runtime = runtime;
             self.container_id = Some(id);
             self.below = below;
@@ -179,20 +182,28 @@ fn pod_of<'p>(above: &str, name: &'p str) -> Option<(Cow<'p, str>, Option<PodQos
 
 /// The runtime of a container, where its name or that of the directory tells it, and its id. Podman's `libpod-conmon-<id>`
 /// and CRI-O's `crio-conmon-<id>` are what looks after a container.
-fn container_of<'p>(above: &str, name: &'p str) -> Option<(Option<CgroupMaker>, Cow<'p, str>)> {
-    let of_lxc = match above {
-        "lxc" | "lxc.payload" => Some(name),
-        _ => name.strip_prefix("lxc.payload."),
+fn container_of<'p>(
+    (above, may_be_bare): (&str, bool),
+    name: &'p str,
+) -> Option<(Option<CgroupMaker>, Cow<'p, str>)> {
+    let of_lxc = match (name.strip_prefix("lxc.payload."), above) {
+        (None, "lxc" | "lxc.payload") => Some(name),
+        (payload, _) => payload,
     };
-    if let Some(name) = of_lxc.filter(|name| !matches!(*name, "" | "..")) {
+    // `lxc.monitor.<name>` is what looks after a container.
+    if let Some(name) =
+        of_lxc.filter(|name| !matches!(*name, "" | "..") && !name.starts_with("lxc."))
+    {
         return Some((Some(CgroupMaker::Lxc), Cow::Borrowed(name)));
     }
     let unit = name.strip_suffix(".scope");
     if let Some(machine) = unit.and_then(|unit| unit.strip_prefix("machine-"))
         && !machine.is_empty()
+        && above == "machine.slice"
     {
         return Some((Some(CgroupMaker::Machined), unescaped(machine)));
     }
+    let may_be_bare = may_be_bare && unit.is_none();
     let name = unit.unwrap_or(name);
     let (prefix, id) = match name.rsplit_once(['-', ':']) {
         Some((prefix, id)) => (Some(prefix), id),
@@ -206,8 +217,8 @@ fn container_of<'p>(above: &str, name: &'p str) -> Option<(Option<CgroupMaker>, 
         }
         (Some("crio"), _) => Some(CgroupMaker::CriO),
         (Some("libpod" | "libpod-payload"), _) => Some(CgroupMaker::Podman),
-        (None, _) => None,
-        (Some(_), _) => return None,
+        (None, _) if may_be_bare => None,
+        _ => return None,
     };
     is_id(id).then_some((runtime, Cow::Borrowed(id)))
 }

@@ -1,7 +1,7 @@
 //! Spans between places of programs that are counted in passing, beside switches that are counted in the kernel.
 
 use anyhow::{Context as _, Result};
-use swtch_capture::{SpanCapture, SpanChoice};
+use swtch_capture::{Capture, Settings, SpanCapture, SpanChoice};
 use swtch_core::{Distribution, Nanos, UntoldSpans};
 use swtch_output::message;
 use swtch_output::text::counted;
@@ -14,14 +14,17 @@ pub struct CountedSpans {
 }
 
 impl CountedSpans {
-    /// Attaches the probes that were asked for.
+    /// Attaches the probes that were asked for, if switches can be counted with these settings.
     ///
     /// # Errors
     /// When a place is not found, or the kernel allows no probe there.
-    pub fn attach(choices: &[SpanChoice]) -> Result<Self> {
+    pub fn attach(choices: &[SpanChoice], settings: &Settings) -> Result<Self> {
         let capture = match choices.is_empty() {
             true => None,
-            false => Some(SpanCapture::attach(choices, open_as_caller)?),
+            false => {
+                Capture::check(settings)?;
+                Some(SpanCapture::attach(choices, open_as_caller)?)
+            }
         };
         let kinds = capture.as_ref().map_or(&[][..], SpanCapture::names);
         let none = |kind: &String| (kind.clone(), Distribution::default());
@@ -64,11 +67,16 @@ impl CountedSpans {
     pub fn finish(&mut self) -> Result<()> {
         self.capture.iter_mut().for_each(SpanCapture::detach);
         self.take()?;
+        self.tell_missing();
+        Ok(())
+    }
+
+    /// Says how many spans are not counted, and why.
+    pub fn tell_missing(&self) {
         let untold = self.capture.as_ref().map(SpanCapture::untold);
         for (count, why) in untold.iter().flat_map(UntoldSpans::reasons) {
             message!("swtch: {} more {why}", counted(count, "span"));
         }
-        Ok(())
     }
 
     /// How long those took that were counted, by their kind. What is counted from now on is told the next time.

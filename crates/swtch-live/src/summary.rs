@@ -70,7 +70,7 @@ pub fn run(request: &SummaryRequest) -> Result<u8> {
         slots_per_cpu: 1,
         ..request.capture.settings(command.as_ref())?
     };
-    let mut spans = CountedSpans::attach(&request.spans)?;
+    let mut spans = CountedSpans::attach(&request.spans, &settings)?;
     let mut capture = Capture::start(&settings, arch)?;
     spans.begin();
     let mut meta = Meta {

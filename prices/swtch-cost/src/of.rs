@@ -108,20 +108,23 @@ pub fn run(request: &ProgramCostRequest) -> Result<u8> {
 }
 
 fn measure(request: &ProgramCostRequest, pid: Pid, stop: &AtomicBool) -> Result<ExperimentAnswer> {
-    let mut program = ReadProgram::of(pid)?;
+    // A process that is not there is told before anything else.
+    ReadProgram::of(pid)?;
     let cost_of_moment =
         cost_of_moment(stop).context("forcing switches upon a program takes root, and two CPUs")?;
     message!("swtch: looking at the program for {} s", LOOK.as_secs());
     let look = look(request, pid, cost_of_moment, stop)?;
     message!(
-        "swtch: measuring for {} s, at about {} moments: the program is slowed by {} % at most, and what a switch costs it \
-         will be known to ±{}",
+        "swtch: measuring for {} s, at about {} moments: they slow the program by {} % at most, recording comes on top, and \
+         what a switch costs it will be known to ±{}",
         request.duration.as_secs(),
         grouped(Nanos::from_rounded(look.moments).as_ns()),
         request.budget_pct,
         nanos(look.resolution_ns),
     );
     let recorder = ProgramRecorder::start(pid, request.duration, &request.spans, stop)?;
+    // The budget is of what it uses from here on.
+    let mut program = ReadProgram::of(pid)?;
     let plan = InjectionPlan {
         duration: request.duration,
         budget: request.budget_pct / 100.0,
@@ -132,10 +135,10 @@ fn measure(request: &ProgramCostRequest, pid: Pid, stop: &AtomicBool) -> Result<
     let units = join(&trace, &log.moments, &request.spans)?;
     let estimates = InjectionEstimates::of(units.responses()).with_context(|| {
         format!(
-            "after {:.0} s, {} and {} of the program",
+            "after {:.0} s, {} and {} units of work of the program",
             log.took.as_secs_f64(),
             counted(log.moments.len() as u64, "moment"),
-            counted(units.units(), "unit of work")
+            grouped(units.units())
         )
     })?;
     let mut answer = ExperimentAnswer::new(request, &estimates, &log, &units);
@@ -188,7 +191,7 @@ fn why_no_units(request: &ProgramCostRequest, units: &UnitsAtMoments, load: f64)
     }
     if !request.spans.is_empty() {
         return format!(
-            "{} was seen whole in {seconds} s: is {} what the program calls?",
+            "{} seen whole in {seconds} s: is {} what the program calls?",
             counted(units.units(), "span"),
             request.spans.join(", ")
         );

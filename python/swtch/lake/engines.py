@@ -7,6 +7,7 @@ from the files that the manifest names, and turns an answer into a `Result`.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import tempfile
 import threading
@@ -27,8 +28,9 @@ from ..text import escaped
 from .columns import SEGMENT_COLUMNS
 from .store import Bucket, Store, without_wildcards
 
-# How long Spark may start no task while there is one to start. Executors start in seconds.
-MOST_WAIT_S = 60.0
+# How long Spark may start no task while there is one to start. Where executors come late (a queue, an image
+# that is fetched), more can be asked for.
+MOST_WAIT_S = float(os.environ.get("SWTCH_SPARK_WAIT_S", "60"))
 
 _QUESTION = "the question cannot be answered"
 _SPARK_TYPES = {
@@ -264,10 +266,10 @@ class Spark:
                 raise
             wanted = context.getConf().get("spark.executor.memory", "1g")
             raise Error(
-                f"Spark started no task within {MOST_WAIT_S:g} s: no worker of "
+                f"Spark started no task within {MOST_WAIT_S:g} s: perhaps no worker of "
                 f"{escaped(context.master)} has room for an executor",
-                f"start workers with {wanted} of memory free, which is spark.executor.memory, or "
-                "set less in spark-defaults.conf",
+                f"start workers with {wanted} of memory free, which is spark.executor.memory, "
+                "set less in spark-defaults.conf, or wait longer (SWTCH_SPARK_WAIT_S=600)",
             ) from why
         finally:
             is_done.set()

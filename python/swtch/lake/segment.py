@@ -291,7 +291,8 @@ def write_contention(
     cells = ", ".join(
         f'CAST(unnest(?) AS {kind}) AS "{name}"' for name, kind in CONTENTION_COLUMNS.items()
     )
-    values = [[row[name] for row in rows] for name in CONTENTION_COLUMNS]
+    # A program that is older than this package tells no containers.
+    values = [[row.get(name) for row in rows] for name in CONTENTION_COLUMNS]
     with engine_errors("cannot keep who had the CPU"):
         connection.execute(
             f"COPY (SELECT {cells}) TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)",

@@ -46,6 +46,7 @@ static __always_inline struct task_record *begin_task_record(struct task_struct 
 	r->is_kthread = !!(BPF_CORE_READ(p, flags) & PF_KTHREAD);
 	r->in_scope = st->in_scope;
 	__builtin_memset(r->pad, 0, sizeof(r->pad)); /* the room was another record's before */
+	__builtin_memset(r->comm, 0, sizeof(r->comm));
 	return r;
 }
 

@@ -129,6 +129,14 @@ fn containers_without_a_pod_are_told() {
             "docker ID - - docker:3f2a9c1b7d5e/nested",
         ),
         ("/ecs/task/ID", "- ID - - container:3f2a9c1b7d5e"),
+        // A directory of a pod of Podman's, one of anybody's, and a unit.
+        ("/libpod_parent/ID/conmon", "- - - - -"),
+        ("/batch/ID", "- - - - -"),
+        ("/user.slice/ID.scope", "systemd - - - -"),
+        ("/system.slice/machine-learning.scope", "systemd - - - -"),
+        // LXC with a directory of its own.
+        ("/lxc/lxc.payload.web", "lxc web - - lxc:web"),
+        ("/lxc/lxc.monitor.web", "- - - - -"),
         ("/default/ID", "containerd ID - - containerd:3f2a9c1b7d5e"),
         (
             "/user.slice/nerdctl-ID.scope",
@@ -230,7 +238,7 @@ fn almost_a_name_is_none() {
         "/lxc/".to_owned(),
         "/lxc/..".to_owned(),
         "/lxc.payload.".to_owned(),
-        "/machine-.scope".to_owned(),
+        "/machine.slice/machine-.scope".to_owned(),
         format!("/{}", "a".repeat(4096)),
         "/a".repeat(2048),
         ":".repeat(4096),
@@ -247,7 +255,7 @@ fn almost_a_name_is_none() {
 #[test]
 fn escapes_of_what_cannot_be_read_stay() {
     let machine = |name: &str| {
-        let path = format!("/machine-{name}.scope");
+        let path = format!("/machine.slice/machine-{name}.scope");
         CgroupOwner::of(&path).container_id.unwrap().into_owned()
     };
     for (name, expected) in [

@@ -132,6 +132,6 @@ pub struct InjectedMoment {
     pub cpu: CpuId,
     /// What was drawn.
     pub injection: Injection,
-    /// When the injected task had the CPU; `None` where there is no such task.
+    /// When the injected task had the CPU, or the interrupt had come; `None` where neither is known.
     pub began: Option<Timestamp>,
 }

@@ -108,7 +108,7 @@ impl TopSession {
         };
         // It inherits a right that is given up below.
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
-        let mut spans = CountedSpans::attach(&request.spans)?;
+        let mut spans = CountedSpans::attach(&request.spans, &settings)?;
         let mut capture = Capture::start(&settings, arch)?;
         spans.begin();
         capture.tell_futexes(request.begins_with_locks());
@@ -283,6 +283,7 @@ impl TopSession {
             );
         }
         self.schedulers.tell_refused();
+        self.spans.tell_missing();
     }
 
     /// Hooks that this kernel lacks, or that were left out: some reasons are inferred.

@@ -67,6 +67,9 @@ impl<'a> EbpfRecording<'a> {
         let finder = Finder::start().context("starting to look for user-mode schedulers")?;
         let stacks = budget.map(StacksToName::start).transpose();
         let stacks = stacks.context("starting to read stacks")?;
+        if !request.spans.is_empty() {
+            Capture::check(&settings)?;
+        }
         // Before switches are recorded, so that moments of contexts are those of rows, and spans are taken for as long.
         let contexts = ContextsInTrace::attach(&request.spans, || looked_users(request))?;
         let mut spans = RecordedSpans::attach(&request.spans, contexts, open_as_caller)?;

@@ -13,12 +13,12 @@ use anyhow::Result;
 use prost::Message as _;
 use rustc_hash::FxHashMap;
 use swtch_core::{Frame, Nanos, StackKind};
-use swtch_output::text::{counted, escaped};
+use swtch_output::text::escaped;
 use swtch_store::Meta;
 
 use super::rows::{ExportRows, ExportedStacks};
 use super::wait_places;
-use crate::report::{Names, Stacks, frame_words, is_of_tracing};
+use crate::report::{Names, Stacks, frame_words, is_of_tracing, lost_records};
 use message::{Function, Label, Location, PprofLine, PprofSample, Profile, ValueType};
 
 /// The function of a sample of which no stack is known.
@@ -127,11 +127,11 @@ impl ProfileInMaking {
             let numbers = stack.and_then(|stack| self.stacks.stacks.get(&(kind, stack)));
             frames.extend(numbers.into_iter().flatten().copied().map(Some));
         }
-        if frames.is_empty() {
-            frames.push(None);
-        }
         let locations = frames.into_iter().filter_map(|frame| self.location(frame));
-        let location_id = locations.collect();
+        let mut location_id: Vec<u64> = locations.collect();
+        if location_id.is_empty() {
+            location_id.extend(self.location(None));
+        }
         self.profile.sample.push(PprofSample {
             location_id,
             value: times.map(|time| in_i64(time.as_ns())).to_vec(),
@@ -196,7 +196,7 @@ impl ProfileInMaking {
             self.profile.sample_type.push(ValueType { r#type, unit });
         }
         let began = meta.clock.realtime_ns.saturating_add(meta.start_ns);
-        let lost = counted(meta.counts.lost, "switch");
+        let lost = lost_records(meta, meta.counts.lost);
         let comment = format!("swtch {}: {lost} lost", meta.swtch_version);
         Profile {
             time_nanos: in_i64(began.saturating_sub(meta.clock.monotonic_ns)),
@@ -251,13 +251,14 @@ mod tests {
             stacks: FxHashMap::from_iter([
                 ((StackKind::User, 1), vec![3, 2, 1]),
                 ((StackKind::Kernel, 1), vec![4, 5]),
+                ((StackKind::Kernel, 2), vec![4]),
             ]),
             frames: frames.into_iter().map(|frame| (frame.id, frame)).collect(),
         });
         let times = [3, 2, 1].map(Nanos::from_ns);
         profile.add((Some(1), Some(1)), times, Vec::new());
         profile.add((Some(1), None), times, Vec::new());
-        profile.add((None, None), times, Vec::new());
+        profile.add((None, Some(2)), times, Vec::new());
         let made = profile.finish(&Meta::default());
         let read = Profile::decode(made.encode_to_vec().as_slice()).unwrap();
         let functions = |sample: &PprofSample| -> Vec<_> {

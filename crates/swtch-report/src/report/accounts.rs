@@ -19,7 +19,7 @@ use swtch_output::text;
 
 use super::departure::Departure;
 use super::filter::Selection;
-use super::head::TraceHead;
+use super::head::{TraceHead, lost_records};
 use super::pricing::Prices;
 use super::{report_sheet, words};
 
@@ -212,8 +212,8 @@ pub struct BillContext<'a> {
     pub prices: &'a Prices<'a>,
     /// Length of the billed part of the recording; zero if it is not known.
     pub wall: Nanos,
-    /// Number of lost records. If there are any, the bill is a lower bound.
-    pub lost: u64,
+    /// What was lost, in words. If there is anything, the bill is a lower bound.
+    pub lost: Option<String>,
 }
 
 impl<'a> BillContext<'a> {
@@ -223,17 +223,14 @@ impl<'a> BillContext<'a> {
         Self {
             prices,
             wall: head.duration_of(selection),
-            lost: head.lost(),
+            lost: (head.lost() > 0).then(|| lost_records(&head.meta, head.lost())),
         }
     }
 
     fn notes(&self, total: &BillLine) -> Vec<String> {
         let mut notes = self.prices.notes(&total.account);
-        if self.lost > 0 {
-            notes.push(format!(
-                "{} lost: the bill is a lower bound",
-                text::counted(self.lost, "record")
-            ));
+        if let Some(lost) = &self.lost {
+            notes.push(format!("{lost} lost: the bill is a lower bound"));
         }
         let amount = self.prices.billing().amount(&total.account);
         let is_known = total.unknown_runs == 0 && total.ran > Nanos::ZERO;

@@ -18,7 +18,6 @@ use swtch_store::{Columns, SpanRow, Trace};
 
 use super::filter::CountedParts;
 use super::names::Names;
-use super::spans::threads_by_id;
 
 /// The stretches of one request, by the index of the thread; those of a thread follow each other.
 #[derive(Debug)]
@@ -35,7 +34,13 @@ impl FollowedRequest {
     /// # Errors
     /// When there is none or several, or the spans cannot be read.
     pub fn find(trace: &Trace, names: &Names, id: &str) -> Result<Self> {
-        let threads = threads_by_id(names, |_| true);
+        let mut threads: FxHashMap<_, Vec<usize>> = FxHashMap::default();
+        for (_, task) in names.keys() {
+            let ids = (names.process_of(task).pid, names.thread(task).tid);
+            if let (Some(pid), Some(tid)) = ids {
+                threads.entry((pid, tid)).or_default().push(task);
+            }
+        }
         let (mut ids, mut has_ids) = (BTreeSet::new(), false);
         let mut stretches: FxHashMap<usize, Vec<_>> = FxHashMap::default();
         let read = trace.each_span(&mut |row| {
@@ -47,7 +52,8 @@ impl FollowedRequest {
             if ids.len() < 2 {
                 ids.insert(whole.to_owned());
             }
-            if let Some((task, _)) = threads.get(&(row.pid, row.tid)) {
+            // Of threads that have had the same ids, each asks by moment.
+            for task in threads.get(&(row.pid, row.tid)).into_iter().flatten() {
                 let of_thread = stretches.entry(*task).or_default();
                 of_thread.push((row.begin, row.end));
             }

@@ -12,6 +12,8 @@
 mod json;
 mod losses;
 
+pub use losses::lost_records;
+
 use std::path::PathBuf;
 
 use crate::report::Selection;

@@ -81,30 +81,23 @@ impl SpansOfKind {
 /// Spans on their way from a trace.
 #[derive(Debug)]
 pub struct ReadSpans {
+    /// The thread that had an id last, and its key.
     ids: FxHashMap<(Pid, Tid), (usize, TaskKey)>,
     spans: FxHashMap<(usize, usize), (TaskKey, Vec<ProgramSpan>)>,
     kinds: Vec<String>,
     traces: PublishedTraces,
 }
 
-/// The thread that had an id last, with its key, of the threads that are taken.
-pub fn threads_by_id(
-    names: &Names,
-    takes: impl Fn(usize) -> bool,
-) -> FxHashMap<(Pid, Tid), (usize, TaskKey)> {
-    let keys = names.keys().filter(|(_, task)| takes(*task));
-    let ids = keys.filter_map(|(key, task)| {
-        let pid = names.process_of(task).pid?;
-        Some(((pid, names.thread(task).tid?), (task, key)))
-    });
-    ids.collect()
-}
-
 impl ReadSpans {
     /// None yet, of the threads that are taken.
     pub fn new(names: &Names, takes: impl Fn(usize) -> bool) -> Self {
+        let keys = names.keys().filter(|(_, task)| takes(*task));
+        let ids = keys.filter_map(|(key, task)| {
+            let pid = names.process_of(task).pid?;
+            Some(((pid, names.thread(task).tid?), (task, key)))
+        });
         Self {
-            ids: threads_by_id(names, takes),
+            ids: ids.collect(),
             spans: FxHashMap::default(),
             kinds: Vec::new(),
             traces: PublishedTraces::default(),

@@ -329,7 +329,7 @@ mod tests {
         let bill = BillContext {
             prices: &prices,
             wall: Nanos::from_ns(wall_ms * MS),
-            lost: 0,
+            lost: None,
         };
         worth.saving(subject, &bill, &names, Some(&symbols()))
     }

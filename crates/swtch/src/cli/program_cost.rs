@@ -9,7 +9,7 @@ use swtch_core::Pid;
 use swtch_cost::of::{MeasuredProgram, ProgramCostRequest};
 use swtch_output::format::Format;
 
-use super::values::{duration, percent, pid};
+use super::values::{duration, percent, pid, span_of_unit};
 
 /// What is measured for, unless another time is asked for.
 const DURATION: &str = "40s";
@@ -29,7 +29,7 @@ pub struct ProgramCost {
     /// Measure this process, and those below it.
     #[arg(short, long, value_name = "PID", group = "program", requires = "of", value_parser = pid)]
     pub pid: Option<Pid>,
-    /// Slow the program by this share of its CPU time at most.
+    /// Slow the program by this share of its CPU time at most; recording it comes on top.
     #[arg(long, value_name = "PERCENT", default_value = "1%", requires = "of", value_parser = percent)]
     pub budget: f64,
     /// Measure for so long (10s, 5m; a number alone: seconds).
@@ -37,7 +37,7 @@ pub struct ProgramCost {
     pub duration: Duration,
     /// What the program's units of work are, as record --span takes it: `FILE:FUNCTION`, `postgres`, … [default: what a
     /// thread does from one block to the next].
-    #[arg(long, value_name = "SPAN", requires = "of")]
+    #[arg(long, value_name = "SPAN", requires = "of", value_parser = span_of_unit)]
     pub span: Vec<String>,
     /// The command to start and measure.
     #[arg(last = true, value_name = "CMD", group = "program", requires = "of")]

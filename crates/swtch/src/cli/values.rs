@@ -63,6 +63,16 @@ pub fn span_between_places(words: &str) -> Result<SpanChoice, String> {
     }
 }
 
+/// The words of a span between two places of a program, which is a unit of its work.
+pub fn span_of_unit(words: &str) -> Result<String, String> {
+    match words.parse().map_err(|error| format!("{error}"))? {
+        SpanChoice::Contexts => {
+            Err("ids that programs publish tell no unit of work: name a function".to_owned())
+        }
+        _ => Ok(words.to_owned()),
+    }
+}
+
 pub fn reason() -> impl TypedValueParser<Value = Reason> {
     PossibleValuesParser::new(Reason::ALL.iter().map(|reason| reason.as_str()))
         .map(|word| Reason::from_word(&word).expect("it is one of the possible values"))

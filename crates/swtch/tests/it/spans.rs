@@ -234,10 +234,11 @@ fn root_of_a_recursive_function_the_outermost_call_counts() {
 #[test]
 #[ignore = "needs root"]
 fn root_spans_are_whole_from_the_first_probe_to_the_last() {
-    const ENDLESS: &str = "static volatile long inner, outer;
-__attribute__((noinline)) void part(void) { for (int i = 0; i < 20000; i++) inner++; }
+    const ENDLESS: &str = "#include <unistd.h>
+static volatile long inner, outer;
+__attribute__((noinline)) void part(void) { for (int i = 0; i < 200000; i++) inner++; }
 __attribute__((noinline)) void whole(void) { part(); outer++; }
-int main(void) { for (;;) whole(); }";
+int main(void) { alarm(60); for (;;) whole(); }";
     let _machine = beside_others();
     let place = TraceDir::new();
     let program = names::compiled(&place, ENDLESS, &["-O2", "-no-pie"]);
@@ -258,7 +259,7 @@ int main(void) { for (;;) whole(); }";
     assert!(begins <= 2 && ends == 0, "{}", meta["spans"]);
     let spans = spans_of(&place.trace());
     let of = |name: &str| spans.iter().filter(|span| span.name == name).count();
-    assert!(of("whole") > 100, "{}", of("whole"));
+    assert!(of("whole") > 20, "{}", of("whole"));
     // They are taken for as long as switches are recorded.
     let recorded = count(&meta["end_ns"]) - count(&meta["start_ns"]);
     let lengths: u64 = lengths_of(&spans).iter().sum();

@@ -33,6 +33,9 @@ use crate::error::Error;
 use interrupt::InterruptedCpu;
 use intruder::{Intruder, IntruderAct};
 
+/// The longest time between two looks of which the last has met no thread on a CPU.
+const LONGEST_IN_VAIN: Duration = Duration::from_millis(3);
+
 /// The shortest time between two acts, so that the caches of the program are its own again.
 const SHORTEST_GAP: Duration = Duration::from_millis(1);
 /// The longest mean time between two looks, so that the injector ends soon when it is told to.
@@ -204,25 +207,30 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
         let end = started.after(Nanos::from_ns(
             u64::try_from(self.plan.duration.as_nanos()).unwrap_or(u64::MAX),
         ));
-        let (mut refreshed, mut has_acted) = (None, true);
+        let mut refreshed = None;
+        // The time after which to look again where nothing could be done; `None` after an act.
+        let mut in_vain: Option<Duration> = None;
         while clock::now() < end && !stop.load(Ordering::Relaxed) {
             if refreshed.is_none_or(|last: Timestamp| clock::now() >= last.after(REFRESH_EVERY)) {
                 refreshed = Some(clock::now());
+                // Of a program with thousands of threads this takes a while.
+                Policy::Other.adopt()?;
                 self.now = (self.program)();
+                Policy::Fifo.adopt()?;
                 if self.now.threads.is_empty() {
                     self.log.program_ended = true;
                     break;
                 }
             }
-            // Where nothing could be done, the program is looked at again soon.
-            thread::sleep(match has_acted {
-                true => self.gap(started),
-                false => SHORTEST_GAP,
+            thread::sleep(match in_vain {
+                None => self.gap(started),
+                Some(again) => again,
             });
-            has_acted = false;
+            let longer = in_vain.map_or(SHORTEST_GAP, |last| (2 * last).min(LONGEST_IN_VAIN));
+            in_vain = Some(longer);
             self.settle();
             if self.is_over_budget() {
-                has_acted = true;
+                in_vain = None;
                 continue;
             }
             self.log.looks += 1;
@@ -231,11 +239,12 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
                     // It cannot run where this thread does; next time it can.
                     self.own = self.other_than(cpu);
                     cpu::move_to(0, self.own as usize)?;
+                    in_vain = Some(SHORTEST_GAP);
                 }
                 Some(cpu) if self.acting.contains_key(&cpu) => {
                     let lot = self.random.below(Injection::LOTS.len());
                     self.act(cpu, Injection::LOTS[lot])?;
-                    has_acted = true;
+                    in_vain = None;
                 }
                 Some(cpu) => self.prepare(cpu)?,
                 None => {}
@@ -308,7 +317,7 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
         for memory in [TouchedMemory::ALL, TouchedMemory::ALL].concat() {
             intruder.wake(IntruderAct::Touch(memory))?;
             if let Some(run) = intruder.last_run(PATIENCE) {
-                walks.insert(memory, run.length());
+                walks.insert(memory, run.length().min(LONGEST_HOLD));
                 self.made_ns += WALK_FACTOR * run.length().as_ns() as f64;
             }
         }
@@ -343,7 +352,8 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
             at,
             cpu: CpuId::new(u16::try_from(cpu).unwrap_or(u16::MAX)),
             injection,
-            began: None,
+            // When its CPU has answered, an interrupt has come; when another act came, the intruder tells.
+            began: (injection == Injection::Interrupt).then(|| at.after(self.last_interrupt)),
         });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The recorder of an experiment: a child, `swtch record`, whose trace lies in a directory that goes with it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,11 @@ impl ProgramRecorder {
         spans: &[String],
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let directory = TempDir::with_prefix("swtch-cost-").context("making a directory")?;
+        let mut directory = tempfile::Builder::new();
+        directory
+            .prefix("swtch-cost-")
+            .permissions(fs::Permissions::from_mode(0o700));
+        let directory = directory.tempdir().context("making a directory")?;
         let trace = directory.path().join("program.swtch");
         let said = directory.path().join("stderr");
         let program = std::env::current_exe().context("finding this program")?;

@@ -105,7 +105,8 @@ impl fmt::Display for TooFewMoments {
         let Self { injection, met } = self;
         write!(
             f,
-            "{met} units of work were met by {injection}, and fewer than {FEWEST} make no estimate"
+            "{met} units of work were met by {injection}, and fewer than {FEWEST} make no estimate: measure longer (-d), or \
+             allow more (--budget)"
         )
     }
 }

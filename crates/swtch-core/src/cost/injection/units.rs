@@ -191,9 +191,15 @@ impl FoundUnits {
         };
         self.units += 1;
         for (moment, before) in unit.holds {
-            let came = moment.began.filter(|_| moment.injection.takes_the_cpu());
-            if let Some(came) = came.filter(|came| *came < end) {
-                self.delay = came.since(moment.at);
+            let came = moment.began;
+            match came {
+                // Also of one that came too late: else those without an act would keep units that others lose.
+                Some(came) => self.delay = came.since(moment.at),
+                None if moment.injection.takes_the_cpu() => {
+                    self.late += 1;
+                    continue;
+                }
+                None => {}
             }
             // Before the first act it is not known how long one takes.
             let Some(comes) = came.or_else(|| Some(moment.at.after(self.delay?))) else {

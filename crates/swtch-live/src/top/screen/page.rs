@@ -73,6 +73,9 @@ pub fn curve(rates: &[f32]) -> String {
     rates.iter().map(height).collect()
 }
 
+/// The most kinds of spans that have a line above the rows; all are in JSON and in the stream.
+const MOST_SPANS_SHOWN: usize = 3;
+
 fn short_head(shown: &Shown<'_>, look: Look, wide: usize) -> Line<'static> {
     let frame = &shown.made.frame;
     let rate = rate(frame.per_second(frame.total.switches()));
@@ -93,10 +96,8 @@ fn head(state: &ScreenState, shown: &Shown<'_>, look: Look, wide: usize) -> Vec<
         with_curve(&rates, shown, look, wide),
         Line::raw(cut(&made.cost_in_words(), wide)),
     ];
-    lines.extend(
-        made.spans_in_words()
-            .map(|told| Line::raw(cut(&told, wide))),
-    );
+    let spans = made.spans_in_words().take(MOST_SPANS_SHOWN);
+    lines.extend(spans.map(|told| Line::raw(cut(&told, wide))));
     if let Some(loss) = made.loss_in_words() {
         lines.push(Line::styled(cut(&loss, wide), look.alarm()));
     }

@@ -168,7 +168,7 @@ impl DrawnMachine {
         let bill = BillContext {
             prices: &prices,
             wall: Nanos::from_ns(wall_ms * MS),
-            lost: 0,
+            lost: None,
         };
         let arch = Some(Arch::X86_64);
         let machine = RecordedMachine {

@@ -2,9 +2,18 @@
 
 use swtch_core::Nanos;
 use swtch_output::text::counted;
-use swtch_store::{Counts, RecordingBackend};
+use swtch_store::{Counts, Meta, RecordingBackend};
 
 use super::{TraceHead, sum, untraced_in_words};
+
+/// What is counted as lost, in words. By perf events that is an estimate: the kernel counts records, and not all are of
+/// switch-outs.
+pub fn lost_records(meta: &Meta, lost: u64) -> String {
+    match (meta.backend, &meta.imported) {
+        (RecordingBackend::Perf, None) => format!("at most {}", counted(lost, "context switch")),
+        _ => counted(lost, "record"),
+    }
+}
 
 impl TraceHead {
     /// Says what was lost, where and when.
@@ -24,11 +33,7 @@ impl TraceHead {
             let lengths = self.gaps.iter().filter_map(|gap| gap.end.since(gap.start));
             let time: Nanos = lengths.sum();
             let gaps = counted(u64::try_from(self.gaps.len()).unwrap_or(u64::MAX), "gap");
-            // By perf events, what was lost is an estimate: the kernel counts records, and not all are of switch-outs.
-            let lost = match self.meta.backend {
-                RecordingBackend::Ebpf => counted(lost, "record"),
-                RecordingBackend::Perf => format!("at most {}", counted(lost, "context switch")),
-            };
+            let lost = lost_records(&self.meta, lost);
             lines.push(format!(
                 "{lost} lost in {gaps} ({time} of CPU time): counts and sums are lower bounds"
             ));

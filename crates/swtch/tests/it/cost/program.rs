@@ -71,7 +71,7 @@ fn root_a_program_that_does_nothing_is_measured_while_it_works() {
 /// The injector's threads end with it, the recorder sees that its parent is gone, and the program goes on where it could.
 #[test]
 #[ignore = "needs root"]
-fn root_a_killed_experiment_leaves_nothing_behind() {
+fn root_a_killed_experiment_leaves_no_process_behind() {
     let _machine = alone();
     let program = Measured::start(WORKS_AND_SLEEPS);
     let pid = program.pid();
