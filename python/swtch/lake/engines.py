@@ -28,8 +28,8 @@ from ..text import escaped
 from .columns import SEGMENT_COLUMNS
 from .store import Bucket, Store, without_wildcards
 
-# How long Spark may start no task while there is one to start. Where executors come late (a queue, an image
-# that is fetched), more can be asked for.
+# How long Spark may start no task while there is one to start. Where executors come late (a queue,
+# an image that is fetched), more can be asked for.
 MOST_WAIT_S = float(os.environ.get("SWTCH_SPARK_WAIT_S", "60"))
 
 _QUESTION = "the question cannot be answered"
