@@ -170,10 +170,13 @@ impl TraceContents {
         trace
             .scan(Columns::all(), None, &mut |switch| switches.push(*switch))
             .unwrap();
+        // They come CPU by CPU: of a task that moved, an older event may come last.
+        let mut tasks = trace.tasks().unwrap();
+        tasks.sort_by_key(|event| event.ts);
         Self {
             meta: trace.meta().clone(),
             completeness: trace.completeness(),
-            tasks: trace.tasks().unwrap(),
+            tasks,
             gaps: trace.gaps().unwrap(),
             switches,
         }
