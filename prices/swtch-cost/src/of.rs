@@ -12,7 +12,7 @@ mod answer;
 mod program;
 mod recorder;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -255,7 +255,15 @@ fn join(trace: &Trace, moments: &[InjectedMoment], spans: &[String]) -> Result<J
         Columns::BITS,
     ];
     let columns = columns.into_iter().fold(Columns::TS, Columns::and);
-    trace.scan(columns, None, &mut |row| units.add(row))?;
+    // The trace has those, too, that had a CPU while the program waited for it.
+    let tasks = trace.tasks()?;
+    let of_program = tasks.iter().filter(|task| task.in_scope);
+    let of_program: HashSet<TaskKey> = of_program.map(|task| task.task).collect();
+    trace.scan(columns, None, &mut |row| {
+        if of_program.contains(&row.task) {
+            units.add(row);
+        }
+    })?;
     Ok(JoinedMoments {
         units,
         spans_in_unit,

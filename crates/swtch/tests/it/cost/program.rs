@@ -53,6 +53,8 @@ fn a_program_and_a_price_list_are_not_measured_at_once() {
 fn root_a_program_that_never_blocks_is_asked_for_spans() {
     let _machine = beside_others();
     let busy = Measured::start("while :; do :; done");
+    // What others do on its CPU is not its work.
+    let _neighbours = [0; 3].map(|_| Measured::start(WORKS_AND_SLEEPS));
     let home = PriceListHome::new();
     let output = home.cost(&["--of", "-p", &busy.pid(), "-d", "2"]);
     assert_refused(&output, "--span FILE:FUNCTION");
