@@ -340,7 +340,7 @@ def test_what_a_switch_costs_a_program(program: str) -> None:
     """A budget of a fifth of its time: only the form of the answer is looked at."""
     if why := why_not_ebpf():
         pytest.skip(f"cannot record: {why}")
-    works = "import time\nwhile True: sum(range(3000)); time.sleep(0.0002)"
+    works = "import time\nwhile True: sum(range(20_000)); time.sleep(0.0002)"
     with subprocess.Popen([sys.executable, "-c", works]) as worker:
         words = ("cost", "--of", "-p", str(worker.pid), "-d", "20", "--budget", "20")
         try:
