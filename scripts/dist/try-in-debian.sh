@@ -129,8 +129,8 @@ try_services() {
     local name=$1-systemd
     lintian --allow-root --fail-on error "$packages"/*.deb || failed=$((failed + 1))
     make_root "$name" "$1" --include=systemd,init-system-helpers
-    cp scripts/dist/try-services.sh "$place/$name/root/"
-    run_in_copy "$name" services "bash /root/try-services.sh" || {
+    cp scripts/dist/try-services.sh "$place/$name/tmp/"
+    run_in_copy "$name" services "bash /tmp/try-services.sh" || {
         failed=$((failed + 1))
         say "$1, services: FAILED"
     }

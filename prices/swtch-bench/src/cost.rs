@@ -15,6 +15,7 @@
 mod arm;
 mod control_block;
 mod coroutine;
+mod counted_event;
 mod driver;
 mod follower;
 mod goroutine;

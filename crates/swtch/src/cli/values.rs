@@ -53,24 +53,24 @@ pub fn id_of_span(words: &str) -> Result<String, String> {
     }
 }
 
-/// A span that is counted: one between two places of a program.
-pub fn span_between_places(words: &str) -> Result<SpanChoice, String> {
+/// A span between two places of a program; `otel`, which is none, is refused for this reason.
+fn span_of_places(words: &str, why_no_contexts: &str) -> Result<SpanChoice, String> {
     match words.parse().map_err(|error| format!("{error}"))? {
-        SpanChoice::Contexts => Err(
-            "the ids that programs publish are read for each switch, and here switches are only counted".to_owned(),
-        ),
+        SpanChoice::Contexts => Err(why_no_contexts.to_owned()),
         choice => Ok(choice),
     }
 }
 
-/// The words of a span between two places of a program, which is a unit of its work.
+/// A span that is counted.
+pub fn span_between_places(words: &str) -> Result<SpanChoice, String> {
+    let why = "the ids that programs publish are read for each switch, and here switches are only counted";
+    span_of_places(words, why)
+}
+
+/// The words of a span that is a unit of a program's work.
 pub fn span_of_unit(words: &str) -> Result<String, String> {
-    match words.parse().map_err(|error| format!("{error}"))? {
-        SpanChoice::Contexts => {
-            Err("ids that programs publish tell no unit of work: name a function".to_owned())
-        }
-        _ => Ok(words.to_owned()),
-    }
+    let why = "ids that programs publish tell no unit of work: name a function";
+    span_of_places(words, why).map(|_| words.to_owned())
 }
 
 pub fn reason() -> impl TypedValueParser<Value = Reason> {

@@ -79,12 +79,8 @@ pub struct ProgramThreads {
 pub struct InjectionLog {
     /// The moments, in the order of time.
     pub moments: Vec<InjectedMoment>,
-    /// The number of looks at the program.
-    pub looks: u64,
     /// CPU time that injected tasks used on CPUs of the program.
     pub intruders_ran: Nanos,
-    /// CPU time that the program has used meanwhile.
-    pub program_ran: Nanos,
     /// How long it went on.
     pub took: Duration,
     /// True if the program ended before the time was up.
@@ -233,7 +229,6 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
                 in_vain = None;
                 continue;
             }
-            self.log.looks += 1;
             match self.running_on() {
                 Some(cpu) if cpu == self.own => {
                     // It cannot run where this thread does; next time it can.
@@ -252,7 +247,6 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
         }
         thread::sleep(SHORTEST_GAP);
         self.settle();
-        self.log.program_ran = self.now.cpu_time;
         self.log.took =
             Duration::from_nanos(clock::now().since(started).unwrap_or(Nanos::ZERO).as_ns());
         Ok(self.log)

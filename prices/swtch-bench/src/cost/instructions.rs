@@ -5,13 +5,12 @@
 //! parallel. Two loops bound it: a chain in which each instruction waits for the one before, and
 //! independent sums. Virtual machines often hide the counters; then there is no answer.
 
-use std::fs::File;
 use std::hint::black_box;
-use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
 
 use crate::clock;
-use crate::error::{Error, checked};
+use crate::error::Error;
+
+use super::counted_event::{CountedEvent, EventChoice};
 
 /// Iterations of each loop, which take a few milliseconds.
 const ROUNDS: u64 = 4_000_000;
@@ -31,7 +30,7 @@ pub struct InstructionRate {
 ///
 /// The kernel refuses a counter (`perf_event_paranoid` above 2), or the machine has none.
 pub fn instruction_rate() -> Result<InstructionRate, Error> {
-    let mut counter = Counter::open()?;
+    let counter = Counter::open()?;
     Ok(InstructionRate {
         chained: counter.rate(chained)?,
         independent: counter.rate(independent)?,
@@ -59,23 +58,7 @@ fn independent() {
 }
 
 /// A counter of the instructions that the calling thread runs in user mode.
-struct Counter(File);
-
-/// `struct perf_event_attr`, first version (`include/uapi/linux/perf_event.h`, v6.18): 64 bytes.
-#[derive(Default)]
-#[repr(C)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    config1: u64,
-}
+struct Counter(CountedEvent);
 
 /// `PERF_TYPE_HARDWARE` of the kernel's `enum perf_type_id`.
 const HARDWARE: u32 = 0;
@@ -86,51 +69,23 @@ const INSTRUCTIONS: u64 = 1;
 /// `exclude_kernel` and `exclude_hv`: any user may count this for their own tasks.
 const USER_MODE_ONLY: u64 = 1 << 5 | 1 << 6;
 
-/// `PERF_FLAG_FD_CLOEXEC`: the descriptor is closed on exec.
-const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-
 impl Counter {
     fn open() -> Result<Self, Error> {
-        let attributes = Attributes {
+        let instructions = EventChoice {
             kind: HARDWARE,
-            size: u32::try_from(size_of::<Attributes>()).expect("invariant: 64 fits"),
             config: INSTRUCTIONS,
             flags: USER_MODE_ONLY,
-            ..Attributes::default()
         };
-        let (own_thread, any_cpu, no_group) = (0, -1, -1);
-        // SAFETY: the attributes have the layout that their size stands for and live across the
-        // call, which only reads them.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                own_thread,
-                any_cpu,
-                no_group,
-                CLOSE_ON_EXEC,
-            )
-        };
-        let fd = checked("perf_event_open", fd)?;
-        let fd = i32::try_from(fd).expect("invariant: a descriptor is an int");
-        // SAFETY: the descriptor was just opened and nothing else owns it.
-        Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
-    }
-
-    fn count(&mut self) -> Result<u64, Error> {
-        let mut count = [0; 8];
-        self.0
-            .read_exact(&mut count)
-            .map_err(Error::calling("read"))?;
-        Ok(u64::from_ne_bytes(count))
+        let (own_thread, any_cpu) = (0, -1);
+        CountedEvent::open(instructions, own_thread, any_cpu).map(Self)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    fn rate(&mut self, work: fn()) -> Result<f64, Error> {
+    fn rate(&self, work: fn()) -> Result<f64, Error> {
         // CPU time excludes what other tasks run meanwhile.
-        let (before, start) = (self.count()?, clock::cpu_time());
+        let (before, start) = (self.0.count()?, clock::cpu_time());
         work();
-        let (after, end) = (self.count()?, clock::cpu_time());
+        let (after, end) = (self.0.count()?, clock::cpu_time());
         let ns = end.saturating_sub(start).as_nanos().max(1);
         if after == before {
             return Err(Error::NotHere(
@@ -152,9 +107,9 @@ mod tests {
             swtch_test::skip!("no hardware counters here");
         };
         assert!(rate.independent > rate.chained, "{rate:?}");
-        let mut counter = Counter::open().expect("it was opened above");
-        let before = counter.count().expect("it can be read");
+        let counter = Counter::open().expect("it was opened above");
+        let before = counter.0.count().expect("it can be read");
         independent();
-        assert!(counter.count().expect("it can be read") - before > ROUNDS * 6);
+        assert!(counter.0.count().expect("it can be read") - before > ROUNDS * 6);
     }
 }
