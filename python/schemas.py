@@ -307,6 +307,7 @@ SHARED: dict[str, Shape] = {
         "unnamed": "count",
         "storage_failed": "count",
         "storage_refused": "count",
+        "lost_names": "count",
         "idle": "count",
         "kernel_ctxt_before": "count?",
         "kernel_ctxt_after": "count?",

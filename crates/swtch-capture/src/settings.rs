@@ -175,8 +175,8 @@ impl RingSizes {
     /// The least of a CPU: 64 KiB of task records, which is one page on some arm64 kernels.
     const LEAST_SHARE: u64 = 128 << 10;
     const LEAST_TASK_BYTES: u64 = 64 << 10;
-    /// 9,000 task records.
-    const MOST_TASK_BYTES: u64 = 1 << 20;
+    /// 35,000 task records: those of as many threads that all end during a pause of the recorder.
+    const MOST_TASK_BYTES: u64 = 4 << 20;
     const MOST_SLOTS: u64 = 1 << 22;
 
     fn default_share(cpus: usize) -> u64 {
@@ -232,7 +232,7 @@ mod tests {
             let rings = RingSizes::of_share(RingSizes::default_share(cpus as usize));
             (rings.slots, (u64::from(cpus) * bytes(rings)) >> 20)
         };
-        assert_eq!(of_all(2), (1 << 18, 94));
+        assert_eq!(of_all(2), (1 << 18, 100));
         assert_eq!(of_all(64), (1 << 13, 100));
         assert_eq!(of_all(256), (1 << 12, 216));
         assert_eq!(of_all(1024), (1 << 12, 864));

@@ -187,12 +187,6 @@ fn tell_doubts(meta: &Meta, counters: Counters, groups: u32, in_scope: u64) {
             counted(beyond, "switch")
         );
     }
-    if counters.lost_task_records > 0 {
-        message!(
-            "swtch: {} of tasks lost: some threads have no name, or an old one",
-            counted(counters.lost_task_records, "record")
-        );
-    }
     if let Some(why) = why_empty(meta, in_scope) {
         message!("swtch: {}", escaped(&why));
     }

@@ -208,6 +208,8 @@ pub struct Counts {
     /// Number of times that there was no room for the state of a task. The data of that event is
     /// missing, such as a waker or the start of a wait.
     pub storage_refused: u64,
+    /// Records of who a task is, or of its end, that were lost because a ring had no space.
+    pub lost_names: u64,
 }
 
 /// The counts of the switches of user-mode schedulers, by what became of them. They are in no count of the kernel's

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use swtch_core::Nanos;
 use swtch_output::text::{counted, escaped, grouped, rate};
-use swtch_report::report::{in_hundredths, spans_json, untraced_in_words};
+use swtch_report::report::{in_hundredths, lost_names_in_words, spans_json, untraced_in_words};
 
 use super::session::MadeFrame;
 
@@ -74,12 +74,7 @@ impl MadeFrame {
                 grouped(groups.into()),
             )
         });
-        let names = (self.lost_names > 0).then(|| {
-            format!(
-                "{} of tasks lost: some threads have no name, or an old one",
-                counted(self.lost_names, "record")
-            )
-        });
+        let names = lost_names_in_words(self.lost_names);
         let untraced = untraced_in_words(self.frame.untraced, None);
         let all: Vec<_> = switches.into_iter().chain(untraced).chain(names).collect();
         (!all.is_empty()).then(|| all.join("; "))

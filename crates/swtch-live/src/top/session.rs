@@ -18,6 +18,7 @@ use swtch_report::prices;
 use swtch_report::report::live::{
     CgroupLimits, FrameNames, LiveCounts, LiveTask, LiveTasks, LiveView, RateFrame,
 };
+use swtch_report::report::lost_names_in_words;
 use swtch_store::TraceHost;
 use swtch_wire::{RawKind, decode_tasks};
 
@@ -276,11 +277,8 @@ impl TopSession {
 
     /// Says what is missing of the frames, once nothing else is written on the terminal.
     pub fn tell_missing(&self) {
-        let lost = self.lost_names();
-        if lost > 0 {
-            message!(
-                "swtch: {lost} records of tasks lost: some threads have no name, or an old one"
-            );
+        if let Some(lost) = lost_names_in_words(self.lost_names()) {
+            message!("swtch: {lost}");
         }
         self.schedulers.tell_refused();
         self.spans.tell_missing();

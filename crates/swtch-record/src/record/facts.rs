@@ -250,6 +250,7 @@ pub(crate) fn kernel_counts(capture: &Capture) -> Counts {
         untraced: counters.untraced,
         untraced_in_scope: Some(counters.untraced_in_scope),
         storage_refused: counters.storage_failed,
+        lost_names: counters.lost_task_records,
         ..Counts::default()
     }
 }

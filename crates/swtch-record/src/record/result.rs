@@ -4,7 +4,9 @@ use swtch_core::Nanos;
 use swtch_output::exit_code::FAILED;
 use swtch_output::message;
 use swtch_output::text::escaped;
-use swtch_report::report::{is_failure, lost_in_words, untraced_in_words, why_empty};
+use swtch_report::report::{
+    is_failure, lost_in_words, lost_names_in_words, untraced_in_words, why_empty,
+};
 use swtch_store::{Directory, DirectoryState, Meta, RecordingState};
 
 use super::{megabytes, priority};
@@ -91,6 +93,9 @@ impl RecordingResult {
         let guard = self.meta.guard.as_ref();
         if let Some(untraced) = untraced_in_words(counts.untraced, counts.untraced_in_scope) {
             message!("swtch: {untraced}");
+        }
+        if let Some(lost) = lost_names_in_words(counts.lost_names) {
+            message!("swtch: {lost}");
         }
         if let Some(hint) = guard.and_then(|guard| priority::hint(guard, counts.lost)) {
             message!("swtch: {hint}");

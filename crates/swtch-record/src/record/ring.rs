@@ -515,6 +515,7 @@ fn begin_with(meta: &mut Meta, first: &SegmentStart) {
         (&mut counts.idle, before.idle),
         (&mut counts.untraced, before.untraced),
         (&mut counts.storage_refused, before.storage_refused),
+        (&mut counts.lost_names, before.lost_names),
         (&mut meta.overhead.recorder_cpu_ns, first.recorder_cpu_ns),
     ] {
         *count = count.saturating_sub(before);

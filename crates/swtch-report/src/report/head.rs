@@ -12,7 +12,7 @@
 mod json;
 mod losses;
 
-pub use losses::lost_records;
+pub use losses::{lost_names_in_words, lost_records};
 
 use std::path::PathBuf;
 
@@ -154,6 +154,7 @@ impl TraceHead {
             && is_balanced
             && self.lost() == 0
             && counts.storage_refused == 0
+            && counts.lost_names == 0
             && untraced == 0
             && counts.uncaught == 0
             && self.meta.tree.is_none_or(|tree| tree.missed == 0)
@@ -480,10 +481,11 @@ note: only --pid 10: 10 of the trace's 13 rows
     #[test]
     fn complete_is_only_what_balances_without_a_loss() {
         assert!(head().is_complete());
-        let incomplete: [fn(&mut TraceHead); 8] = [
+        let incomplete: [fn(&mut TraceHead); 9] = [
             |head| head.meta.counts.lost = 1,
             |head| head.meta.counts.switches_seen = 20,
             |head| head.meta.counts.storage_refused = 1,
+            |head| head.meta.counts.lost_names = 1,
             |head| head.meta.counts.untraced = 1,
             |head| head.meta.counts.uncaught = 1,
             |head| {

@@ -108,7 +108,10 @@ pub use words::ALL as ALL_COLUMNS;
 
 use group::{Groups, KeyNames, reason_of_open};
 use head::TraceHead;
-pub use head::{ReportedSwitches, host_words, lost_in_words, lost_records, untraced_in_words};
+pub use head::{
+    ReportedSwitches, host_words, lost_in_words, lost_names_in_words, lost_records,
+    untraced_in_words,
+};
 pub use screen::in_hundredths;
 
 use neighbour::Neighbours;

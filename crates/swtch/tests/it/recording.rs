@@ -145,6 +145,15 @@ impl Recording {
     }
 }
 
+/// The least memory that `--buffer` accepts on this machine.
+pub fn least_buffer() -> String {
+    let refused = Recording::of(&["--buffer", "1KB", "--", "true"]);
+    assert_eq!(refused.output.status.code(), Some(2));
+    let said = stderr(&refused.output);
+    let least = said.split_once("which need ").expect(&said).1;
+    format!("{}KB", least.split_once(" KB").expect(&said).0)
+}
+
 /// Runs `swtch report` on a trace, with these arguments.
 pub fn report(trace: &Path, words: &[&str]) -> Output {
     let mut command = swtch(["report"]);

@@ -1,5 +1,6 @@
 //! Running servers as targets: the processes below the named one are recorded with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -7,10 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use swtch_core::{TaskEvent, TaskEventKind};
 use swtch_store::Trace;
 
 use crate::machine::{TestProcess, alone, beside_others, children_of, wait_until};
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, start_recorder, stderr, stdout};
+use crate::recording::{
+    Recording, SWTCH, TraceContents, TraceDir, least_buffer, report, start_recorder, stderr, stdout,
+};
 
 /// A process group that is killed when the test ends.
 struct Server {
@@ -123,8 +127,7 @@ fn root_workers_that_live_already_are_recorded_as_the_kernel_counts() {
     wait_until("all workers live", || tree_of(server.pid()).len() >= 6);
     thread::sleep(Duration::from_millis(300));
     let recorded = assert_recorded_as_counted(server.pid(), "0.7");
-    let pids: std::collections::BTreeSet<u32> =
-        recorded.by_thread().into_keys().map(|ids| ids.0).collect();
+    let pids: BTreeSet<u32> = recorded.by_thread().into_keys().map(|ids| ids.0).collect();
     assert!(pids.len() >= 4, "two sleepers and two that talk: {pids:?}");
     assert!(
         !pids.contains(&server.pid()),
@@ -158,43 +161,85 @@ fn root_without_children_only_the_master_is_recorded_and_said_to_have_waited() {
     assert!(!page.contains("Nothing stands out"), "{page}");
 }
 
-/// Ten thousand subshells wait for the same FIFO to be opened, and end when it is.
+fn sleeps(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next();
+    state.is_some_and(|rest| rest.starts_with('S'))
+}
+
+/// Children that all end at once, while the recorder has no CPU.
+struct EndingAtOnce {
+    children: BTreeSet<u32>,
+    page: String,
+    recorded: TraceContents,
+}
+
+impl EndingAtOnce {
+    /// Records this many subshells that wait for the same FIFO to be opened, and end when it is.
+    fn record(count: usize, shell: &[&str], options: &[&str]) -> Self {
+        let place = TraceDir::new();
+        let gate = place.dir().join("gate");
+        let made = Command::new("mkfifo").arg(&gate).status().unwrap();
+        assert!(made.success());
+        let script = format!(
+            "i=0; while [ $i -lt {count} ]; do (read x < {}) & i=$((i+1)); done; wait",
+            gate.display()
+        );
+        let (program, words) = shell.split_first().unwrap();
+        let mut server = Server::start(Command::new(program).args(words).args(["-c", &script]));
+        wait_until("all children live", || {
+            children_of(server.pid()).len() == count
+        });
+        let children = BTreeSet::from_iter(children_of(server.pid()));
+        wait_until("all children wait", || {
+            children.iter().all(|&it| sleeps(it))
+        });
+        let pid = server.pid().to_string();
+        let mut recorder = start_recorder(&place, &[options, &["-p", &pid]].concat());
+        recorder.signal(libc::SIGSTOP);
+        drop(fs::OpenOptions::new().write(true).open(&gate).unwrap());
+        server.master.ends_within(Duration::from_secs(60));
+        recorder.signal(libc::SIGCONT);
+        assert!(recorder.ends_within(Duration::from_secs(60)).success());
+        Self {
+            children,
+            page: stdout(&report(&place.trace(), &[])),
+            recorded: TraceContents::new(Trace::open(&place.trace()).unwrap()),
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs root"]
 fn root_ten_thousand_children_are_all_recorded() {
-    const CHILDREN: usize = 10_000;
     let _machine = alone();
-    let place = TraceDir::new();
-    let gate = place.dir().join("gate");
-    let made = Command::new("mkfifo").arg(&gate).status().unwrap();
-    assert!(made.success());
-    let script = format!(
-        "i=0; while [ $i -lt {CHILDREN} ]; do (read x < {}) & i=$((i+1)); done; wait",
-        gate.display()
-    );
-    let mut server = Server::start(Command::new("sh").args(["-c", &script]));
-    let is_ready = || children_of(server.pid()).len() == CHILDREN;
-    wait_until("all children live", is_ready);
-    let pid = server.pid().to_string();
-    let mut recorder = start_recorder(&place, &["-p", &pid]);
-    drop(fs::OpenOptions::new().write(true).open(&gate).unwrap());
-    server.master.ends_within(Duration::from_secs(60));
-    assert!(recorder.ends_within(Duration::from_secs(60)).success());
-    let recorded = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    let ended = EndingAtOnce::record(10_000, &["sh"], &[]);
+    let recorded = ended.recorded;
     assert_eq!(recorded.counts().lost, 0);
+    assert_eq!(recorded.counts().lost_names, 0);
     let tree = recorded.meta.tree.unwrap();
-    assert_eq!(tree.processes, u64::try_from(CHILDREN + 1).unwrap());
-    assert_eq!(tree.missed, 0);
-    let pids: std::collections::BTreeSet<u32> =
-        recorded.by_thread().into_keys().map(|ids| ids.0).collect();
-    let counts = recorded.counts();
-    let told = recorded.tasks.iter().filter(|event| event.in_scope).count();
-    assert_eq!(
-        pids.len(),
-        CHILDREN + 1,
-        "each of them ended: {counts:?}, {told} events of tasks in scope, {} of others",
-        recorded.tasks.len() - told
-    );
+    assert_eq!((tree.processes, tree.missed), (10_001, 0));
+    let pids = BTreeSet::from_iter(recorded.by_thread().into_keys().map(|ids| ids.0));
+    let missing: Vec<_> = ended.children.difference(&pids).collect();
+    assert!(missing.is_empty(), "{missing:?} {:?}", recorded.counts());
+    assert_eq!(pids.len(), 10_001, "all of them and their parent");
+}
+
+/// More than the least memory has room for.
+#[test]
+#[ignore = "needs root"]
+fn root_names_that_were_lost_are_told() {
+    let _machine = alone();
+    let on_one_cpu = ["taskset", "-c", "0", "sh"];
+    let ended = EndingAtOnce::record(2_000, &on_one_cpu, &["--buffer", &least_buffer()]);
+    let counts = ended.recorded.counts();
+    println!("{counts:?}");
+    let ends = |event: &&TaskEvent| event.in_scope && event.kind == TaskEventKind::Exit;
+    let told = ended.recorded.tasks.iter().filter(ends).count();
+    let lost = usize::try_from(counts.lost_names).unwrap();
+    assert!(told < 2_001 && told + lost >= 2_001, "{told} {lost}");
+    let sentence = "records of tasks lost: some threads have no name";
+    assert!(ended.page.contains(sentence), "{}", ended.page);
 }
 
 /// In a container, the ids of `-p` and of a command are not those of the kernel.

@@ -65,6 +65,7 @@ impl TraceHead {
             "unnamed": counts.unnamed,
             "storage_failed": counts.storage_failed,
             "storage_refused": counts.storage_refused,
+            "lost_names": counts.lost_names,
             "idle": counts.idle,
             "kernel_ctxt_before": kernel.ctxt_before,
             "kernel_ctxt_after": kernel.ctxt_after,

@@ -15,6 +15,14 @@ pub fn lost_records(meta: &Meta, lost: u64) -> String {
     }
 }
 
+/// Says what it means that records of tasks were lost; `None` if none were.
+pub fn lost_names_in_words(lost: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        let records = counted(lost, "record");
+        format!("{records} of tasks lost: some threads have no name, or an old one")
+    })
+}
+
 impl TraceHead {
     /// Says what was lost, where and when.
     pub(super) fn losses(&self) -> Vec<String> {
@@ -25,6 +33,7 @@ impl TraceHead {
             untraced,
             untraced_in_scope,
             uncaught,
+            lost_names,
             ..
         } = self.meta.counts;
         let mut lines = Vec::new();
@@ -75,6 +84,7 @@ impl TraceHead {
                  are missing there, and rows may be"
             ));
         }
+        lines.extend(lost_names_in_words(lost_names));
         lines
     }
 }
