@@ -13,9 +13,7 @@ use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use rustix::io::Errno;
-use swtch_core::Pid;
-
-use crate::scope::start_ticks;
+use swtch_core::{Pid, ProcessStat};
 
 /// The words that the kernel writes behind the path of a file that has been replaced or removed.
 const DELETED: &str = " (deleted)";
@@ -213,7 +211,7 @@ const TICKS_A_SECOND: u64 = 100;
 /// a file that is a little older than the process passes for its own.
 fn started_at(pid: Pid) -> io::Result<i64> {
     let stat = fs::read(format!("/proc/{pid}/stat"))?;
-    let ticks = start_ticks(&String::from_utf8_lossy(&stat));
+    let ticks = ProcessStat::parse(&stat).and_then(|stat| stat.start_ticks());
     let since_boot = ticks.and_then(|ticks| i64::try_from(ticks / TICKS_A_SECOND).ok());
     let machine = fs::read_to_string("/proc/stat")?;
     let boot = machine.lines().find_map(|line| line.strip_prefix("btime "));

@@ -21,7 +21,7 @@
 //! - `contention`: who had the CPU while a task waited; `lost`, `chain`, `together`: where time went, what those did for
 //!   whom others waited, who ran at once.
 //! - `tally`, `compare`, `stats`: what answers are made of, whether figures of several runs changed, intervals.
-//! - `container`: whose a cgroup is, by its path.
+//! - `container`: whose a cgroup is, by its path. `process_stat`: the line that `/proc` has on a process.
 //! - `user`: switches that a user-mode scheduler makes. `cost`: what a switch costs, and bills.
 //!
 //! What this crate does *not* do: read a clock, a file or the kernel. Live capture, saved traces
@@ -40,6 +40,7 @@ pub mod ids;
 pub mod lost;
 pub mod merge;
 pub mod places;
+pub mod process_stat;
 pub mod reason;
 pub mod rules;
 pub mod spans;
@@ -68,6 +69,7 @@ pub use event::{Event, LookEvent, LookedTask, SwitchEvent};
 pub use evidence::{Cause, Class, Evidence, EvidenceBits, WaitObject, WakerKind};
 pub use ids::{CgroupId, CpuId, Pid, TaskKey, Tid};
 pub use lost::{AwaitedThing, Ender, LostTime};
+pub use process_stat::ProcessStat;
 pub use reason::{Category, Certainty, Reason};
 pub use rules::{RULES_VERSION, Rule, classify};
 pub use spans::{ProgramSpan, SpanEvent, SpanPiece, ThreadSpans, UntoldSpans};

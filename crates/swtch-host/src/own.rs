@@ -3,6 +3,8 @@
 //! Sources: `proc_pid_stat(5)`, `proc_pid_status(5)`, `kernel/sched/debug.c` (v6.18),
 //! `Documentation/userspace-api/spec_ctrl.rst`.
 
+use swtch_core::ProcessStat;
+
 use super::{Fact, SourcedValue};
 
 const STAT: &str = "/proc/self/stat";
@@ -32,12 +34,9 @@ pub(super) fn facts() -> Vec<Fact> {
 
 /// The scheduling policy, with the nice value or the real-time priority.
 fn policy(stat: &str) -> Option<String> {
-    // The command's name may contain spaces and parentheses; fields are counted after it.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3).copied();
-    let (nice, priority) = (field(19)?, field(40)?);
-    let word = match field(41)? {
+    let stat = ProcessStat::parse(stat.as_bytes())?;
+    let (nice, priority) = (stat.field(19)?, stat.field(40)?);
+    let word = match stat.field(41)? {
         "0" => return Some(format!("SCHED_OTHER, nice {nice}")),
         "3" => return Some(format!("SCHED_BATCH, nice {nice}")),
         "1" => "SCHED_FIFO",

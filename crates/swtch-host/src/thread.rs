@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::ops::{Add, Sub};
 
-use swtch_core::{Nanos, Pid, Tid};
+use swtch_core::{Nanos, Pid, ProcessStat, Tid};
 
 /// The switches and times that the kernel has counted of a thread since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,11 +182,7 @@ pub fn has_stayed(pid: Pid, tid: Tid, at: BlockedAt, runs: Option<u64>) -> io::R
 /// The file cannot be read.
 pub fn read_state(pid: Pid, tid: Tid) -> io::Result<Option<char>> {
     let stat = read_if_alive(&format!("/proc/{pid}/task/{tid}/stat"))?;
-    // The name before it stands in parentheses and may hold any byte, parentheses too.
-    Ok(stat.and_then(|line| {
-        let name_end = line.iter().rposition(|&byte| byte == b')')?;
-        line.get(name_end + 2).copied().map(char::from)
-    }))
+    Ok(stat.and_then(|line| ProcessStat::parse(&line)?.state()))
 }
 
 impl Doing {

@@ -5,12 +5,11 @@ use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
-use swtch_core::Pid;
+use swtch_core::{Pid, ProcessStat};
 
 use super::ContextPlace;
 use super::place::{ContextVariable, place_in};
 use crate::code::{CodeFile, CodeMap, CodeMapping};
-use crate::scope::start_ticks;
 
 /// A process is looked at again when twice the time has passed that it has been known by its name, at least after the one
 /// and at most after the other: it may load a library. One that executes another program has another name then.
@@ -42,7 +41,7 @@ pub struct ContextProcesses {
 struct KnownProcess {
     /// Another process that gets its id began later.
     started: u64,
-    name: String,
+    name: Vec<u8>,
     since: Instant,
     /// When it is looked at next.
     next: Instant,
@@ -120,14 +119,14 @@ impl ContextProcesses {
 }
 
 /// The processes that there are, when each began, and its name.
-fn pids() -> FxHashMap<Pid, (u64, String)> {
+fn pids() -> FxHashMap<Pid, (u64, Vec<u8>)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        let stat = String::from_utf8_lossy(&stat);
-        let name = stat.get(stat.find('(')?..stat.rfind(')')?)?;
-        Some((Pid::new(pid), (start_ticks(&stat)?, name.to_owned())))
+        let stat = ProcessStat::parse(&stat)?;
+        let began = (stat.start_ticks()?, stat.name().to_vec());
+        Some((Pid::new(pid), began))
     });
     pids.collect()
 }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use rustc_hash::FxHashMap;
 use swtch_capture::Children;
-use swtch_core::{Nanos, Pid, Tid};
+use swtch_core::{Nanos, Pid, ProcessStat, Tid};
 use swtch_host::thread::{Schedstat, Status, ThreadCounters, read_counters};
 
 /// Start time of a process, in clock ticks since boot. Together with the id it identifies a process
@@ -34,18 +34,12 @@ impl Stat {
         Self::parse(&fs::read(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The name stands in parentheses and may hold any byte, parentheses too: parse after the last
-    /// one.
     fn parse(line: &[u8]) -> Option<Self> {
-        let name_end = line.iter().rposition(|&byte| byte == b')')?;
-        let rest = std::str::from_utf8(&line[name_end + 1..]).ok()?;
-        // Fields 3 (state), 4 (parent), 20 (threads) and 22 (start time) of proc_pid_stat(5).
-        let fields: Vec<_> = rest.split_ascii_whitespace().collect();
-        let threads: u64 = fields.get(17)?.parse().ok()?;
+        let stat = ProcessStat::parse(line)?;
         Some(Self {
-            parent: Pid::new(fields.get(1)?.parse().ok()?),
-            started: StartTime(fields.get(19)?.parse().ok()?),
-            is_dead: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
+            parent: Pid::new(stat.parent()?),
+            started: StartTime(stat.start_ticks()?),
+            is_dead: stat.is_dead(),
         })
     }
 }
@@ -387,21 +381,6 @@ mod tests {
 
     fn pids(processes: &Processes) -> Vec<u32> {
         processes.pids().map(Pid::get).collect()
-    }
-
-    #[test]
-    fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let line = b"42 (a) Z 1 (b) S 7 42 42 0 -1 0 0 0 0 0 1 2 0 0 20 0 3 0 9876 0 0";
-        assert_eq!(Stat::parse(line), Some(stat(7, 9876)));
-        assert_eq!(Stat::parse(b"42 (sh"), None);
-        assert_eq!(Stat::parse(b"42 (sh) S 7"), None);
-    }
-
-    #[test]
-    fn a_zombie_with_living_threads_is_not_dead() {
-        let line = |threads| format!("1 (x) Z 7 1 1 0 -1 0 0 0 0 0 1 2 0 0 20 0 {threads} 0 5 0");
-        assert!(Stat::parse(line(1).as_bytes()).unwrap().is_dead);
-        assert!(!Stat::parse(line(2).as_bytes()).unwrap().is_dead);
     }
 
     /// A grandchild may have a lower id than its parent, after ids have wrapped around.

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use swtch_core::ProcessStat;
 use tempfile::TempDir;
 
 use super::FuzzTarget;
@@ -318,12 +319,9 @@ impl FuzzProcess {
 
 /// User and system time of a process, from `/proc/PID/stat`.
 fn cpu_time(pid: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold any character.
-    let fields = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = fields.split_whitespace().skip(11).take(2);
-    let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let ticks = ProcessStat::parse(&stat).and_then(|stat| stat.cpu_ticks());
+    Duration::from_millis(ticks.unwrap_or(0) * 1000 / TICKS_PER_SECOND)
 }
 
 fn peak_rss_bytes(pid: u32) -> u64 {

@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Duration;
 
 use swtch_core::cost::injection::{InjectedMoment, Injection, TouchedMemory};
-use swtch_core::{CpuId, Nanos, Pid, Timestamp};
+use swtch_core::{CpuId, Nanos, Pid, ProcessStat, Timestamp};
 
 use super::work::random::SplitMix64;
 use crate::clock;
@@ -295,7 +295,7 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
         let order = (0..count.min(MOST_LOOKED_AT)).map(|step| (first + step) % count);
         let mut threads = order.map(|index| self.now.threads[index]);
         threads.find_map(|(pid, tid)| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+            let stat = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
             running_cpu(&stat).filter(|cpu| self.cpus.contains(cpu))
         })
     }
@@ -394,11 +394,9 @@ impl<Program: FnMut() -> ProgramThreads> Injector<Program> {
 
 /// The CPU of a thread that runs, or is in a run queue, by its `stat` (`proc_pid_stat(5)`): the state is the first field
 /// after the name, the CPU the 37th.
-fn running_cpu(stat: &str) -> Option<u32> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split_ascii_whitespace();
-    (fields.next()? == "R").then_some(())?;
-    fields.nth(35)?.parse().ok()
+fn running_cpu(stat: &[u8]) -> Option<u32> {
+    let stat = ProcessStat::parse(stat)?;
+    stat.number(39).filter(|_| stat.state() == Some('R'))
 }
 
 #[cfg(test)]
@@ -409,11 +407,9 @@ mod tests {
     fn the_cpu_of_a_thread_is_known_while_it_runs() {
         let stat = |state: char| {
             let fields: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
-            format!("7 (a) R (b) {state} {}", fields.join(" "))
+            running_cpu(format!("7 (a) R (b) {state} {}", fields.join(" ")).as_bytes())
         };
         // The fields of this line hold their own numbers, and the CPU is the 39th.
-        assert_eq!(running_cpu(&stat('R')), Some(39));
-        assert_eq!(running_cpu(&stat('S')), None);
-        assert_eq!(running_cpu("7 (a"), None);
+        assert_eq!((stat('R'), stat('S')), (Some(39), None));
     }
 }

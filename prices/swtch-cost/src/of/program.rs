@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use swtch_bench::cost::injection::ProgramThreads;
 use swtch_capture::{Children, RecordingScope, threads_in};
-use swtch_core::{Nanos, Pid};
+use swtch_core::{Nanos, Pid, ProcessStat};
 
 /// `/proc/PID/stat` counts in hundredths of a second whatever the tick (`USER_HZ`).
 const TICK_NS: u64 = 10_000_000;
@@ -46,8 +46,8 @@ impl ReadProgram {
         processes.dedup();
         let is_first = self.last.is_empty();
         let now = processes.into_iter().filter_map(|pid| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, ticks(&stat)?))
+            let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, ProcessStat::parse(&stat)?.cpu_ticks()?))
         });
         let now: BTreeMap<Pid, u64> = now.collect();
         for (pid, ticks) in &now {
@@ -61,27 +61,5 @@ impl ReadProgram {
             threads,
             cpu_time: Nanos::from_ns(self.used * TICK_NS),
         }
-    }
-}
-
-/// User and system time of a process, in ticks: the 14th and 15th field of its `stat` (`proc_pid_stat(5)`).
-fn ticks(stat: &str) -> Option<u64> {
-    let (_, fields) = stat.rsplit_once(") ")?;
-    let mut fields = fields.split_ascii_whitespace().skip(11);
-    let mut time = || fields.next()?.parse::<u64>().ok();
-    Some(time()? + time()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_time_is_that_in_user_and_in_kernel_mode() {
-        let fields: Vec<_> = (4..=52).map(|field| field.to_string()).collect();
-        // The fields of this line hold their own numbers.
-        let stat = format!("7 (a) R (b) S {}", fields.join(" "));
-        assert_eq!(ticks(&stat), Some(14 + 15));
-        assert_eq!(ticks("7 (a"), None);
     }
 }
