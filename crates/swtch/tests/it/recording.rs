@@ -1,6 +1,6 @@
 //! Runs `swtch record` in a temporary directory and reads the trace.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -168,6 +168,8 @@ pub struct TraceContents {
     pub tasks: Vec<TaskEvent>,
     pub gaps: Vec<Gap>,
     pub switches: Vec<Switch>,
+    /// The places in `tasks` of each thread's events: one of a million threads is not looked for among all.
+    lives: HashMap<Ids, Vec<usize>>,
 }
 
 /// The ids of a thread: those of its process and of the thread itself.
@@ -182,12 +184,18 @@ impl TraceContents {
         // They come CPU by CPU: of a task that moved, an older event may come last.
         let mut tasks = trace.tasks().unwrap();
         tasks.sort_by_key(|event| event.ts);
+        let mut lives: HashMap<Ids, Vec<usize>> = HashMap::new();
+        for (place, event) in tasks.iter().enumerate() {
+            let ids = (event.pid.get(), event.tid.get());
+            lives.entry(ids).or_default().push(place);
+        }
         Self {
             meta: trace.meta().clone(),
             completeness: trace.completeness(),
             tasks,
             gaps: trace.gaps().unwrap(),
             switches,
+            lives,
         }
     }
 
@@ -224,9 +232,8 @@ impl TraceContents {
 
     /// The recorded events of a thread's life.
     pub fn life_of(&self, ids: Ids) -> impl Iterator<Item = &TaskEvent> {
-        self.tasks
-            .iter()
-            .filter(move |event| (event.pid.get(), event.tid.get()) == ids)
+        let places = self.lives.get(&ids).into_iter().flatten();
+        places.map(|&place| &self.tasks[place])
     }
 
     /// The number of rows from the first record of a thread to its exit, and what the kernel
