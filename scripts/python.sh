@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The Python package (python/): checked and tested.
 #
-#   scripts/python.sh check    style and formatting, those of the benchmarks (bench/) too, and types
+#   scripts/python.sh check    style and formatting, those of the benchmarks (bench/) and of scripts/ too, and types
 #   scripts/python.sh schemas  docs/schemas/ written anew
 #   scripts/python.sh test     its tests; prints "test result:" lines as cargo does (arguments go on to pytest)
 #   scripts/python.sh duckdb   tests of answers with the oldest and the newest DuckDB that pyproject.toml admits
@@ -85,8 +85,8 @@ prepare() {
 check() {
     prepare || return
     local status=0
-    "$venv/bin/ruff" check --quiet --no-cache python bench >&2 || status=1
-    "$venv/bin/ruff" format --quiet --no-cache --check --diff python bench >&2 || status=1
+    "$venv/bin/ruff" check --quiet --no-cache python bench scripts >&2 || status=1
+    "$venv/bin/ruff" format --quiet --no-cache --check --diff python bench scripts >&2 || status=1
     (cd python && "$venv/bin/mypy" --cache-dir "$cache/mypy" --no-error-summary >&2) || status=1
     return "$status"
 }
