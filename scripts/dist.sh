@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Packages of swtch, in target/packages: for x86-64 and arm64 one static program each, compiled once, as
-# .tar.gz, .deb, .rpm and Python wheel. One program for every distribution: nothing of the machine it was built
-# on is needed to run it, and the viewer's page and the eBPF programs are inside.
+# .tar.gz, .deb, .rpm and Python wheel, with one bill of materials. One program for every distribution: nothing of
+# the machine it was built on is needed to run it, and the viewer's page and the eBPF programs are inside.
 #
 #   scripts/dist.sh              build; arm64 is cross-built on x86-64
 #   scripts/dist.sh --native     build for this machine's architecture alone
@@ -113,7 +113,9 @@ build() {
         build_program "$machine"
         make_packages "$machine"
     done
-    (cd "$made" && sha256sum ./*.deb ./*.rpm ./*.tar.gz ./*.whl | tee SHA256SUMS)
+    SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH scripts/dist/sbom.py "${machines[@]}" >"$made/swtch-$version.cdx.json" ||
+        die "no bill of materials (see above)"
+    (cd "$made" && sha256sum ./*.deb ./*.rpm ./*.tar.gz ./*.whl ./*.json | tee SHA256SUMS)
 }
 
 native=no
