@@ -18,16 +18,22 @@ STAND_IN = """#!/bin/sh
 mkdir -p target/packages && echo "packages $*" >target/packages/SHA256SUMS
 """
 
+# For git, in place of what the user has: the tree may belong to another user.
+CONFIG = Path(__file__).with_name("test_release.gitconfig")
+
 Answer = subprocess.CompletedProcess[str]
 
 
 def call(place: Path, *words: str) -> Answer:
     """Runs a program, as somebody whom git knows."""
-    names = ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL")
-    known = {**dict.fromkeys(names, "tester@example.org"), "GIT_CONFIG_GLOBAL": "/dev/null"}
-    surroundings = {**os.environ, **known, "CARGO_TARGET_DIR": str(place / "target")}
+    known = {"GIT_CONFIG_GLOBAL": str(CONFIG), "CARGO_TARGET_DIR": str(place / "target")}
     return subprocess.run(
-        words, cwd=place, env=surroundings, capture_output=True, text=True, timeout=LIMIT_S
+        words,
+        cwd=place,
+        env={**os.environ, **known},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
     )
 
 
