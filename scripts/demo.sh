@@ -15,4 +15,5 @@ cargo build --profile light --locked -p swtch || die "the build failed (see abov
 swtch=$(target_dir)/light/swtch
 
 say "recording needs root: swtch explain -- swtch workload sampler --quiet"
-as_root "$swtch" explain -- "$swtch" workload sampler --quiet
+as_root "$swtch" explain -- "$swtch" workload sampler --quiet || exit
+command -v swtch >/dev/null || say "swtch is not in PATH yet: it is $swtch, and \`make install\` builds and installs the optimised one"
