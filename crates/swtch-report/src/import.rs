@@ -1,12 +1,12 @@
-//! `swtch import`: makes a trace from what `perf sched record` recorded, or from
-//! `perf record -a -e sched:*`.
+//! `swtch import`: makes a trace from what other tools recorded of the scheduler.
 //!
 //! ```text
-//! perf.data ─▶ layout ─▶ fields ─▶ scheduler ─Event─▶ timeline ─Switch─▶ store
-//!             (is sound)  (where)   (what the kernel side keeps)
+//!               pipe ──────▶ perf_file ─▶ layout ─▶ fields ─╮
+//! unpack ─▶ kind ─▶ ftrace_text ───────────────────────────┼─▶ scheduler ─Event─▶ timeline ─Switch─▶ store
+//!  (.gz, .zst)  └▶ perfetto_file ──────────────────────────╯   (what the kernel side keeps)
 //! ```
 //!
-//! From `Event` on, the code and the rules are the recorder's. perf's tracepoints say when a thread
+//! From `Event` on, the code and the rules are the recorder's. The tracepoints say when a thread
 //! left, in which state, and which task woke it. They do not say in which system call it was, nor
 //! what asked for the reschedule. So most reasons are only `blocked` or `preempted`, and the trace
 //! is marked as imported: [`Meta::imported`](swtch_store::Meta).
@@ -15,34 +15,38 @@ mod compressed;
 mod cursor;
 mod facts;
 mod fields;
+mod ftrace_text;
+mod kind;
 mod layout;
 mod losses;
+mod perf_file;
+mod perfetto_file;
+mod pipe;
 mod scheduler;
+mod unpack;
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _};
-use std::ops::RangeInclusive;
+use std::io::Seek as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use linux_perf_data::{Error as PerfError, PerfFile, PerfFileReader, PerfFileRecord};
-use linux_perf_event_reader::{
-    CommOrExecRecord, EventRecord, RawEventRecord, RecordType, SampleRecord,
-};
-use rustc_hash::FxHashMap;
-use swtch_core::{Arch, CpuId, Gap, SyscallTable, TaskEventKind, Timestamp};
+use linux_perf_event_reader::Endianness;
+use swtch_core::{Arch, CpuId, SyscallTable, Timestamp};
 use swtch_output::caller::as_caller;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, from_bytes};
-use swtch_store::{EventWriter, Imported, Meta, RecordingState, Writer, contained, input};
+use swtch_store::{EventWriter, Imported, Meta, RecordingState, Writer, input};
 
-use cursor::Cursor;
-use facts::PerfHead;
 use fields::TracepointFormat;
+use ftrace_text::TextSource;
+use kind::FileKind;
 use losses::Losses;
-use scheduler::{SchedulerState, SwitchSide};
+use perf_file::PerfSource;
+use perfetto_file::PerfettoSource;
+use scheduler::{EventContext, SchedulerState, SwitchSide};
+use unpack::UnpackedFile;
 
 /// A file to import, and the place for its trace.
 #[derive(Clone, Debug)]
@@ -53,50 +57,102 @@ pub struct ImportRequest {
     pub output: Option<PathBuf>,
 }
 
+/// A file of another tool, opened: what it says of itself, and its events.
+trait ImportSource {
+    /// Returns the metadata that is known before the first event is read.
+    fn to_meta(&self) -> Meta;
+
+    /// The command that would have recorded enough.
+    fn command(&self) -> &'static str;
+
+    /// Hands all events on, in order of time.
+    fn read(&mut self, pipeline: &mut ImportPipeline) -> Result<()>;
+}
+
 /// Imports a file, and returns the exit code.
 ///
 /// # Errors
-/// When perf did not write the file, no switch can be read from it, or the trace cannot be written.
+/// When the file is of no known format, no switch can be read from it, or the trace cannot be written.
 pub fn run(request: &ImportRequest) -> Result<u8> {
     let path = &request.file;
-    let shown = || format!("reading {}", path.display());
-    let mut file = input::open(path).with_context(shown)?;
-    check_magic(&mut file).with_context(shown)?;
-    layout::check(&mut file).with_context(shown)?;
-    let reader = contained(|| PerfFileReader::parse_file(BufReader::new(file)));
-    let reader = reader.with_context(shown)?.map_err(explained);
-    let mut reader = reader.with_context(shown)?;
-    let head = contained(|| PerfHead::of(&reader.perf_file, path)).with_context(shown)?;
-    let head = head.with_context(shown)?;
+    let file = input::open(path);
+    let source = file.map_err(Into::into).and_then(|file| opened(file, path));
+    let (mut source, is_cut) = source.with_context(|| format!("reading {}", path.display()))?;
     let output = request
         .output
         .clone()
         .unwrap_or_else(|| default_output(path));
     // All files that are opened from here on are of the trace.
-    as_caller(|| write_trace(&mut reader, head, path, &output))
+    as_caller(|| write_trace(&mut *source, is_cut, path, &output))
+}
+
+/// Returns who wrote a file that can be imported; `None` if it is no such file.
+pub fn maker_of(path: &Path) -> Option<&'static str> {
+    let first = unpack::first_bytes(input::open(path).ok()?).ok()?;
+    FileKind::of_bytes(&first).map(FileKind::maker)
+}
+
+/// The metadata of a file that tells little of itself.
+fn meta_of(format: &str, path: &Path, events: &[&str]) -> Meta {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Meta {
+        scope: format!("import of {name}"),
+        imported: Some(Imported {
+            format: format.to_owned(),
+            file: name.into_owned(),
+            events: events.iter().map(|event| (*event).to_owned()).collect(),
+            ..Imported::default()
+        }),
+        ..Meta::default()
+    }
+}
+
+/// Finds out the format of a file, and opens it; true if what it was packed in is cut.
+fn opened(file: File, path: &Path) -> Result<(Box<dyn ImportSource>, bool)> {
+    let UnpackedFile { mut file, is_cut } = unpack::unpacked(file)?;
+    let first = unpack::first_bytes(file.try_clone()?)?;
+    file.rewind()?;
+    let source: Box<dyn ImportSource> = match FileKind::of_bytes(&first) {
+        Some(FileKind::Perf) => Box::new(PerfSource::open(file, path)?),
+        Some(FileKind::PerfPipe) => Box::new(PerfSource::open_pipe(file, path)?),
+        Some(FileKind::Text) => Box::new(TextSource::new(file, path)),
+        Some(FileKind::Perfetto) => Box::new(PerfettoSource::new(file, path)),
+        Some(FileKind::TraceCmd) => bail!(
+            "it is a trace.dat of trace-cmd, of which the text can be imported: trace-cmd report FILE > FILE.txt, then \
+             swtch import FILE.txt"
+        ),
+        None => bail!(
+            "it is no perf.data file, no text of ftrace and no trace of Perfetto: import takes what perf sched record, \
+             perf record -a -e 'sched:*', trace-cmd report or perfetto wrote"
+        ),
+    };
+    Ok((source, is_cut))
 }
 
 /// Makes the trace of what the file holds, and returns the exit code.
 fn write_trace(
-    reader: &mut PerfFileReader<BufReader<File>>,
-    head: PerfHead,
+    source: &mut dyn ImportSource,
+    is_cut: bool,
     path: &Path,
     output: &Path,
 ) -> Result<u8> {
-    let mut meta = head.to_meta();
+    let mut meta = source.to_meta();
     let arch = Arch::from_machine(&meta.host.machine).unwrap_or(Arch::X86_64);
     let mut pipeline = ImportPipeline {
         events: EventWriter::new(Writer::create(output, &meta)?, SyscallTable::of(arch)),
         scheduler: SchedulerState::default(),
         losses: Losses::default(),
-        head,
+        has_waking: false,
         first: None,
         last: Timestamp::default(),
         odd: 0,
     };
-    let read = read_all(reader, &mut pipeline);
+    let read = source.read(&mut pipeline).and_then(|()| {
+        anyhow::ensure!(!is_cut, "what it was packed in is cut short");
+        Ok(())
+    });
     let counts = pipeline.scheduler.counts;
-    if let Err(error) = pipeline.refusal() {
+    if let Err(error) = pipeline.refusal(source.command()) {
         pipeline.events.into_writer().discard()?;
         return Err(read.err().unwrap_or(error))
             .with_context(|| format!("reading {}", path.display()));
@@ -110,43 +166,13 @@ fn write_trace(
     Ok(0)
 }
 
-/// Record types of the kernel: `enum perf_event_type` (`include/uapi/linux/perf_event.h`, v6.18),
-/// with room for some that later kernels may add.
-const KINDS_OF_THE_KERNEL: RangeInclusive<u32> = 1..=31;
-
-/// Record types of perf itself: `enum perf_user_event_type` (`tools/lib/perf/include/perf/event.h`,
-/// v6.18), likewise.
-const KINDS_OF_PERF: RangeInclusive<u32> = 64..=95;
-
-/// Hands on every record of the kernel, in order of time.
-fn read_all(
-    reader: &mut PerfFileReader<BufReader<File>>,
-    pipeline: &mut ImportPipeline,
-) -> Result<()> {
-    let PerfFileReader {
-        perf_file,
-        record_iter,
-    } = reader;
-    loop {
-        let (file, records) = (&mut *perf_file, &mut *record_iter);
-        let record = contained(move || records.next_record(file))?;
-        match record.map_err(explained)? {
-            None => return Ok(()),
-            Some(PerfFileRecord::EventRecord { record, .. }) => pipeline.take(&record)?,
-            Some(PerfFileRecord::UserRecord(record)) => {
-                let RecordType(kind) = record.record_type.into();
-                pipeline.odd += u64::from(!KINDS_OF_PERF.contains(&kind));
-            }
-        }
-    }
-}
-
 /// All stages between the file and the trace.
 struct ImportPipeline {
-    head: PerfHead,
     scheduler: SchedulerState,
     losses: Losses,
     events: EventWriter,
+    /// True once a wakeup was told by `sched_waking`.
+    has_waking: bool,
     first: Option<Timestamp>,
     last: Timestamp,
     /// Number of records that could not be understood.
@@ -154,115 +180,56 @@ struct ImportPipeline {
 }
 
 impl ImportPipeline {
-    fn take(&mut self, record: &RawEventRecord<'_>) -> Result<()> {
-        let Ok((ts, Ok(parsed))) = contained(|| (record.timestamp(), record.parse())) else {
-            self.odd += 1;
-            return Ok(());
-        };
-        let ts = Timestamp::from_ns(ts.unwrap_or(0));
-        match parsed {
-            EventRecord::Sample(sample) => {
-                self.odd += u64::from(self.sample(&sample).is_none());
-            }
-            EventRecord::Comm(comm) => self.comm(ts, &comm),
-            EventRecord::Fork(fork) => {
-                let (tid, pid) = (fork.tid.cast_unsigned(), fork.pid.cast_unsigned());
-                self.scheduler.fork(ts, tid, pid, fork.ppid.cast_unsigned());
-            }
-            EventRecord::Exit(exit) => self.scheduler.exit(ts, exit.tid.cast_unsigned()),
-            EventRecord::Lost(lost) => {
-                let gap = self.lose(record, ts, lost.count);
-                let gap = self.losses.add_records(gap);
-                self.events.writer_mut().push_gap(&gap)?;
-            }
-            EventRecord::Raw(record)
-                if record.record_type == RecordType::LOST_SAMPLES && self.losses.want_samples() =>
-            {
-                let gap = self.lose(&record, ts, lost_samples(&record));
-                self.losses.add_samples(gap);
-            }
-            EventRecord::Raw(record) => {
-                let RecordType(kind) = record.record_type;
-                self.odd += u64::from(!KINDS_OF_THE_KERNEL.contains(&kind));
-            }
-            _ => {}
-        }
-        self.hand_on()
+    /// Notes the moment of an event.
+    fn see(&mut self, ts: Timestamp) {
+        self.first.get_or_insert(ts);
+        self.last = self.last.max(ts);
     }
 
-    fn comm(&mut self, ts: Timestamp, comm: &CommOrExecRecord<'_>) {
-        let kind = if comm.is_execve {
-            TaskEventKind::Exec
-        } else {
-            TaskEventKind::Rename
+    /// Takes a tracepoint by the kernel's description of it; `None` if its bytes do not match.
+    fn tracepoint(
+        &mut self,
+        at: EventContext,
+        format: &TracepointFormat,
+        bytes: &[u8],
+        endian: Endianness,
+    ) -> Option<()> {
+        self.see(at.ts);
+        let get = |name| format.number(name, bytes, endian);
+        let side = |pid, comm, prio| {
+            Some(SwitchSide {
+                tid: get(pid).and_then(|tid| u32::try_from(tid).ok())?,
+                comm: format.text(comm, bytes)?,
+                prio: get(prio)?,
+            })
         };
-        let name = comm.name.as_slice();
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let (tid, pid) = (comm.tid.cast_unsigned(), comm.pid.cast_unsigned());
-        self.scheduler.name(ts, tid, pid, name, kind);
-    }
-
-    fn lose(&mut self, record: &RawEventRecord<'_>, ts: Timestamp, lost: u64) -> Gap {
-        let common = contained(|| record.common_data());
-        let cpu = common
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|common| common.cpu);
-        let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
-        // Losses that perf counts at the end have no moment (0).
-        let ts = ts.max(self.first.unwrap_or_default());
-        self.scheduler.lose(ts, cpu, lost)
-    }
-
-    /// Takes a tracepoint; `None` if its bytes do not match its description.
-    fn sample(&mut self, sample: &SampleRecord<'_>) -> Option<()> {
-        let Some(raw) = &sample.raw else {
-            return Some(());
-        };
-        let bytes = raw.as_slice();
-        let endian = self.head.endian;
-        // Every tracepoint begins with its number, `common_type`.
-        let number = Cursor::new(&bytes, endian).short()?;
-        let Some(format) = self.head.formats.get(&number) else {
-            // A tracepoint of another system is fine; one that nothing in this file describes is
-            // not.
-            return self.head.others.contains(&number).then_some(());
-        };
-        let at = self.head.place(sample, format, &bytes)?;
-        self.first.get_or_insert(at.ts);
-        self.last = self.last.max(at.ts);
-        let get = |name| format.number(name, &bytes, endian);
-        let tid = |name| get(name).and_then(|tid| u32::try_from(tid).ok());
         match format.name.as_str() {
             "sched_switch" => {
-                let prev = SwitchSide {
-                    tid: tid("prev_pid")?,
-                    comm: format.text("prev_comm", &bytes)?,
-                    prio: get("prev_prio")?,
-                };
-                let next = SwitchSide {
-                    tid: tid("next_pid")?,
-                    comm: format.text("next_comm", &bytes)?,
-                    prio: get("next_prio")?,
-                };
+                let prev = side("prev_pid", "prev_comm", "prev_prio")?;
+                let next = side("next_pid", "next_comm", "next_prio")?;
                 self.scheduler.switch(at, prev, get("prev_state")?, next);
             }
-            // The moment of a wakeup is that of `sched_waking`, which comes first and in the
-            // waker's context.
-            "sched_wakeup" if self.head.has_waking => {}
             "sched_waking" | "sched_wakeup" | "sched_wakeup_new" => {
-                let woken = SwitchSide {
-                    tid: tid("pid")?,
-                    comm: format.text("comm", &bytes)?,
-                    prio: get("prio")?,
-                };
                 let target = u16::try_from(get("target_cpu")?).ok()?;
-                self.scheduler.wake(at, woken, CpuId::new(target));
+                let woken = side("pid", "comm", "prio")?;
+                self.wake(&format.name, at, woken, CpuId::new(target));
             }
-            "sched_migrate_task" => self.scheduler.migrate(at, tid("pid")?),
+            "sched_migrate_task" => {
+                let tid = get("pid").and_then(|tid| u32::try_from(tid).ok())?;
+                self.scheduler.migrate(at, tid);
+            }
             _ => {}
         }
         Some(())
+    }
+
+    /// Takes a wakeup, by the name of its tracepoint. The moment of a wakeup is that of `sched_waking`, which comes first
+    /// and in the waker's context; `sched_wakeup` stands for it where it was not recorded.
+    fn wake(&mut self, tracepoint: &str, at: EventContext, woken: SwitchSide<'_>, target: CpuId) {
+        self.has_waking |= tracepoint == "sched_waking";
+        if tracepoint != "sched_wakeup" || !self.has_waking {
+            self.scheduler.wake(at, woken, target);
+        }
     }
 
     fn hand_on(&mut self) -> Result<()> {
@@ -273,11 +240,11 @@ impl ImportPipeline {
     }
 
     /// An error if nothing useful can be made of what was read.
-    fn refusal(&self) -> Result<()> {
+    fn refusal(&self, command: &str) -> Result<()> {
         let counts = self.scheduler.counts;
         if counts.switches == 0 {
             bail!(
-                "there is no switch in it{}; perf may have been killed before it wrote its end",
+                "there is no switch in it{}: record with {command}",
                 match self.odd {
                     0 => String::new(),
                     odd => format!(
@@ -292,7 +259,7 @@ impl ImportPipeline {
         if counts.idle == 0 && counts.unstarted * 10 > counts.switches {
             bail!(
                 "{}it was recorded for single tasks, so that a switch is seen only when they leave: record whole \
-                 CPUs (perf sched record, or perf record -a -e 'sched:*')",
+                 CPUs ({command})",
                 match self.odd {
                     0 => String::new(),
                     odd => format!(
@@ -335,50 +302,22 @@ impl ImportPipeline {
     }
 }
 
-/// The first bytes of a file of perf, in both byte orders.
-pub const MAGICS: [&[u8]; 2] = [b"PERFILE2", b"2ELIFREP"];
-
-/// A file that perf did not write may be shorter than perf's head.
-fn check_magic(file: &mut File) -> Result<()> {
-    let mut magic = Vec::new();
-    file.by_ref().take(8).read_to_end(&mut magic)?;
-    file.rewind()?;
-    if !MAGICS.contains(&magic.as_slice()) {
-        bail!(
-            "it is no perf.data file: import takes what perf sched record or perf record -a -e 'sched:*' wrote"
-        );
-    }
-    Ok(())
-}
-
-/// The message of the crate that reads the file, with what a person can do.
-fn explained(error: PerfError) -> anyhow::Error {
-    match error {
-        PerfError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            anyhow::anyhow!("it is cut short: perf was killed, or the file not copied whole")
-        }
-        other @ (PerfError::Read(_)
-        | PerfError::InvalidPerfEventSize
-        | PerfError::InconsistentAttributeSizes(..)) => {
-            anyhow::Error::new(other).context("it is damaged")
-        }
-        other => anyhow::Error::new(other),
-    }
-}
-
-/// `RECORD_LOST_SAMPLES` holds one number: how many samples were lost.
-fn lost_samples(record: &RawEventRecord<'_>) -> u64 {
-    let bytes = record.data.as_slice();
-    let mut cursor = Cursor::new(&bytes, record.parse_info.endian);
-    cursor.long().unwrap_or(1)
-}
-
-/// `perf.data` becomes `perf.swtch`, in the current directory. Only the ending `.data` is dropped:
-/// the names `run.1` and `run.2`, or `perf.data.old`, are needed in full.
+/// `perf.data` becomes `perf.swtch`, in the current directory. Only the ending `.data` is dropped, and what tells that it
+/// is packed: the names `run.1` and `run.2`, or `perf.data.old`, are needed in full.
 fn default_output(file: &Path) -> PathBuf {
-    let name = file.file_name().unwrap_or_default().as_bytes();
-    let stem = name.strip_suffix(b".data").filter(|stem| !stem.is_empty());
-    let mut output = OsStr::from_bytes(stem.unwrap_or(name)).to_owned();
+    let mut name = file.file_name().unwrap_or_default().as_bytes();
+    for ending in [
+        ".gz",
+        ".zst",
+        ".data",
+        ".txt",
+        ".pftrace",
+        ".perfetto-trace",
+    ] {
+        let stem = name.strip_suffix(ending.as_bytes());
+        name = stem.filter(|stem| !stem.is_empty()).unwrap_or(name);
+    }
+    let mut output = OsStr::from_bytes(name).to_owned();
     output.push(".swtch");
     PathBuf::from(output)
 }
@@ -393,7 +332,7 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
     );
     if untraced > 0 {
         let switches = counted(untraced, "context switch");
-        message!("swtch: note: {switches} of threads whose run perf did not see begin");
+        message!("swtch: note: {switches} of threads whose run was not seen to begin");
     }
     if let Some(note) = meta.imported.as_ref().and_then(Imported::incomplete) {
         message!("swtch: note: {note}");
@@ -408,9 +347,6 @@ fn tell(meta: &Meta, output: &Path, untraced: u64) {
     message!("swtch: the trace is {}", escaped(&output));
 }
 
-/// Formats by number, as the head keeps them.
-type Formats = FxHashMap<u16, TracepointFormat>;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -421,6 +357,7 @@ mod tests {
         for (file, output) in [
             ("perf.data", "perf.swtch"),
             ("/tmp/run.2024.data", "run.2024.swtch"),
+            ("perf.data.gz", "perf.swtch"),
             ("perf.data.old", "perf.data.old.swtch"),
             ("run.1", "run.1.swtch"),
             (".data", ".data.swtch"),

@@ -2,12 +2,11 @@
 //! what to do.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use swtch_output::text::shell_word;
-use swtch_store::{Directory, Trace, input};
+use swtch_store::{Directory, Trace};
 
 use crate::import;
 use crate::replay::replayed;
@@ -76,9 +75,9 @@ fn no_trace(path: &Path) -> Option<NoTrace> {
     if found.is_dir() {
         return None;
     }
-    if found.is_file() && is_of_perf(path) {
+    if let Some(maker) = import::maker_of(path) {
         return Some(NoTrace {
-            what: format!("{shown} is what perf recorded, and no trace"),
+            what: format!("{shown} is what {maker} recorded, and no trace"),
             advice: format!("import it first: swtch import {}", shell_word(path)),
         });
     }
@@ -123,12 +122,6 @@ fn is_a_command(name: &str) -> bool {
     !name.is_empty() && std::env::split_paths(&path).any(|place| place.join(name).is_file())
 }
 
-fn is_of_perf(path: &Path) -> bool {
-    let mut magic = Vec::new();
-    let read = input::open(path).and_then(|file| file.take(8).read_to_end(&mut magic));
-    read.is_ok() && import::MAGICS.contains(&magic.as_slice())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,7 +151,7 @@ mod tests {
         assert!(what.starts_with("there is no ") && what.ends_with("nope.swtch"));
         assert!(advice.contains("swtch record"), "{advice}");
         for magic in ["PERFILE2 and more", "2ELIFREP"] {
-            fs::write(at("perf.data"), magic).unwrap();
+            fs::write(at("perf.data"), format!("{magic:<16}")).unwrap();
             let (what, advice) = refusal(&at("perf.data"));
             assert!(what.contains("perf recorded"), "{what}");
             let expected = format!(

@@ -160,6 +160,7 @@ impl Query {
             reasons: listed(self.reason.as_deref(), reason_of)?,
             since: moment(self.from),
             until: moment(self.to),
+            min_wait: None,
             only_span: None,
             asker: self.asker.clone(),
         })

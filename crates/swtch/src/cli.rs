@@ -274,6 +274,9 @@ pub struct FilterArgs {
     /// Only before this moment.
     #[arg(long, value_name = "MOMENT")]
     pub until: Option<Moment>,
+    /// Only waits that took at least so long (1ms); their switches are counted all the same.
+    #[arg(long, value_name = "LENGTH")]
+    pub min_wait: Option<Moment>,
 }
 
 impl FilterArgs {
@@ -285,6 +288,7 @@ impl FilterArgs {
             reasons: self.reason.clone(),
             since: self.since,
             until: self.until,
+            min_wait: self.min_wait,
             only_span: None,
             asker: Asker::default(),
         }
@@ -319,11 +323,11 @@ impl Export {
     }
 }
 
-/// Import what perf recorded.
+/// Import what perf, ftrace or Perfetto recorded.
 #[derive(Debug, Args)]
 pub struct Import {
-    /// What perf sched record or perf record -a -e 'sched:*' wrote.
-    #[arg(value_name = "perf.data")]
+    /// What perf sched record wrote (also into a pipe), text of ftrace (trace-cmd report), a trace of Perfetto; .gz or .zst.
+    #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Where the trace goes (default: the file's name with .swtch, in this directory).
     #[arg(short, long, value_name = "NAME.swtch")]

@@ -17,7 +17,7 @@
 mod cpu_chains;
 mod ftrace_state;
 mod intern;
-mod message;
+pub mod message;
 mod packets;
 mod slices;
 mod threads;

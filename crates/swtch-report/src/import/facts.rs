@@ -4,15 +4,14 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use linux_perf_data::{AttributeDescription, Feature};
-use linux_perf_event_reader::{Endianness, SampleFormat, SampleRecord};
-use rustc_hash::FxHashSet;
+use linux_perf_data::{AttributeDescription, Feature, PerfFile};
+use linux_perf_event_reader::{AttrFlags, Endianness, RawEventRecord, SampleFormat, SampleRecord};
+use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{CpuId, Timestamp};
-use swtch_store::{ClockSample, Imported, Meta, TraceHost};
+use swtch_store::{ClockSample, Imported, Meta, TraceHost, contained};
 
 use super::fields::{Described, TracepointFormat, described};
 use super::scheduler::EventContext;
-use super::{Formats, PerfFile};
 
 /// `CLOCK_MONOTONIC`, if perf was asked to use it (`perf record -k`).
 const CLOCK_MONOTONIC: u32 = 1;
@@ -21,13 +20,13 @@ const CLOCK_MONOTONIC: u32 = 1;
 #[derive(Debug)]
 pub struct PerfHead {
     /// The tracepoints of the scheduler.
-    pub formats: Formats,
+    pub formats: FxHashMap<u16, TracepointFormat>,
     /// Numbers of all other tracepoints in the file.
     pub others: FxHashSet<u16>,
     /// Byte order of all numbers in the file.
     pub endian: Endianness,
-    /// True if wakeups are recorded by `sched_waking`.
-    pub has_waking: bool,
+    /// True if switches are told by `perf record --switch-events`, and by no tracepoint.
+    pub has_switch_records: bool,
     meta: Meta,
 }
 
@@ -40,29 +39,25 @@ impl PerfHead {
             .iter()
             .filter_map(|event| event.name().map(str::to_owned))
             .collect();
-        let Some(switch) = named(file, "sched:sched_switch") else {
-            bail!(
-                "it holds no sched:sched_switch events{}: record with perf sched record, or perf record -a -e \
-                 'sched:*'",
-                if events.is_empty() {
-                    String::new()
-                } else {
-                    format!(", only {}", events.join(", "))
-                }
-            );
+        let tracepoint = named(file, "sched:sched_switch");
+        let switching = tracepoint.or_else(|| file.event_attributes().iter().find(has_switches));
+        let Some(switching) = switching else {
+            bail!("{}", no_switches(&events));
         };
-        check_fields(switch)?;
+        check_fields(switching, tracepoint.is_some())?;
         let section = file.feature_section_data(Feature::TRACING_DATA);
-        let section = section.context("it lacks the kernel's description of its tracepoints")?;
-        let Described { formats, others } = described(section, endian)
-            .context("the kernel's description of its tracepoints cannot be understood")?;
-        let has_waking = named(file, "sched:sched_waking").is_some();
+        let Described { formats, others } = match section {
+            Some(section) => described(section, endian)
+                .context("the kernel's description of its tracepoints cannot be understood")?,
+            None if tracepoint.is_none() => Described::default(),
+            None => bail!("it lacks the kernel's description of its tracepoints"),
+        };
         let meta = meta(file, path, events);
         Ok(Self {
             formats,
             others,
             endian,
-            has_waking,
+            has_switch_records: tracepoint.is_none(),
             meta,
         })
     }
@@ -70,6 +65,26 @@ impl PerfHead {
     /// Returns the metadata that is known before the first record is read.
     pub fn to_meta(&self) -> Meta {
         self.meta.clone()
+    }
+
+    /// Returns true if the file says where the fields of tracepoints are.
+    pub fn describes_tracepoints(&self) -> bool {
+        !(self.formats.is_empty() && self.others.is_empty())
+    }
+
+    /// Returns where and when a record about this process and thread was written; `None` if it does not tell.
+    pub fn moment_of(
+        &self,
+        record: &RawEventRecord<'_>,
+        thread: (u32, u32),
+    ) -> Option<EventContext> {
+        let common = contained(|| record.common_data()).ok()?.ok()?;
+        Some(EventContext {
+            ts: Timestamp::from_ns(common.timestamp?),
+            cpu: CpuId::new(u16::try_from(common.cpu?).ok()?),
+            current: thread,
+            flags: 0,
+        })
     }
 
     /// Returns where and when a tracepoint was hit; `None` if the sample lacks it.
@@ -95,7 +110,29 @@ fn named<'f>(file: &'f PerfFile, name: &str) -> Option<&'f AttributeDescription>
     events.find(|event| event.name() == Some(name))
 }
 
-fn check_fields(event: &AttributeDescription) -> Result<()> {
+/// Whether `perf record --switch-events` adds switches to the records of this event.
+fn has_switches(event: &&AttributeDescription) -> bool {
+    let flags = event.attributes().flags;
+    flags.contains(AttrFlags::CONTEXT_SWITCH) && flags.contains(AttrFlags::SAMPLE_ID_ALL)
+}
+
+/// Says why a file has no switches, and how to record some.
+fn no_switches(events: &[String]) -> String {
+    let found = match events {
+        [] => String::new(),
+        some => format!(", only {}", some.join(", ")),
+    };
+    let why = match events.iter().any(|event| event.contains("offcpu-time")) {
+        true => " (--off-cpu keeps sums of time by stack, and no switches)",
+        false => "",
+    };
+    format!(
+        "it holds no sched:sched_switch events{found}{why}: record with perf sched record, or perf record -a -e \
+         'sched:*'; without tracepoints, with perf record -a --switch-events"
+    )
+}
+
+fn check_fields(event: &AttributeDescription, is_tracepoint: bool) -> Result<()> {
     let found = event.attributes().sample_format;
     for (field, what, option) in [
         (SampleFormat::RAW, "their fields", "-R"),
@@ -103,7 +140,8 @@ fn check_fields(event: &AttributeDescription) -> Result<()> {
         (SampleFormat::CPU, "their CPU", "-a or --sample-cpu"),
         (SampleFormat::TID, "their thread", "-a"),
     ] {
-        if !found.contains(field) {
+        let is_needed = is_tracepoint || field != SampleFormat::RAW;
+        if is_needed && !found.contains(field) {
             bail!("its samples do not tell {what}: record with perf sched record, or add {option}");
         }
     }

@@ -22,14 +22,12 @@ use super::compressed::{RecordState, WaitingBytes};
 use super::cursor::Cursor;
 
 /// Size of `struct perf_file_header`; perf itself refuses any other.
-const HEAD_BYTES: u64 = 104;
-/// Size of `struct perf_pipe_file_header`, which marks a pipe.
-const PIPE_HEAD_BYTES: u64 = 16;
+pub const HEAD_BYTES: u64 = 104;
 /// From `PERF_ATTR_SIZE_VER0` to a page, at most 64 kB: the kernel takes no attributes outside of
 /// these.
 const ATTR_BYTES: std::ops::RangeInclusive<u64> = 64..=65536;
 /// Limit for all features; descriptions of all tracepoints and symbols of a kernel take some 20 MB.
-const MOST_FEATURE_BYTES: u64 = 256 << 20;
+pub const MOST_FEATURE_BYTES: u64 = 256 << 20;
 /// Limit for one buffer of a hardware trace: perf maps 4 MB for it unless told otherwise.
 const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
 /// The record type `PERF_RECORD_AUXTRACE`, and the size of a record's head.
@@ -89,12 +87,10 @@ impl FileHeader {
             Some(b'P') => Endianness::LittleEndian,
             _ => Endianness::BigEndian,
         };
-        let cut = "it is cut short: perf was killed, or the file not copied whole";
+        let cut = "it is cut short: perf was killed, or the file not copied whole (what perf record -o - writes can be \
+                   read as far as it goes)";
         let mut cursor = Cursor::new(bytes.get(8..).context(cut)?, endian);
         let head_bytes = cursor.long().context(cut)?;
-        if head_bytes == PIPE_HEAD_BYTES {
-            bail!("perf wrote it into a pipe, which is another format: record with -o FILE");
-        }
         let mut numbers = [0; 11];
         for number in &mut numbers {
             *number = cursor.long().context(cut)?;

@@ -23,12 +23,17 @@ const REPORT_PREEMPTED: i64 = 0x100;
 /// `TASK_REPORT_IDLE`, and the raw state bits for it.
 const REPORT_IDLE: i64 = 0x80;
 const TASK_IDLE: u32 = 0x402;
+/// States of a switch-out of which only a part is told.
+const TASK_INTERRUPTIBLE: u32 = 0x1;
+const EXIT_DEAD: u32 = 0x10;
 /// Bits of `common_flags`: `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ`
 /// (`include/linux/trace_events.h`).
-const IN_INTERRUPT: i64 = 0x08;
-const IN_SOFT_INTERRUPT: i64 = 0x10;
+pub const IN_INTERRUPT: i64 = 0x08;
+pub const IN_SOFT_INTERRUPT: i64 = 0x10;
 /// Thread id of `kthreadd`, the parent of all kernel threads.
 const KTHREADD: u32 = 2;
+/// What `perf_event_pid` says of a thread that was reaped before it left (`kernel/events/core.c`, v6.18).
+const NO_THREAD: u32 = u32::MAX;
 /// Priorities below this are real-time (`MAX_RT_PRIO`).
 const FIRST_FAIR_PRIO: i64 = 100;
 
@@ -55,12 +60,42 @@ pub struct EventContext {
     pub flags: i64,
 }
 
+/// How a thread left, as far as `PERF_RECORD_SWITCH` tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepartureKind {
+    /// It could have run on.
+    Runnable,
+    /// It slept, in a state that is not told.
+    Asleep,
+    /// It ended.
+    Ended,
+}
+
+impl DepartureKind {
+    fn to_evidence(self) -> Evidence {
+        let voluntary = Bits::NO_CALL.with(Bits::VOLUNTARY);
+        let (state, bits) = match self {
+            Self::Runnable => (0, Bits::NO_CALL),
+            Self::Asleep => (TASK_INTERRUPTIBLE, voluntary),
+            Self::Ended => (EXIT_DEAD, voluntary),
+        };
+        Evidence {
+            state,
+            bits,
+            cause: Cause::NoHook,
+            ..Evidence::RUNNABLE
+        }
+    }
+}
+
 /// State of all tasks and CPUs.
 #[derive(Debug, Default)]
 pub struct SchedulerState {
     tasks: FxHashMap<u32, ImportedTask>,
     cpus: FxHashMap<CpuId, CpuState>,
     last_key: u32,
+    /// True if switches are told by records of the threads that were asked for, which do not say who comes next.
+    only_own: bool,
     /// Events that go on to the time line, in order.
     events: Vec<Event>,
     /// The counts so far.
@@ -93,6 +128,7 @@ struct ImportedTask {
     comm: Vec<u8>,
     started: Timestamp,
     is_told: bool,
+    is_ending: bool,
     switches: u64,
     /// The wait that is going on, or the wakeup that came before the task has left.
     wait: WaitEvidence,
@@ -114,29 +150,90 @@ impl SchedulerState {
         state: i64,
         next: SwitchSide<'_>,
     ) {
+        let coming = (next.tid != 0).then(|| self.meet(next.tid, None, next.comm, at.ts));
+        let coming = coming.unwrap_or(TaskKey::IDLE);
+        let pid = (at.current.1 == prev.tid).then_some(at.current.0);
+        self.leave(at, prev, pid, Some(coming), |state_of| {
+            state_of.evidence(prev, state, next)
+        });
+        self.come(at, next.tid);
+    }
+
+    /// Takes a `PERF_RECORD_SWITCH` of the thread that leaves. `next` is told in recordings of whole CPUs only.
+    pub fn depart(&mut self, at: EventContext, how: DepartureKind, next: Option<u32>) {
+        let (pid, tid) = at.current;
+        self.only_own |= next.is_none();
+        let coming = next.map(|tid| match tid {
+            0 => TaskKey::IDLE,
+            tid => self.meet(tid, None, &[], at.ts),
+        });
+        let running = self.cpus.get(&at.cpu).and_then(|lane| lane.running);
+        let (tid, pid) = match running {
+            Some((running, _)) if tid == NO_THREAD => (running, None),
+            _ => (tid, Some(pid)),
+        };
+        let how = match self.tasks.get(&tid) {
+            Some(task) if task.is_ending && how == DepartureKind::Asleep => DepartureKind::Ended,
+            _ => how,
+        };
+        let prev = SwitchSide {
+            tid,
+            comm: &[],
+            prio: FIRST_FAIR_PRIO,
+        };
+        self.leave(at, prev, pid, coming, |_| how.to_evidence());
+        self.cpus.insert(
+            at.cpu,
+            CpuState {
+                running: None,
+                last: at.ts,
+            },
+        );
+    }
+
+    /// Takes a `PERF_RECORD_SWITCH` of the thread that comes.
+    pub fn arrive(&mut self, at: EventContext) {
+        let (pid, tid) = at.current;
+        if tid != 0 {
+            self.meet(tid, Some(pid), &[], at.ts);
+        }
+        self.come(at, tid);
+    }
+
+    /// A thread leaves its CPU.
+    fn leave(
+        &mut self,
+        at: EventContext,
+        prev: SwitchSide<'_>,
+        pid: Option<u32>,
+        coming: Option<TaskKey>,
+        evidence: impl FnOnce(&Self) -> Evidence,
+    ) {
         let lane = self.cpus.get(&at.cpu).and_then(|lane| lane.running);
         let since = lane.filter(|lane| lane.0 == prev.tid).map(|lane| lane.1);
         self.counts.untraced += u64::from(lane.is_some() && since.is_none());
-        let coming = (next.tid != 0).then(|| self.meet(next.tid, None, next.comm, at.ts));
         if prev.tid == 0 {
             self.counts.idle += 1;
-        } else {
-            self.counts.switches += 1;
-            self.counts.unstarted += u64::from(since.is_none());
-            let pid = (at.current.1 == prev.tid).then_some(at.current.0);
-            let leaving = self.meet(prev.tid, pid, prev.comm, at.ts);
-            let evidence = self.evidence(prev, state, next);
-            let event = SwitchEvent {
-                task: Some(leaving),
-                next_task: Some(coming.unwrap_or(TaskKey::IDLE)),
-                ..self.leave(at, prev.tid, since, evidence)
-            };
-            self.events.push(Event::Switch(event));
+            return;
         }
-        if let Some(task) = self.tasks.get_mut(&next.tid) {
+        self.counts.switches += 1;
+        self.counts.unstarted += u64::from(since.is_none());
+        let leaving = self.meet(prev.tid, pid, prev.comm, at.ts);
+        let evidence = evidence(self);
+        let event = SwitchEvent {
+            task: Some(leaving),
+            next_task: coming,
+            ..self.switch_out(at, prev.tid, since, evidence)
+        };
+        self.events.push(Event::Switch(event));
+    }
+
+    /// A thread runs on this CPU from now on.
+    pub fn come(&mut self, at: EventContext, tid: u32) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
             task.before_run = Some(std::mem::take(&mut task.wait));
         }
-        let running = Some((next.tid, at.ts));
+        let running = Some((tid, at.ts));
         let last = at.ts;
         self.cpus.insert(at.cpu, CpuState { running, last });
     }
@@ -209,10 +306,16 @@ impl SchedulerState {
         }
     }
 
-    /// A thread is about to end: its last switch-out is still to come.
-    pub fn exit(&mut self, ts: Timestamp, tid: u32) {
-        if self.tasks.get(&tid).is_some_and(|task| task.is_told) {
-            self.tell(tid, TaskEventKind::Exit, ts);
+    /// A thread is about to end: its last switch-out is still to come, except where only own switches are told (`at` is
+    /// the place of the record, if that is known).
+    pub fn exit(&mut self, ts: Timestamp, tid: u32, at: Option<EventContext>) {
+        let Some(task) = self.tasks.get_mut(&tid).filter(|task| task.is_told) else {
+            return;
+        };
+        task.is_ending = true;
+        self.tell(tid, TaskEventKind::Exit, ts);
+        if let Some(at) = at.filter(|_| self.only_own) {
+            self.depart(at, DepartureKind::Ended, None);
         }
     }
 
@@ -237,7 +340,7 @@ impl SchedulerState {
     }
 
     /// The switch-out, without the two tasks.
-    fn leave(
+    fn switch_out(
         &mut self,
         at: EventContext,
         tid: u32,
@@ -389,6 +492,7 @@ impl ImportedTask {
             comm: Vec::new(),
             started: Timestamp::default(),
             is_told: false,
+            is_ending: false,
             switches: 0,
             wait: WaitEvidence::default(),
             before_run: None,

@@ -32,6 +32,8 @@ pub struct Filter {
     pub since: Option<Moment>,
     /// Only switches before this moment, counted from the start of the trace.
     pub until: Option<Moment>,
+    /// Only waits that took at least so long. Switches count whatever the wait before them took.
+    pub min_wait: Option<Moment>,
     /// Only the request of which a published id begins with these digits.
     pub only_span: Option<String>,
     /// The asker. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
@@ -94,6 +96,7 @@ impl Filter {
         );
         words.extend(self.since.map(|moment| format!("--since {moment}")));
         words.extend(self.until.map(|moment| format!("--until {moment}")));
+        words.extend(self.min_wait.map(|least| format!("--min-wait {least}")));
         let only_span = self.only_span.iter();
         words.extend(only_span.map(|id| format!("--only-span {id}")));
         (!words.is_empty()).then(|| words.join(" "))
@@ -183,6 +186,7 @@ pub struct Selection {
     reasons: u32,
     from: Timestamp,
     to: Timestamp,
+    min_wait: Option<Nanos>,
     request: Option<FollowedRequest>,
 }
 
@@ -207,6 +211,7 @@ impl Selection {
             reasons,
             from: filter.since.map_or(Timestamp::default(), after),
             to: filter.until.map_or(Timestamp::from_ns(u64::MAX), after),
+            min_wait: filter.min_wait.map(|least| least.0),
             request: None,
         }
     }
@@ -225,6 +230,7 @@ impl Selection {
     pub fn columns(&self) -> Columns {
         match self.request {
             Some(_) => FollowedRequest::COLUMNS,
+            None if self.min_wait.is_some() => Columns::OFF,
             None => Columns::NONE,
         }
     }
@@ -233,9 +239,11 @@ impl Selection {
     pub fn counts(&self, row: &Switch, task: usize) -> CountedParts {
         let is_taken = self.tasks[task] && self.from <= row.ts && row.ts < self.to;
         let takes = |reason| is_taken && self.reasons & bit(reason) != 0;
+        let is_long = |least| row.wait.off.is_some_and(|off| off >= least);
         let counted = CountedParts {
             switch: takes(row.rule.reason),
-            wait: takes(row.wait.reason.unwrap_or(Reason::Unknown)),
+            wait: self.min_wait.is_none_or(is_long)
+                && takes(row.wait.reason.unwrap_or(Reason::Unknown)),
         };
         match &self.request {
             Some(request) if is_taken => request.leave(row, task, counted),
@@ -453,6 +461,28 @@ mod tests {
             row.ts = Timestamp::from_ns(ns);
             let counted = selection.counts(&row, names.index(row.task));
             assert_eq!(counted.switch, expected, "{ns}");
+        }
+    }
+
+    /// The switch itself counts: it was made, however long the wait before it took.
+    #[test]
+    fn shorter_waits_do_not_count() {
+        let names = names();
+        let filter = Filter {
+            min_wait: Some("1ms".parse().unwrap()),
+            ..Filter::default()
+        };
+        assert_eq!(filter.to_words().unwrap(), "--min-wait 0.001");
+        let selection = Selection::new(&filter, &names, Timestamp::default());
+        let mut row = row(1, Reason::Futex);
+        for (off, expected) in [
+            (Some(999_999), false),
+            (Some(1_000_000), true),
+            (None, false),
+        ] {
+            row.wait.off = off.map(Nanos::from_ns);
+            let counted = selection.counts(&row, names.index(row.task));
+            assert_eq!((counted.switch, counted.wait), (true, expected), "{off:?}");
         }
     }
 

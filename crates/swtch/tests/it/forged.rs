@@ -73,6 +73,27 @@ impl Forged {
         }
     }
 
+    /// What perf would have written into a pipe.
+    pub fn to_pipe(&self) -> Vec<u8> {
+        let data = &self.bytes[184..self.table];
+        let feature = |number: usize, part: &[u8]| {
+            let size = u16::try_from(16 + part.len()).unwrap();
+            let head = [&80_u32.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()].concat();
+            [&head, &long(number)[..], part].concat()
+        };
+        let tracing = tracing_data();
+        let size = u64::try_from(tracing.len()).unwrap();
+        [
+            [&b"PERFILE2"[..], &long(16)].concat(),
+            feature(11, &command()),
+            feature(12, &event_desc()),
+            record(66, &[size]),
+            tracing,
+            data.to_vec(),
+        ]
+        .concat()
+    }
+
     /// The same file with other bytes at one place.
     pub fn with(&self, at: usize, bytes: &[u8]) -> Vec<u8> {
         let mut all = self.bytes.clone();

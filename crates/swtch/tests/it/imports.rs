@@ -115,7 +115,11 @@ fn lengths_that_cannot_be_are_said_before_they_are_believed() {
             "damaged",
         ),
         ("a hardware trace of 2^50 bytes", trace.bytes, "damaged"),
-        ("what goes into a pipe", whole.with(8, &long(16)), "-o FILE"),
+        (
+            "a file that claims to be a pipe",
+            whole.with(8, &long(16)),
+            "there is no data",
+        ),
     ] {
         let (code, said) = import_bytes(&place, &bytes, what);
         assert_eq!(code, 2, "{what}: {said}");
@@ -222,6 +226,152 @@ fn records_that_cannot_be_understood_are_counted_and_said() {
         assert!(said.contains(&expected), "{count}: {said}");
         assert!(page.contains(&expected), "{count}: {page}");
     }
+}
+
+/// A pipe has the same records, in another order of parts.
+#[test]
+fn what_came_through_a_pipe_is_read_as_the_file() {
+    let place = TraceDir::new();
+    let forged = Forged::new(&[lost(2)]);
+    fs::write(place.dir().join("file"), &forged.bytes).unwrap();
+    let pipe = forged.to_pipe();
+    fs::write(place.dir().join("pipe"), &pipe).unwrap();
+    let (file, _) = imported_rows(&place, "file");
+    let (piped, _) = imported_rows(&place, "pipe");
+    let debug = |rows: &TraceContents| format!("{:?}", rows.switches);
+    assert_eq!(debug(&file), debug(&piped));
+    assert_eq!(file.meta.counts.lost, piped.meta.counts.lost);
+    for cut in (0..pipe.len()).step_by(13) {
+        import_bytes(&place, &pipe[..cut], &format!("{cut} bytes of a pipe"));
+    }
+}
+
+/// Two tasks on one CPU, as the kernel's file `trace` and as `trace-cmd report` prints them.
+#[test]
+fn text_of_ftrace_is_read_in_both_of_its_forms() {
+    let place = TraceDir::new();
+    let kernels = "# tracer: nop\n\
+        #           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n\
+        \x20         <idle>-0       [000] d..2.     1.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 \
+        prev_prio=120 prev_state=R ==> next_comm=my app next_pid=7 next_prio=120\n\
+        \x20         my app-7       [000] d..2.     1.000010: sched_switch: prev_comm=my app prev_pid=7 \
+        prev_prio=120 prev_state=S ==> next_comm=b next_pid=8 next_prio=120\n\
+        \x20              b-8       [000] d.h2.     1.000030: sched_waking: comm=my app pid=7 prio=120 \
+        target_cpu=000\n\
+        \x20              b-8       [000] d..2.     1.000040: sched_switch: prev_comm=b prev_pid=8 prev_prio=120 \
+        prev_state=R+ ==> next_comm=my app next_pid=7 next_prio=120\n\
+        \x20         my app-7       [000] d..2.     1.000050: sched_switch: prev_comm=my app prev_pid=7 \
+        prev_prio=120 prev_state=Z ==> next_comm=swapper/0 next_pid=0 next_prio=120\n";
+    let trace_cmds = "cpus=1\n\
+        <idle>-0 [000] 1.000000: sched_switch: swapper/0:0 [120] R ==> my app:7 [120]\n\
+        my app-7 [000] 1.000010: sched_switch: my app:7 [120] S ==> b:8 [120]\n\
+        b-8 [000] 1.000030: sched_waking: comm=my app pid=7 prio=120 target_cpu=000\n\
+        b-8 [000] 1.000040: sched_switch: b:8 [120] R+ ==> my app:7 [120]\n\
+        my app-7 [000] 1.000050: sched_switch: my app:7 [120] Z ==> swapper/0:0 [120]\n";
+    for text in [kernels, trace_cmds] {
+        fs::write(place.dir().join("trace.txt"), text).unwrap();
+        let (rows, _) = imported_rows(&place, "trace.txt");
+        let told: Vec<_> = rows
+            .switches
+            .iter()
+            .map(|row| {
+                let us = |length: Option<Nanos>| length.map(|length| length.as_ns() / 1000);
+                (
+                    row.rule.reason,
+                    us(row.ran),
+                    us(row.wait.off),
+                    us(row.wait.runq),
+                )
+            })
+            .collect();
+        let expected = [
+            (Reason::Blocked, Some(10), None, None),
+            (Reason::Preempted, Some(30), None, None),
+            (Reason::Exit, Some(10), Some(30), Some(10)),
+        ];
+        assert_eq!(told, expected, "{text}");
+        assert!(rows.tasks.iter().any(|task| task.comm == b"my app"));
+    }
+}
+
+/// An export of an import is imported again: no row is lost, no length changes.
+#[test]
+fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
+    let place = TraceDir::new();
+    fs::write(place.dir().join("perf.data"), Forged::new(&[]).bytes).unwrap();
+    assert!(import(&place, "perf.data").status.success());
+    let written = swtch(["export", "--to", "perfetto", "-o"])
+        .arg(place.dir().join("t.pftrace"))
+        .arg(place.trace())
+        .output();
+    assert!(written.unwrap().status.success());
+    let before = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    fs::remove_dir_all(place.trace()).unwrap();
+    let (after, _) = imported_rows(&place, "t.pftrace");
+    // What the export writes where nothing is known of a CPU becomes a run without a beginning.
+    let lengths = |rows: &TraceContents| -> Vec<_> {
+        let rows = rows.switches.iter().filter(|row| row.ran.is_some());
+        rows.map(|row| (row.ts, row.ran, row.wait.off, row.rule.reason))
+            .collect()
+    };
+    assert_eq!(lengths(&after), lengths(&before));
+}
+
+/// Perfetto's usual form: switches in columns, of which each says only who comes.
+#[test]
+fn compact_sched_is_read() {
+    let field = |number: u8, body: &[u8]| {
+        [&[number << 3 | 2, u8::try_from(body.len()).unwrap()], body].concat()
+    };
+    // Times are differences; 0 is idle. Thread 7 runs from 10 to 20 and from 50 to 60, and is woken at 40.
+    let columns = [
+        field(1, &[10, 10, 30, 10]),
+        field(2, &[0, 1, 0, 1]),
+        field(3, &[7, 0, 7, 0]),
+        field(4, &[120, 120, 120, 120]),
+        field(5, b"swapper"),
+        field(5, b"app"),
+        field(6, &[1, 0, 1, 0]),
+        field(7, &[40]),
+        field(8, &[7]),
+        field(9, &[0]),
+        field(10, &[120]),
+        field(11, &[1]),
+    ];
+    let packet = field(
+        1,
+        &field(
+            1,
+            &[&[1 << 3, 0][..], &field(4, &columns.concat())].concat(),
+        ),
+    );
+    let place = TraceDir::new();
+    fs::write(place.dir().join("t.pftrace"), packet).unwrap();
+    let (rows, _) = imported_rows(&place, "t.pftrace");
+    let ns = |length: Option<Nanos>| length.map(Nanos::as_ns);
+    let told: Vec<_> = rows
+        .switches
+        .iter()
+        .map(|row| (ns(row.ran), ns(row.wait.off), ns(row.wait.runq)))
+        .collect();
+    assert_eq!(
+        told,
+        [(Some(10), None, None), (Some(10), Some(30), Some(10))]
+    );
+}
+
+/// The refusal says which command makes something that can be imported.
+#[test]
+fn a_trace_dat_is_refused_with_the_way_to_its_text() {
+    let place = TraceDir::new();
+    let (code, said) = import_bytes(&place, b"\x17\x08\x44tracing6\0\0\x08", "trace.dat");
+    assert!(code == 2 && said.contains("trace-cmd report"), "{said}");
+    let line = "a-1 [000] 1.000000: sched_stat_runtime: comm=a pid=1\n";
+    let (code, said) = import_bytes(&place, line.as_bytes(), "no switch");
+    assert!(
+        code == 2 && said.contains("trace-cmd record -e sched_switch"),
+        "{said}"
+    );
 }
 
 /// As `perf record -z` writes them.
@@ -333,6 +483,21 @@ fn root_an_import_agrees_with_perfs_own_reader() {
         of_tasks,
         "rows of perf sched timehist"
     );
+    let text = perf(&place, &["script", "--ns"]);
+    fs::write(place.dir().join("perf.txt"), text).unwrap();
+    let again = TraceDir::new();
+    fs::rename(place.dir().join("perf.txt"), again.dir().join("perf.txt")).unwrap();
+    let (of_text, _) = imported_rows(&again, "perf.txt");
+    let of_rows = |rows: &TraceContents| -> Vec<_> {
+        let rows = rows.switches.iter();
+        rows.map(|row| (row.ts, row.ran, row.wait.runq, row.evidence.state))
+            .collect()
+    };
+    assert_eq!(
+        of_rows(&of_text),
+        of_rows(&recorded),
+        "what perf script prints"
+    );
     let (mut runs, mut delays) = (0, 0);
     for row in &recorded.switches {
         // Where perf did not see a run begin, it counts from any earlier event; here the run is
@@ -360,6 +525,149 @@ fn root_an_import_agrees_with_perfs_own_reader() {
         runs * 10 > of_tasks * 8 && delays * 10 > of_tasks,
         "{runs} {delays} of {of_tasks}"
     );
+}
+
+fn imported_rows(place: &TraceDir, file: &str) -> (TraceContents, String) {
+    let output = import(place, file);
+    assert!(output.status.success(), "{file}: {}", stderr(&output));
+    let rows = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    fs::remove_dir_all(place.trace()).unwrap();
+    (rows, stderr(&output))
+}
+
+/// With call chains, packed as people attach it, and cut.
+#[test]
+#[ignore = "needs root"]
+fn root_what_perf_wrote_into_a_pipe_is_read_whole_packed_and_cut() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    let line = format!(
+        "perf record -q -a -g -e 'sched:*' -o - -- {SWTCH} workload sampler --count 300 --quiet > perf.data"
+    );
+    let recorded = Command::new("sh")
+        .args(["-c", &line])
+        .current_dir(place.dir())
+        .output();
+    let recorded = recorded.unwrap();
+    if stderr(&recorded).contains("not found") {
+        swtch_test::skip!("perf is not installed");
+    }
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let (of_tasks, _) = switches_in(&perf(&place, &["script", "-G", "-F", "cpu,event,trace"]));
+    let (whole, _) = imported_rows(&place, "perf.data");
+    assert_eq!(whole.switches.len(), of_tasks);
+    assert!(of_tasks > 300, "{of_tasks}");
+    let bytes = fs::read(place.dir().join("perf.data")).unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(place.dir().join(name), bytes).unwrap();
+    put("perf.data.zst", &zstd::encode_all(&bytes[..], 1).unwrap());
+    let packed = Command::new("gzip")
+        .args(["-k", "perf.data"])
+        .current_dir(place.dir())
+        .status();
+    assert!(packed.unwrap().success());
+    for packed in ["perf.data.gz", "perf.data.zst"] {
+        let (rows, _) = imported_rows(&place, packed);
+        assert_eq!(
+            format!("{:?}", rows.switches),
+            format!("{:?}", whole.switches),
+            "{packed}"
+        );
+    }
+    let gz = fs::read(place.dir().join("perf.data.gz")).unwrap();
+    put("cut.data", &bytes[..bytes.len() / 10 * 9 + 3]);
+    put("cut.data.gz", &gz[..gz.len() / 10 * 9]);
+    for cut in ["cut.data", "cut.data.gz"] {
+        let (rows, said) = imported_rows(&place, cut);
+        assert!(said.contains("ends early"), "{cut}: {said}");
+        assert!((1..of_tasks).contains(&rows.switches.len()), "{cut}");
+    }
+    // Before perf has described its events, no switch can be read.
+    put("head.data", &bytes[..4_000]);
+    let (code, said) = (
+        import(&place, "head.data").status.code(),
+        import(&place, "head.data"),
+    );
+    assert_eq!(code, Some(2), "{}", stderr(&said));
+}
+
+/// Each switch-out of a task that perf's own reader shows is a row, with what it says of the task.
+#[test]
+#[ignore = "needs root"]
+fn root_switches_that_perf_adds_to_any_recording_are_read() {
+    let _machine = beside_others();
+    let place = TraceDir::new();
+    for (words, own) in [
+        (
+            &[
+                "record",
+                "-q",
+                "-a",
+                "--switch-events",
+                "-e",
+                "sched:sched_waking",
+            ][..],
+            false,
+        ),
+        (
+            &[
+                "record",
+                "-q",
+                "--switch-events",
+                "--sample-cpu",
+                "-e",
+                "dummy:u",
+            ],
+            true,
+        ),
+    ] {
+        if recorded_by_perf(&place, words, "sampler", "300").is_none() {
+            return;
+        }
+        let script = perf(&place, &["script", "--show-switch-events", "--ns"]);
+        let outs = script.lines().filter(|line| {
+            line.contains("PERF_RECORD_SWITCH")
+                && line.contains(" OUT")
+                && !line.contains("swapper")
+        });
+        let preempted = outs
+            .clone()
+            .filter(|line| line.contains("OUT preempt"))
+            .count();
+        let outs = outs.count();
+        let (rows, _) = imported_rows(&place, "perf.data");
+        let ended = |row: &&swtch_core::Switch| row.rule.reason == Reason::Exit;
+        // The kernel tells no switch-out of an own thread that ends: its end is one.
+        let ends = rows.switches.iter().filter(ended).count();
+        assert_eq!(
+            rows.switches.len() - if own { ends } else { 0 },
+            outs,
+            "{words:?}"
+        );
+        let could_run = rows
+            .switches
+            .iter()
+            .filter(|row| row.evidence.state == 0)
+            .count();
+        assert_eq!(could_run, preempted, "{words:?}");
+        assert!(outs > 300 && ends > 0, "{outs} {ends}");
+        let woken = rows
+            .switches
+            .iter()
+            .filter(|row| row.wait.runq.is_some())
+            .count();
+        assert!(own || woken * 2 > outs, "{woken} of {outs} have a wakeup");
+    }
+    if recorded_by_perf(
+        &place,
+        &["record", "-q", "--switch-events", "-e", "dummy:u"],
+        "sampler",
+        "9",
+    )
+    .is_some()
+    {
+        let said = stderr(&import(&place, "perf.data"));
+        assert!(said.contains("--sample-cpu"), "{said}");
+    }
 }
 
 /// The number of switch-outs of tasks in the output of `perf script`, and of those whose task is

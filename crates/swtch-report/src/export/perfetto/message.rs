@@ -25,6 +25,9 @@ pub struct TracePacket {
     pub sequence_flags: Option<u32>,
     #[prost(message, optional, tag = "45")]
     pub system_info: Option<SystemInfo>,
+    /// Packets that were packed by deflate.
+    #[prost(bytes = "vec", optional, tag = "50")]
+    pub compressed_packets: Option<Vec<u8>>,
     #[prost(message, optional, tag = "60")]
     pub track_descriptor: Option<TrackDescriptor>,
     #[prost(message, optional, tag = "117")]
@@ -53,6 +56,38 @@ pub struct FtraceEventBundle {
     pub event: Vec<FtraceEvent>,
     #[prost(bool, optional, tag = "3")]
     pub lost_events: Option<bool>,
+    #[prost(message, optional, tag = "4")]
+    pub compact_sched: Option<CompactSched>,
+}
+
+/// Switches and wakeups of one CPU in columns (`CompactSched` of `ftrace/ftrace_event_bundle.proto`). Moments are
+/// differences to the one before. A switch does not say who leaves: the one that came before.
+#[derive(Clone, PartialEq, Message)]
+pub struct CompactSched {
+    #[prost(uint64, repeated, tag = "1")]
+    pub switch_timestamp: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    pub switch_prev_state: Vec<i64>,
+    #[prost(int32, repeated, tag = "3")]
+    pub switch_next_pid: Vec<i32>,
+    #[prost(int32, repeated, tag = "4")]
+    pub switch_next_prio: Vec<i32>,
+    #[prost(string, repeated, tag = "5")]
+    pub intern_table: Vec<String>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub switch_next_comm_index: Vec<u32>,
+    #[prost(uint64, repeated, tag = "7")]
+    pub waking_timestamp: Vec<u64>,
+    #[prost(int32, repeated, tag = "8")]
+    pub waking_pid: Vec<i32>,
+    #[prost(int32, repeated, tag = "9")]
+    pub waking_target_cpu: Vec<i32>,
+    #[prost(int32, repeated, tag = "10")]
+    pub waking_prio: Vec<i32>,
+    #[prost(uint32, repeated, tag = "11")]
+    pub waking_comm_index: Vec<u32>,
+    #[prost(uint32, repeated, tag = "12")]
+    pub waking_common_flags: Vec<u32>,
 }
 
 /// An event of one CPU (`ftrace/ftrace_event.proto`). Timestamp and pid must come first: the reader

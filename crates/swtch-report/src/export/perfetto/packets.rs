@@ -99,6 +99,7 @@ impl<'a> Packets<'a> {
                 cpu: Some(u32::from(cpu.get())),
                 event,
                 lost_events: lost,
+                compact_sched: None,
             }),
             ..TracePacket::default()
         })
