@@ -76,7 +76,7 @@ lint "xtask check" cargo run --locked --quiet -p xtask -- check
 check_dependencies
 lint_part "page" scripts/web.sh
 lint_part "Python package" scripts/python.sh
-mapfile -t c_files < <(find crates -path '*/src/bpf/*' \( -name '*.c' -o -name '*.h' \))
+mapfile -t c_files < <(find crates include \( -path '*/src/bpf/*' -o -path 'include/*' \) \( -name '*.c' -o -name '*.h' \))
 if [ ${#c_files[@]} -gt 0 ]; then
     lint_if_installed clang-format --dry-run -Werror "${c_files[@]}"
 fi

@@ -10,6 +10,9 @@
         work()
     recording.trace().runq()
 
+    with swtch.span(trace_id=id):                      # publish it, for `record --span otel`
+        answer(request)
+
 A trace is opened by DuckDB in memory, as views over the Parquet files of the trace. Each question
 is a file of SQL in `swtch/sql/`, each view one in `swtch/views/`; their first lines say what a row
 is and what its columns mean.
@@ -23,10 +26,21 @@ from .errors import Error
 from .lake.engines import connect
 from .recording import Recording, record
 from .result import Result
+from .span import PublishedSpan, span
 from .trace import Trace
 from .trace_files import AnyPath, paths_of
 
-__all__ = ["Error", "Recording", "Result", "Trace", "connect", "open", "record"]
+__all__ = [
+    "Error",
+    "PublishedSpan",
+    "Recording",
+    "Result",
+    "Trace",
+    "connect",
+    "open",
+    "record",
+    "span",
+]
 
 
 def open(

@@ -9,6 +9,7 @@ fill_usr() {
     mkdir -p "$usr/share/man/man1" || die "no room for the manual pages"
     "$native" man-pages "$usr/share/man/man1" || die "no manual pages"
     gzip -9 -n "$usr"/share/man/man1/*.1
+    install -D -m 644 -t "$usr/include" include/swtch_context.h || die "no room for the header"
     local completions=$usr/share/bash-completion/completions
     mkdir -p "$completions" "$usr/share/zsh/vendor-completions" "$usr/share/fish/vendor_completions.d"
     "$native" completions bash >"$completions/swtch" &&

@@ -9,10 +9,28 @@ mod processor;
 
 #[cfg(test)]
 pub(crate) use processor::PROBE;
+use processor::thread_context_offset;
 pub(crate) use processor::{
     RSEQ_SIGNATURE, SHADOW_STACK, SHADOW_STACK_REMEDY, SYSTEM_CALL, hit_probe, registers,
     shadow_stack_status, stack_pointer, thread_pointer,
 };
+
+// The variable of each thread that readers know by its name. Stable Rust has no such variables. It is weak, so that a
+// library of another language in the same program may define it, too.
+std::arch::global_asm!(
+    ".pushsection .tbss.otel_thread_ctx_v1, \"awT\", %nobits",
+    ".weak otel_thread_ctx_v1",
+    ".type otel_thread_ctx_v1, %tls_object",
+    ".size otel_thread_ctx_v1, 8",
+    ".balign 8",
+    "otel_thread_ctx_v1: .zero 8",
+    ".popsection",
+);
+
+/// Where the calling thread has the variable by which it publishes what it serves: a pointer, null at first.
+pub(crate) fn thread_context_variable() -> *const u8 {
+    thread_pointer().wrapping_add(thread_context_offset())
+}
 
 /// The note of the probe at label 990.
 macro_rules! probe_note {

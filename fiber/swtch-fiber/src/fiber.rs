@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::error::Error;
 use crate::interrupted::Marker;
 use crate::page::ThreadSlot;
+use crate::request::ThreadVariable;
 use crate::scheduler::worker::{self, WorkerCell, WorkerCoroutine};
 use crate::scheduler::{Core, LeaveKind, Scheduler, addresses};
 use crate::stack::StackHandle;
@@ -84,6 +85,7 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
         .held_by(thread.index, thread.record);
     // SAFETY: as above.
     unsafe { scheduler.core() }.marker = Some(Marker::for_this_thread());
+    let published = ThreadVariable::of_this_thread();
     let mut now = scheduler.now();
     loop {
         // SAFETY: as above.
@@ -93,6 +95,7 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
                 .record
                 .word
                 .store(0, std::sync::atomic::Ordering::Relaxed);
+            published.publish_request(None);
             if !scheduler.idle() {
                 break;
             }
@@ -102,7 +105,7 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
             continue;
         };
         scheduler.enters(cell, now);
-        now = run_until_it_leaves(scheduler, cell);
+        now = run_until_it_leaves(scheduler, cell, published);
     }
     // The marker belongs to this thread, and must not outlive it.
     // SAFETY: as above.
@@ -113,8 +116,14 @@ pub(crate) fn run(scheduler: &'static Scheduler, thread: &ThreadSlot) {
 /// Resumes a worker that has entered, and does the accounting when it leaves. Returns the time at
 /// which it left.
 #[inline(always)]
-fn run_until_it_leaves(scheduler: &'static Scheduler, cell: &'static WorkerCell) -> u64 {
+fn run_until_it_leaves(
+    scheduler: &'static Scheduler,
+    cell: &'static WorkerCell,
+    published: ThreadVariable,
+) -> u64 {
     loop {
+        // SAFETY: the holder of the scheduler; the worker does not run.
+        published.publish_request(unsafe { cell.own() }.request.as_ref());
         worker::set_current(Some(cell));
         let leave = resume(cell);
         worker::set_current(None);

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::helper_pool::Job;
+use crate::request::{self, Request};
 use crate::scheduler::worker::{self, WorkerCell};
 use crate::scheduler::{LeaveKind, Mode, Scheduler};
 use crate::wait_type::WaitType;
@@ -57,8 +58,11 @@ where
     let mut result = None;
     let waiter = park::prepare_uncancellable(wait_type, 0);
     let place = &mut result;
+    let request = Request::current();
     let work: Box<dyn FnOnce() + Send + '_> = Box::new(move || {
-        *place = Some(catch_unwind(AssertUnwindSafe(body)));
+        *place = Some(catch_unwind(AssertUnwindSafe(|| {
+            request::serve(request, body)
+        })));
         let waits = waiter.signal();
         debug_assert!(waits, "nobody else ends this wait");
     });

@@ -13,6 +13,7 @@ use swtch_observe::clock;
 use crate::error::{Error, JoinError, Panic};
 use crate::pair::{PairOwner, pair};
 use crate::park::{self, Cancelled, Deadline, WaitOutcome, Waiter};
+use crate::request::{self, Request};
 use crate::scheduler::SchedulerGroup;
 use crate::scheduler::task::{ErasedClosure, Task};
 use crate::scheduler::worker::{self, Phase, WorkerCell};
@@ -54,6 +55,8 @@ struct Packet<Body, Output> {
     control: Control,
     /// Taken by the thread that runs or abandons the task: the one owner of its [`Task`].
     body: UnsafeCell<Option<Body>>,
+    /// The request that the body serves. Read by that thread, too.
+    request: Option<Request>,
     /// Written by that thread before DONE, taken after DONE by the one owner of the handle.
     result: UnsafeCell<Option<Result<Output, JoinError>>>,
 }
@@ -96,7 +99,10 @@ impl<Body: FnOnce() -> Output, Output> Packet<Body, Output> {
         let Some(body) = (unsafe { self.take_body() }) else {
             return;
         };
-        let result = catch_unwind(AssertUnwindSafe(body)).map_err(ended_by);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            request::serve(self.request.clone(), body)
+        }))
+        .map_err(ended_by);
         // SAFETY: by the caller's promise.
         unsafe { self.finish(result) };
     }
@@ -411,6 +417,7 @@ impl TaskBuilder {
         let (closure, packet) = pair(Packet {
             control: Control::new(id),
             body: UnsafeCell::new(Some(body)),
+            request: Request::current(),
             result: UnsafeCell::new(None),
         });
         // SAFETY: it is the coercion.

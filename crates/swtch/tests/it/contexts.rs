@@ -10,38 +10,45 @@ use swtch_store::{Columns, SpanRow, Trace};
 
 use crate::machine::beside_others;
 use crate::names;
-use crate::recording::{Recording, TraceDir, stderr, stdout, swtch};
+use crate::recording::{Recording, TraceDir, example, stdout, swtch};
 
-/// The variable, and what sets it.
+/// Where the header is that programs of C include.
+const HEADER: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include");
+
+/// What sets the variable, by the header for programs of C.
 const WRITER: &str = r#"
-#include <stdint.h>
-struct record { uint8_t trace[16], span[8], valid, flags; uint16_t attributes; };
-__thread struct record *otel_thread_ctx_v1;
-void publish(struct record *record) { *(struct record *volatile *)&otel_thread_ctx_v1 = record; }
+#include "swtch_context.h"
+void publish(const uint8_t *trace, const uint8_t *span) {
+	static __thread struct swtch_context context;
+	if (trace) swtch_context_set(&context, trace, span);
+	swtch_context_attach(trace ? &context : 0);
+}
 "#;
 
-/// Two threads that serve requests for three seconds. In each they sleep four times, and once after it.
+/// Two threads that serve requests for three seconds, and tell of each its thread, begin, end and id. In each they sleep
+/// four times, and once after it.
 const SERVER: &str = r#"
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
-static void (*set)(struct record *);
+#include <unistd.h>
+static void (*set)(const uint8_t *, const uint8_t *);
 static void sleep_ms(int ms) { struct timespec t = {0, ms * 1000000L}; nanosleep(&t, 0); }
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000L + t.tv_nsec; }
 static void *serve(void *thread) {
-	struct record record;
-	double end = now() + 3;
+	uint8_t id[16] = {(long)thread};
+	long end = now() + 3000000000L;
 	for (int request = 1; now() < end; request++) {
-		memset(&record, 0, sizeof record);
-		record.trace[0] = record.span[0] = (long)thread;
-		record.trace[14] = request >> 8;
-		record.trace[15] = request;
-		record.valid = 1;
-		set(&record);
+		id[6] = request >> 8;
+		id[7] = request;
+		long begin = now();
+		set(id, id);
 		for (int call = 0; call < 4; call++) sleep_ms(2);
-		set(0);
+		set(0, 0);
+		printf("%d %ld %ld %02lx0000000000%04x%016d\n", gettid(), begin, now(), (long)thread, request, 0);
 		sleep_ms(1);
 	}
 	return 0;
@@ -56,57 +63,83 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// What a server that keeps the variable itself is made of, and one that loads a library for it.
-fn own_and_loaded() -> [String; 2] {
-    let declared = WRITER
-        .lines()
-        .filter(|line| !line.contains("otel_thread_ctx_v1"));
-    let declared: Vec<_> = declared.collect();
-    let without = "static void publish(struct record *record) { (void)record; }";
-    [
-        [WRITER, SERVER].concat(),
-        [&declared.join("\n"), without, SERVER].join("\n"),
-    ]
+/// A server that loads a library to publish has nothing of its own.
+const NO_WRITER: &str = "
+#include <stdint.h>
+static void publish(const uint8_t *trace, const uint8_t *span) { (void)trace; (void)span; }
+";
+
+/// A stretch of a thread's time in which it served a request, as the program tells.
+#[derive(Debug)]
+struct ServedStretch {
+    tid: Tid,
+    begin: Timestamp,
+    end: Timestamp,
+    trace_id: String,
 }
 
-/// The requests of each thread, by their number: the row of the table, and how many switches it holds.
-type Requests = BTreeMap<(u8, u16), (SpanRow, u64)>;
+fn served(told: &str) -> Vec<ServedStretch> {
+    let lines = told.lines().map(|line| {
+        let words: Vec<_> = line.split(' ').collect();
+        ServedStretch {
+            tid: Tid::new(words[0].parse().unwrap()),
+            begin: Timestamp::from_ns(words[1].parse().unwrap()),
+            end: Timestamp::from_ns(words[2].parse().unwrap()),
+            trace_id: words[3].to_owned(),
+        }
+    });
+    lines.collect()
+}
 
-fn requests(trace: &Path) -> Requests {
+/// From the moment on at which the process was found, at least 99 % of the switches inside requests carry the id of that
+/// very one, and no request is missing.
+fn switches_carry_the_id(trace: &Path, served: &[ServedStretch]) {
     let trace = Trace::open(trace).unwrap();
-    let mut requests = Requests::new();
+    let mut spans: BTreeMap<Tid, Vec<SpanRow>> = BTreeMap::new();
     trace
         .each_span(&mut |row| {
-            let id = u128::from_str_radix(row.trace_id.as_ref().unwrap(), 16).unwrap();
-            let bytes = id.to_be_bytes();
-            let key = (bytes[0], u16::from_be_bytes([bytes[14], bytes[15]]));
-            let span = row.span_id.as_ref().unwrap();
-            assert_eq!(span, &format!("{:02x}00000000000000", bytes[0]));
+            let id = row.trace_id.as_ref().unwrap();
+            assert_eq!(row.span_id.as_deref(), Some(&id[..16]));
             assert_eq!(row.name, "otel trace");
-            assert!(requests.insert(key, (row.clone(), 0)).is_none(), "{row:?}");
+            spans.entry(row.tid).or_default().push(row.clone());
         })
         .unwrap();
+    let found = spans.values().flatten().map(|row| row.begin).min().unwrap();
+    let served: Vec<_> = served.iter().filter(|one| one.begin >= found).collect();
+    assert!(served.len() > 40, "{served:?}");
+    for one in &served {
+        let mut of_thread = spans[&one.tid].iter();
+        assert!(
+            of_thread.any(|row| row.trace_id.as_ref() == Some(&one.trace_id)),
+            "{one:?}"
+        );
+    }
     let tasks = trace.tasks().unwrap();
-    let mut left: BTreeMap<Tid, Vec<Timestamp>> = BTreeMap::new();
+    let (mut inside, mut carry) = (0_u64, 0_u64);
     trace
         .scan(Columns::TS | Columns::TASK, None, &mut |row| {
-            let of = tasks.iter().find(|task| task.task == row.task);
-            left.entry(of.unwrap().tid).or_default().push(row.ts);
+            let task = tasks.iter().find(|task| task.task == row.task);
+            let tid = task.unwrap().tid;
+            let mut served = served.iter().filter(|one| one.tid == tid);
+            let Some(one) = served.find(|one| one.begin <= row.ts && row.ts < one.end) else {
+                return;
+            };
+            let mut rows = spans[&tid].iter();
+            let of_row = rows.find(|span| span.begin <= row.ts && row.ts < span.end);
+            inside += 1;
+            carry +=
+                u64::from(of_row.and_then(|span| span.trace_id.as_ref()) == Some(&one.trace_id));
         })
         .unwrap();
-    for (row, switches) in requests.values_mut() {
-        let all = left[&row.tid].iter();
-        let within = all.filter(|ts| row.begin <= **ts && **ts < row.end);
-        *switches = within.count() as u64;
-    }
-    requests
+    assert!(inside > 40, "{inside} switches");
+    assert!(carry * 100 >= inside * 99, "{carry} of {inside} switches");
 }
 
 #[test]
 #[ignore = "needs root"]
 fn root_each_switch_of_a_request_carries_the_id_that_its_program_publishes() {
     let _machine = beside_others();
-    let [own, loaded] = own_and_loaded();
+    let [own, loaded] = [WRITER, NO_WRITER].map(|writer| [writer, SERVER].concat());
     let library = ["-shared", "-fPIC"];
     let at_start = [&library[..], &["-ftls-model=initial-exec"]].concat();
     let servers = [
@@ -131,38 +164,32 @@ fn root_each_switch_of_a_request_carries_the_id_that_its_program_publishes() {
 /// Records a server that is compiled so, with the library that it loads, if it does. The shell that starts it becomes it.
 fn serves(server: &str, option: &str, library: Option<&[&str]>) {
     let places = [TraceDir::new(), TraceDir::new()];
-    let options = ["-O2", "-fPIE", option, "-rdynamic", "-pthread"];
+    let exported = "-Wl,--export-dynamic-symbol=otel_thread_ctx_v1";
+    let options = [HEADER, "-O2", "-fPIE", option, exported, "-pthread"];
     let program = names::compiled(&places[0], server, &options);
-    let library = library.map(|options| names::compiled(&places[1], WRITER, options));
-    let mut words = vec!["--no-stacks", "--span", "otel", "--"];
-    words.extend(["sh", "-c", "exec \"$0\" \"$@\""]);
+    let library = library
+        .map(|options| names::compiled(&places[1], WRITER, &[&[HEADER, "-O2"], options].concat()));
+    let mut command = vec!["sh", "-c", "exec \"$0\" \"$@\""];
     let files = [Some(&program), library.as_ref()].into_iter().flatten();
-    words.extend(files.map(|file| file.to_str().unwrap()));
-    let recording = Recording::that_succeeds(&words);
-    let said = stderr(&recording.output);
-    let process = "of 1 process with otel_thread_ctx_v1";
-    assert!(said.contains(process), "{server} {option}: {said}");
-    let trace = recording.place.trace();
-    every_request_is_there(&requests(&trace));
-    the_report_has_each(&trace);
+    command.extend(files.map(|file| file.to_str().unwrap()));
+    let trace = recorded(&command);
+    the_report_has_each(&trace.place.trace());
 }
 
-/// From the moment on at which the process was found, no request is missing, and each has its four switches.
-fn every_request_is_there(requests: &Requests) {
-    for thread in [1, 2] {
-        let of_thread = requests.iter().filter(|((id, _), _)| *id == thread);
-        let of_thread: Vec<_> = of_thread.map(|((_, number), one)| (*number, one)).collect();
-        assert!(of_thread.len() > 20, "{of_thread:?}");
-        let numbers = of_thread.iter().map(|(number, _)| *number);
-        let first = of_thread[0].0;
-        assert!(numbers.eq((first..).take(of_thread.len())));
-        // It may have been found in the middle of one.
-        let all = &of_thread[1..];
-        let whole = all.iter().filter(|(_, (_, switches))| *switches == 4);
-        // The kernel does not report each switch to tracing, and others may take the CPU.
-        assert!(whole.count() * 100 >= all.len() * 90, "{all:?}");
-        assert!(all.iter().all(|(_, (_, switches))| *switches >= 3));
-    }
+/// Records a program that tells what it serves.
+fn recorded(command: &[&str]) -> Recording {
+    let words = [&["--no-stacks", "--span", "otel", "--"], command].concat();
+    let recording = Recording::that_succeeds(&words);
+    let told = served(&stdout(&recording.output));
+    switches_carry_the_id(&recording.place.trace(), &told);
+    recording
+}
+
+#[test]
+#[ignore = "needs root"]
+fn root_each_switch_carries_the_id_of_the_fiber_that_runs() {
+    let _machine = beside_others();
+    recorded(&[example("fiber_requests").to_str().unwrap()]);
 }
 
 /// Of each request that is known whole, the parts sum to the length.

@@ -5,7 +5,6 @@
 //! counted between two moments; a trace must hold as many rows between them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,20 +14,7 @@ use swtch_report::opening;
 use swtch_store::{Columns, Trace};
 
 use crate::machine::{SOON, TestProcess, wait_until};
-use crate::recording::{Recording, SWTCH, TraceContents, TraceDir, start_recorder, stdout};
-
-/// The path of the load: cargo builds the examples together with the tests.
-fn load() -> PathBuf {
-    let path = Path::new(SWTCH)
-        .with_file_name("examples")
-        .join("two_levels_load");
-    assert!(
-        path.exists(),
-        "cargo build -p swtch --examples makes {}",
-        path.display()
-    );
-    path
-}
+use crate::recording::{Recording, TraceContents, TraceDir, example, start_recorder, stdout};
 
 /// Lines of `key=value`, as numbers.
 fn numbers(answer: &str) -> Vec<BTreeMap<&str, u64>> {
@@ -60,7 +46,7 @@ impl TwoLevels {
 
     /// A recording of the load, as if `caller` had called `sudo`.
     fn of_caller(arguments: &[&str], caller: Option<&str>) -> Self {
-        let load = load();
+        let load = example("two_levels_load");
         let mut words = vec!["--", load.to_str().unwrap()];
         words.extend(arguments);
         let place = caller.map_or_else(TraceDir::new, |caller| {
@@ -340,7 +326,9 @@ fn root_reports_never_mix_the_levels() {
 #[test]
 #[ignore = "needs root"]
 fn root_a_running_scheduler_is_found_and_its_end_is_no_error() {
-    let load = TestProcess::start(Command::new(load()).args(["fiber", "1", "4", "60000"]));
+    let load = TestProcess::start(
+        Command::new(example("two_levels_load")).args(["fiber", "1", "4", "60000"]),
+    );
     std::thread::sleep(Duration::from_millis(100));
     let place = TraceDir::new();
     let mut recorder = start_recorder(&place, &["-p", &load.pid().to_string()]);

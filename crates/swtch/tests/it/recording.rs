@@ -17,6 +17,17 @@ use crate::machine::{TestProcess, wait_until};
 /// The path of the program under test.
 pub const SWTCH: &str = env!("CARGO_BIN_EXE_swtch");
 
+/// The path of an example: cargo builds them together with the tests.
+pub fn example(name: &str) -> PathBuf {
+    let path = Path::new(SWTCH).with_file_name("examples").join(name);
+    assert!(
+        path.exists(),
+        "cargo build -p swtch --examples makes {}",
+        path.display()
+    );
+    path
+}
+
 /// A command `swtch` with these arguments, without the variables of `sudo`.
 pub fn swtch<W: AsRef<OsStr>>(words: impl IntoIterator<Item = W>) -> Command {
     let mut command = Command::new(SWTCH);

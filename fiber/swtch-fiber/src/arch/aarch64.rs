@@ -17,6 +17,25 @@ pub(crate) fn thread_pointer() -> *const u8 {
     pointer
 }
 
+/// How far `otel_thread_ctx_v1` is from the thread pointer, by a descriptor (TLSDESC), as OTEP 4947 asks.
+pub(super) fn thread_context_offset() -> usize {
+    let offset: usize;
+    // SAFETY: the dynamic linker's function changes no other register and no memory of the program.
+    unsafe {
+        std::arch::asm!(
+            "adrp x0, :tlsdesc:otel_thread_ctx_v1",
+            "ldr x1, [x0, :tlsdesc_lo12:otel_thread_ctx_v1]",
+            "add x0, x0, :tlsdesc_lo12:otel_thread_ctx_v1",
+            ".tlsdesccall otel_thread_ctx_v1",
+            "blr x1",
+            out("x0") offset,
+            out("x1") _,
+            out("lr") _,
+        );
+    }
+    offset
+}
+
 /// The instruction of a probe, with its note.
 macro_rules! hit_probe {
     ($name:literal, $listeners:ident, $arguments:ident) => {

@@ -17,6 +17,21 @@ pub(crate) fn thread_pointer() -> *const u8 {
     pointer
 }
 
+/// How far `otel_thread_ctx_v1` is from the thread pointer, by a descriptor (TLSDESC), as OTEP 4947 asks.
+pub(super) fn thread_context_offset() -> usize {
+    let offset: usize;
+    // SAFETY: the dynamic linker's function changes no other register and no memory of the program.
+    unsafe {
+        std::arch::asm!(
+            "leaq otel_thread_ctx_v1@tlsdesc(%rip), %rax",
+            "call *otel_thread_ctx_v1@tlscall(%rax)",
+            out("rax") offset,
+            options(att_syntax),
+        );
+    }
+    offset
+}
+
 /// The instructions of a probe, with its note.
 macro_rules! hit_probe {
     ($name:literal, $listeners:ident, $arguments:ident) => {

@@ -19,6 +19,7 @@ use super::deadline::Limit;
 use super::task::BoundTask;
 use crate::atomics::lock;
 use crate::page::WorkerSlot;
+use crate::request::Request;
 use crate::wait_type::WaitType;
 pub(crate) use coroutine::WorkerCoroutine;
 pub(crate) use wait_word::Phase;
@@ -82,6 +83,8 @@ pub(crate) struct SchedulerData {
     pub(crate) limit: Option<Limit>,
     /// Points to the flag that asks its task to end; null without a task.
     pub(crate) cancel: *const AtomicBool,
+    /// The request that its task serves.
+    pub(crate) request: Option<Request>,
 }
 
 /// The wait that came before a run.
@@ -222,6 +225,7 @@ impl Default for SchedulerData {
             before: PreviousWait::default(),
             limit: None,
             cancel: ptr::null(),
+            request: None,
         }
     }
 }
