@@ -296,6 +296,7 @@ SHARED: dict[str, Shape] = {
             "recorder_peak_rss_bytes": "count",
             "bytes": "count",
             "kernel_ns_per_switch": "number?",
+            "kernel_runs_per_switch": "number?",
             "kernel_cost_switches": "count",
         },
     },
@@ -850,6 +851,7 @@ ANSWERS: dict[str, Shape] = {
                 "without": "text",
             }
         ],
+        "foreign_programs": [{"tracepoint": "text", "program": "text", "count": "count"}],
         "kernel": ["@fact"],
         "facts": ["@fact"],
     },

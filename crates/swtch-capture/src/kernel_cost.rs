@@ -37,6 +37,9 @@ pub struct KernelCost {
     /// Nanoseconds in all programs together, for one switch of the machine, whether it was recorded
     /// or not.
     pub ns_per_switch: f64,
+    /// Runs of programs for one switch of the machine. The kernel's way to a program and back is
+    /// not in `ns_per_switch`.
+    pub runs_per_switch: f64,
     /// Number of switches that this is the mean of.
     pub switches: u64,
 }
@@ -130,6 +133,7 @@ fn mean(programs: RunTime, empty_run_ns: f64, switches: u64) -> KernelCost {
     let net = programs.ns as f64 - programs.runs as f64 * empty_run_ns;
     KernelCost {
         ns_per_switch: net.max(0.0) / switches as f64,
+        runs_per_switch: programs.runs as f64 / switches as f64,
         switches,
     }
 }
@@ -177,6 +181,7 @@ mod tests {
         };
         let cost = mean(programs, 30.0, 1_000);
         assert!((cost.ns_per_switch - 175.0).abs() < 1e-9, "{cost:?}");
+        assert!((cost.runs_per_switch - 2.5).abs() < 1e-9, "{cost:?}");
         assert_eq!(cost.switches, 1_000);
     }
 

@@ -87,6 +87,7 @@ pub use perf::{PerfBatch, PerfCapture, threads_in};
 pub use privilege::{
     KeptPrivileges, drop_privileges, empty_bounding_set, raise_priority, take_ordinary_priority,
 };
+pub use probe::EmptyProgram;
 pub use probe::kernel_version;
 pub use refusal::Refusal;
 pub use scope::{Children, RecordingScope, TargetProcess, require_host_pids, require_proc};

@@ -27,17 +27,19 @@ use libbpf_rs::btf::Btf;
 
 use crate::load::hooks::can_look;
 
+mod foreign;
 mod hook;
 mod mount;
 mod privilege;
 mod trial;
 
+pub use foreign::ForeignProgram;
 pub use hook::{HOOKS, Hook, HookPresence, Need};
 pub(crate) use hook::{can_crash, tick_irq};
 pub use mount::{Cgroups, CpuController, NamingHierarchy, cgroups};
 pub(crate) use privilege::needed_capabilities;
 pub use privilege::{Capabilities, Capability, NEEDED_CAPABILITIES, Privilege};
-pub use trial::{Trial, TrialStep};
+pub use trial::{EmptyProgram, Trial, TrialStep};
 
 /// The file in which the kernel describes its types (BTF).
 pub const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -145,6 +147,9 @@ pub struct Probe {
     pub types: KernelTypes,
     /// Each hook of [`HOOKS`] that this architecture has.
     pub hooks: Vec<HookPresence>,
+    /// The programs of others on the tracepoints of [`HOOKS`]; empty as well where this process may
+    /// not list programs.
+    pub foreign_programs: Vec<ForeignProgram>,
     /// True if the kernel lets a program read the stack of a thread that waits.
     pub can_look: bool,
     /// Capabilities and restrictions of this process.
@@ -173,7 +178,10 @@ impl Probe {
         let release = read("/proc/sys/kernel/osrelease");
         let mounts = mount::mounts();
         let (types, btf) = kernel_types();
+        // Before the trial, whose own program would be among them.
+        let foreign_programs = foreign::foreign_programs();
         Self {
+            foreign_programs,
             memlock_limit: memlock_limit(release.as_deref().ok()),
             release,
             hooks: hook::hooks_in(btf.as_ref(), kernel_version()),

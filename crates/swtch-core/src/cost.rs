@@ -45,7 +45,7 @@ pub use estimate::{CONFIDENCE, Contrast, Estimate, LEAST_TREES, Pair};
 pub use kind::{Members, Place, Policy, Primitive};
 pub use order::LatinSquare;
 pub use price::{
-    COUNT_TOLERANCE, Curve, KernelShareRow, MissingPrice, NamedContrast, Origin, PRICES_VERSION,
-    Point, Price, PriceFact, PriceList, PriceUnit, REFERENCE, Session,
+    COUNT_TOLERANCE, Curve, EMPTY_PROGRAM, KernelShareRow, MissingPrice, NamedContrast, Origin,
+    PRICES_VERSION, Point, Price, PriceFact, PriceList, PriceUnit, REFERENCE, Session,
 };
 pub use verdict::{Difference, MeasurementVerdict, Noise, Reason, differs, margin_pct};

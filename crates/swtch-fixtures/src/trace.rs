@@ -101,6 +101,7 @@ pub fn meta() -> Meta {
             recorder_peak_rss_bytes: 45_000_000,
             bytes: 0,
             kernel_ns_per_switch: Some(171.6),
+            kernel_runs_per_switch: Some(2.5),
             kernel_cost_switches: 20_000,
         },
         ..Meta::default()

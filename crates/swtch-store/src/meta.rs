@@ -340,6 +340,8 @@ pub struct Overhead {
     /// Mean time in ns that a switch of the machine took in the recorder's programs in the kernel;
     /// `None` if it was not measured.
     pub kernel_ns_per_switch: Option<f64>,
+    /// Runs of the recorder's programs for a switch of the machine; `None` if they were not counted.
+    pub kernel_runs_per_switch: Option<f64>,
     /// Number of switches that this is the mean of.
     pub kernel_cost_switches: u64,
 }

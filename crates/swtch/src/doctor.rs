@@ -15,7 +15,7 @@ use std::io::Write;
 use anyhow::{Result, anyhow};
 use serde::Serialize;
 use serde_json::Value;
-use swtch_capture::probe::{HookPresence, Probe};
+use swtch_capture::probe::{ForeignProgram, HookPresence, Probe};
 use swtch_host::ability;
 use swtch_host::ability::Ability;
 use swtch_host::{Fact, Host, kernel};
@@ -31,6 +31,7 @@ pub struct Diagnosis {
     can_record: bool,
     abilities: Vec<Ability>,
     hooks: Vec<HookRow>,
+    foreign_programs: Vec<ForeignProgram>,
     kernel: Vec<Fact>,
     facts: Vec<Fact>,
 }
@@ -93,6 +94,7 @@ impl Diagnosis {
             can_record: probe.can_record(),
             abilities: ability::abilities(probe),
             hooks: probe.hooks.iter().map(HookRow::new).collect(),
+            foreign_programs: probe.foreign_programs.clone(),
             kernel: kernel::facts(probe),
             facts: swtch_host::facts(),
         }
@@ -102,6 +104,7 @@ impl Diagnosis {
         let host = format!("host {}", self.host.words().to_list());
         let mut page = format!("{}\n\nWhat swtch can do here\n\n", escaped(&host));
         page.extend(self.abilities.iter().map(ability_text));
+        page += &foreign_programs_text(&self.foreign_programs);
         if extent == DoctorExtent::Main {
             return page + &self.rest();
         }
@@ -179,6 +182,29 @@ fn hooks_text(rows: &[&HookRow]) -> String {
     head + &rows.iter().map(line).collect::<String>()
 }
 
+/// Says nothing where there are no such programs.
+fn foreign_programs_text(rows: &[ForeignProgram]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let width = rows.iter().map(|row| row.tracepoint.len()).max();
+    let width = width.unwrap_or(0);
+    let count = counted(rows.iter().map(|row| row.count).sum(), "eBPF program");
+    let mut lines = format!("\n{count} of others on the tracepoints that swtch attaches to\n\n");
+    let name = |row: &ForeignProgram| match row.count {
+        1 => escaped(&row.program).to_string(),
+        count => format!("{} ({count} times)", escaped(&row.program)),
+    };
+    for of_one in rows.chunk_by(|one, next| one.tracepoint == next.tracepoint) {
+        let names: Vec<_> = of_one.iter().map(name).collect();
+        lines += &format!("  {:width$}  {}\n", of_one[0].tracepoint, names.join(", "));
+    }
+    lines
+        + "  The kernel calls the only program of a tracepoint directly. From the second on it goes \
+           through a list,\n  and each program becomes dearer: those of others, and ours while we \
+           record.\n"
+}
+
 fn ability_text(ability: &Ability) -> String {
     let word = if ability.possible { "yes" } else { "no" };
     let mut lines = format!("  {word:3}  {}\n", ability.what);
@@ -249,6 +275,20 @@ mod tests {
             "{text}"
         );
         assert!(text.lines().count() <= 50, "{text}");
+    }
+
+    #[test]
+    fn programs_of_others_are_counted_and_named_and_none_are_not_mentioned() {
+        assert_eq!(foreign_programs_text(&[]), "");
+        let row = |program: &str, count| ForeignProgram {
+            tracepoint: "sched_switch",
+            program: program.to_owned(),
+            count,
+        };
+        let text = foreign_programs_text(&[row("oncpu", 2), row("\u{1b}[2J", 1)]);
+        assert!(text.starts_with("\n3 eBPF programs of others on"), "{text}");
+        let names = "\n  sched_switch  oncpu (2 times), \\x1b[2J\n";
+        assert!(text.contains(names), "{text}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use swtch_output::text::escaped;
 use swtch_report::price_file;
 
 mod compare;
+mod empty_program;
 pub mod export;
 pub mod list;
 mod machine;
@@ -295,9 +296,11 @@ fn measured(effort: Effort, kinds: &[String], cpu: Option<u32>) -> Result<PriceL
     let menu = menu::Menu::new(effort, kinds, cpu)?;
     let mut measurements = measure::measure(&menu, effort.budget(), &stop, list::is_resolved)?;
     let share = share::measure(&menu, &mut measurements, &stop)?;
+    let empty_program = empty_program::measure(&menu, &mut measurements, &stop)?;
     let was_interrupted = stop.load(Ordering::Relaxed);
     let mut list = list::list(&menu, effort, &measurements, was_interrupted);
     share.enter(&mut list);
+    empty_program.enter(&mut list);
     list.session.is_resolved &= list.has_values();
     Ok(list)
 }

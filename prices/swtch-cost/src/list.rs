@@ -19,7 +19,7 @@ use super::series::{ArmOperation, Blocks, PairedSeries};
 const UNRESOLVED_PCT: f64 = 5.0;
 
 /// The risk of any wrong claim among the contrasts of one family.
-const ALPHA: f64 = 0.05;
+pub(super) const ALPHA: f64 = 0.05;
 
 /// The list of all that was measured.
 pub fn list(

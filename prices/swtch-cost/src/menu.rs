@@ -11,7 +11,7 @@ use swtch_bench::cost::{ArmSpec, Plan, RingSpec, check_cpu, home, may_use_fifo};
 use swtch_core::cost::{Members, MissingPrice, Policy};
 
 use super::series::ArmOperation;
-use super::share;
+use super::{empty_program, share};
 
 mod contrasts;
 mod curves;
@@ -435,6 +435,8 @@ pub struct Menu {
     pub groups: Vec<ArmGroup>,
     /// The group for the scheduler's own part of a switch, which needs probes.
     pub share: Option<ArmGroup>,
+    /// The group for what an eBPF program costs each switch, which needs the right to attach one.
+    pub empty_program: Option<ArmGroup>,
     /// Kinds that this machine does not have, known before anything is measured.
     pub missing: Vec<MissingPrice>,
     /// Seed for the order of the arms.
@@ -457,13 +459,15 @@ impl Menu {
             None => home()?,
         };
         check_cpu(cpu)?;
+        let steady = steady_policy()?;
         let mut menu = Self {
             cpu,
             groups: Vec::new(),
             share: share::group(effort, cpu),
+            empty_program: Some(empty_program::group(effort, steady, cpu)),
             missing: Vec::new(),
             seed: seed_of_now(),
-            steady: steady_policy()?,
+            steady,
         };
         menu.add_switches(effort, words);
         menu.add_places(effort)?;
@@ -486,6 +490,7 @@ impl Menu {
             cpu,
             groups,
             share: None,
+            empty_program: None,
             missing: Vec::new(),
             seed: seed_of_now(),
             steady: steady_policy()?,
@@ -495,8 +500,7 @@ impl Menu {
     /// Keeps the groups that the words name.
     fn select(&mut self, effort: Effort, words: &[String]) -> Result<()> {
         for word in words {
-            let mut groups = self.groups.iter().chain(&self.share);
-            if !groups.any(|group| group.is_called(word)) {
+            if !self.all_groups().any(|group| group.is_called(word)) {
                 let here = match effort {
                     Effort::Quick => "with --quick",
                     Effort::Default | Effort::Thorough => "here",
@@ -513,13 +517,19 @@ impl Menu {
                 .retain(|group| words.iter().any(|word| group.is_called(word)));
             let is_named = |group: &ArmGroup| words.iter().any(|word| group.is_called(word));
             self.share = self.share.take().filter(is_named);
+            self.empty_program = self.empty_program.take().filter(is_named);
         }
         Ok(())
     }
 
+    fn all_groups(&self) -> impl Iterator<Item = &ArmGroup> {
+        let probed = self.share.iter().chain(&self.empty_program);
+        self.groups.iter().chain(probed)
+    }
+
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for group in self.groups.iter().chain(&self.share) {
+        for group in self.all_groups() {
             for name in [group.section.as_str(), &group.name] {
                 if !names.iter().any(|known| known == name) {
                     names.push(name.to_owned());

@@ -139,7 +139,7 @@ fn attach(cpu: CpuId) -> Result<KernelShare, Error> {
 }
 
 /// Says why probes cannot be attached, and what helps.
-fn reason(error: &Error) -> String {
+pub(super) fn reason(error: &Error) -> String {
     match error.advice() {
         Some(advice) => format!("{error}; {advice}"),
         None => error.to_string(),
@@ -282,7 +282,7 @@ fn differences((without, with): (Vec<Vec<f64>>, Vec<Vec<f64>>)) -> Vec<Vec<f64>>
     without.into_iter().zip(with).map(tree).collect()
 }
 
-fn tree_medians(trees: &[Vec<f64>]) -> Vec<Option<f64>> {
+pub(super) fn tree_medians(trees: &[Vec<f64>]) -> Vec<Option<f64>> {
     trees.iter().map(|rounds| median(rounds)).collect()
 }
 

@@ -1,4 +1,5 @@
-//! The trial: the smallest tracing program, loaded, attached to `sched_switch`, and unloaded.
+//! The trial: the smallest tracing program, loaded, attached to `sched_switch`, and unloaded. It also serves to measure
+//! what a program costs that does nothing.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,6 +10,7 @@ use libbpf_rs::libbpf_sys;
 
 use super::VMLINUX_BTF;
 use super::hook::typedef_of;
+use crate::error::Error;
 
 /// What came of the trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,31 @@ impl TrialStep {
     }
 }
 
+/// A program that does nothing, attached to `sched_switch` for as long as this lives.
+#[derive(Debug)]
+pub struct EmptyProgram {
+    _link: OwnedFd,
+}
+
+impl EmptyProgram {
+    /// Loads and attaches the program.
+    ///
+    /// # Errors
+    /// When this process may not, or the kernel does not describe the tracepoint.
+    pub fn attach() -> Result<Self, Error> {
+        let btf = Btf::from_path(VMLINUX_BTF).map_err(Error::Load)?;
+        let sched_switch = typedef_of(&btf, "sched_switch");
+        let sched_switch = sched_switch.ok_or(Error::MissingHook("sched_switch"))?;
+        let program = load_return_zero(sched_switch, c"swtch_empty")
+            .map_err(|error| Error::of_load(error.into()))?;
+        let link = attach(&program).map_err(|source| Error::Attach {
+            program: "swtch_empty".to_owned(),
+            source: source.into(),
+        })?;
+        Ok(Self { _link: link })
+    }
+}
+
 /// Loads `return 0` as a tracing program of `sched_switch`, attaches it, and closes both.
 pub(super) fn try_tracing(btf: Option<&Btf<'_>>) -> Trial {
     let Some(btf) = btf else {
@@ -60,7 +87,7 @@ pub(super) fn try_tracing(btf: Option<&Btf<'_>>) -> Trial {
             why: "the kernel's types do not name sched_switch".to_owned(),
         };
     };
-    let outcome = load_return_zero(sched_switch)
+    let outcome = load_return_zero(sched_switch, c"swtch_trial")
         .map_err(|error| (TrialStep::Load, error))
         .and_then(|program| attach(&program).map_err(|error| (TrialStep::Attach, error)));
     match outcome {
@@ -73,8 +100,7 @@ pub(super) fn try_tracing(btf: Option<&Btf<'_>>) -> Trial {
 }
 
 /// Loads the program `r0 = 0; exit` for the tracepoint whose typedef is `tracepoint`.
-fn load_return_zero(tracepoint: u32) -> io::Result<OwnedFd> {
-    const NAME: &CStr = c"swtch_trial";
+pub(super) fn load_return_zero(tracepoint: u32, name: &CStr) -> io::Result<OwnedFd> {
     const LICENSE: &CStr = c"Dual BSD/GPL";
     // BPF_ALU64 | BPF_MOV | BPF_K, and BPF_JMP | BPF_EXIT (`include/uapi/linux/bpf.h`).
     const MOVE_IMMEDIATE: u8 = 0xb7;
@@ -94,7 +120,7 @@ fn load_return_zero(tracepoint: u32) -> io::Result<OwnedFd> {
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
             libbpf_sys::BPF_PROG_TYPE_TRACING,
-            NAME.as_ptr(),
+            name.as_ptr(),
             LICENSE.as_ptr(),
             program.as_ptr(),
             program.len() as libbpf_sys::size_t,
@@ -104,7 +130,8 @@ fn load_return_zero(tracepoint: u32) -> io::Result<OwnedFd> {
     own(fd)
 }
 
-fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
+/// Attaches a program to its tracepoint, until the descriptor is closed.
+pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
     // SAFETY: a null name is what tracing programs take; the descriptor is open for the call.
     let fd = unsafe { libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd()) };
     own(fd)

@@ -19,6 +19,9 @@ pub const COUNT_TOLERANCE: f64 = 0.005;
 /// and additions in user mode. Another loop must get another name.
 pub const REFERENCE: &str = "user-loop-40000";
 
+/// Name of the contrast that says what one more eBPF program on `sched_switch` costs a switch.
+pub const EMPTY_PROGRAM: &str = "empty-program";
+
 /// All prices of one machine, measured in one session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PriceList {

@@ -267,6 +267,7 @@ pub fn complete_counts(meta: &mut Meta, capture: &Capture) {
     });
     meta.overhead = Overhead {
         kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
+        kernel_runs_per_switch: kernel_cost.map(|cost| cost.runs_per_switch),
         kernel_cost_switches: kernel_cost.map_or(0, |cost| cost.switches),
         recorder_cpu_ns: process_cpu_ns(),
         recorder_peak_rss_bytes: peak_memory_bytes("self"),

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use swtch_core::Reason;
-use swtch_core::cost::{Account, Basis, Billing, Case, Origin, PriceList, Tariff};
+use swtch_core::cost::{
+    Account, Basis, Billing, Case, Difference, EMPTY_PROGRAM, Origin, PriceList, Tariff,
+};
 use swtch_output::text::counted;
-use swtch_store::Meta;
+use swtch_store::{Meta, Overhead};
 
 use crate::price_file;
 
@@ -18,6 +20,7 @@ pub struct Prices<'l> {
     list: &'l PriceList,
     billing: Billing,
     warnings: Vec<String>,
+    recording: Option<String>,
 }
 
 impl<'l> Prices<'l> {
@@ -27,6 +30,7 @@ impl<'l> Prices<'l> {
             list,
             billing: Billing::new(list),
             warnings: warnings(&list.origin, meta),
+            recording: cost_of_recording(list, &meta.overhead),
         }
     }
 
@@ -43,6 +47,7 @@ impl<'l> Prices<'l> {
         notes.extend(self.estimates(account));
         notes.extend(self.unpriced(account));
         notes.push(self.indirect());
+        notes.extend(self.recording.clone());
         notes
     }
 
@@ -145,6 +150,28 @@ impl<'l> Prices<'l> {
     }
 }
 
+/// Says what the recording added to each switch: the kernel's calls of its programs, at the price of
+/// an empty program on that machine, and the time in them. `None` where either was not measured.
+fn cost_of_recording(list: &PriceList, overhead: &Overhead) -> Option<String> {
+    let mut contrasts = list.contrasts.iter();
+    let of_one = contrasts.find(|contrast| {
+        contrast.name == EMPTY_PROGRAM && contrast.verdict == Difference::Larger
+    })?;
+    let (runs, inside) = (
+        overhead.kernel_runs_per_switch?,
+        overhead.kernel_ns_per_switch?,
+    );
+    let of_one = &of_one.difference_ns;
+    Some(format!(
+        "recording added about {:.0} ns to a switch, which are in no price: {runs:.1} calls of its programs × {:.0} ns \
+         ({:.0} to {:.0}; what an empty program costs), and {inside:.0} ns in them",
+        runs.mul_add(of_one.point, inside),
+        of_one.point,
+        of_one.low,
+        of_one.high,
+    ))
+}
+
 /// Says what differs between the machine of the prices and that of the trace, one sentence each.
 pub fn warnings(list: &Origin, meta: &Meta) -> Vec<String> {
     let mut traced = Origin {
@@ -228,11 +255,60 @@ impl<'a> Causes<'a> {
 
 #[cfg(test)]
 mod tests {
+    use swtch_core::cost::{Estimate, NamedContrast};
+
     use super::*;
     use crate::report::drawn::{head, prices};
 
     fn meta() -> Meta {
         head().meta
+    }
+
+    /// 2.5 calls at 80 ns, and 171.6 ns in the programs; nothing is said where the price is not known.
+    #[test]
+    fn a_recording_costs_its_calls_and_what_its_programs_take() {
+        let overhead = Overhead {
+            kernel_ns_per_switch: Some(171.6),
+            kernel_runs_per_switch: Some(2.5),
+            ..Overhead::default()
+        };
+        let mut list = prices();
+        list.contrasts.clear();
+        assert_eq!(cost_of_recording(&list, &overhead), None);
+        let of = |ns: f64, low, high| Estimate {
+            point: ns,
+            low,
+            high,
+            confidence: 0.95,
+            trees: 18,
+            rounds: 18,
+        };
+        list.contrasts.push(NamedContrast {
+            name: EMPTY_PROGRAM.to_owned(),
+            about: String::new(),
+            difference_ns: of(80.0, 60.0, 100.0),
+            ratio: of(1.03, 1.02, 1.04),
+            p: 0.001,
+            control_of: None,
+            proof: None,
+            verdict: Difference::Larger,
+        });
+        let told = cost_of_recording(&list, &overhead).unwrap();
+        assert!(
+            told.starts_with("recording added about 372 ns to a switch"),
+            "{told}"
+        );
+        assert!(
+            told.contains("2.5 calls of its programs × 80 ns (60 to 100"),
+            "{told}"
+        );
+        let uncounted = Overhead {
+            kernel_runs_per_switch: None,
+            ..overhead
+        };
+        assert_eq!(cost_of_recording(&list, &uncounted), None);
+        list.contrasts[0].verdict = Difference::Unresolved;
+        assert_eq!(cost_of_recording(&list, &overhead), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! - `mishaps`: a trace that is removed, moved or replaced while it is recorded; no /proc, no
 //!   /dev/null.
 //! - `claims`: what the lab lists, and what it refuses before it spends minutes.
+//! - `doctor`: programs of others that make a recording dearer are named.
 //! - `cost`: prices and bills: what is measured, kept, refused, and left behind.
 //! - `front`: the first answer of explain, on one screen of any width; command lines.
 //! - `exports`: other tools' formats have the sums of the reports; no incomplete file is left.
@@ -63,6 +64,7 @@ mod cost;
 mod counts;
 mod damage;
 mod diff;
+mod doctor;
 mod endings;
 mod exports;
 mod fiber;

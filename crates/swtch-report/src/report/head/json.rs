@@ -49,6 +49,7 @@ impl TraceHead {
                 "recorder_peak_rss_bytes": meta.overhead.recorder_peak_rss_bytes,
                 "bytes": meta.overhead.bytes,
                 "kernel_ns_per_switch": meta.overhead.kernel_ns_per_switch,
+                "kernel_runs_per_switch": meta.overhead.kernel_runs_per_switch,
                 "kernel_cost_switches": meta.overhead.kernel_cost_switches,
             },
         })

@@ -1,0 +1,135 @@
+//! The eBPF programs of others on the tracepoints of the recorder.
+//!
+//! The kernel's list of links names them, and shows them to those with `CAP_SYS_ADMIN` only. It
+//! does not have what perf and ftrace attach without eBPF, nor what is attached by the older
+//! `PERF_EVENT_IOC_SET_BPF`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, PerfEventType, ProgInfoIter};
+use serde::Serialize;
+
+use super::hook::HOOKS;
+
+/// Programs of one name on one tracepoint, which a recorder that starts now has beside its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ForeignProgram {
+    /// Name of the tracepoint, one of [`HOOKS`].
+    pub tracepoint: &'static str,
+    /// Name of the program, of which the kernel keeps 15 bytes; not yet escaped.
+    pub program: String,
+    /// Number of programs with this name on the tracepoint.
+    pub count: u64,
+}
+
+/// Lists the programs that are attached now. Call it while none of our own is.
+pub(super) fn foreign_programs() -> Vec<ForeignProgram> {
+    let links = LinkInfoIter::default().filter_map(|link| {
+        let tracepoint = match &link.info {
+            LinkTypeInfo::RawTracepoint(link) => OsStr::new(&link.name),
+            LinkTypeInfo::PerfEvent(link) => match &link.event_type {
+                PerfEventType::Tracepoint { name, .. } => name.as_deref()?,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some((hook_called(tracepoint)?, link.prog_id))
+    });
+    let links: Vec<_> = links.collect();
+    if links.is_empty() {
+        return Vec::new();
+    }
+    let programs = ProgInfoIter::default();
+    let names = programs.map(|program| (program.id, program.name.to_string_lossy().into_owned()));
+    counted_by_name(&links, &names.collect())
+}
+
+fn hook_called(tracepoint: &OsStr) -> Option<&'static str> {
+    let mut names = HOOKS.iter().map(|hook| hook.name);
+    names.find(|&name| tracepoint == name)
+}
+
+/// Counts links, each of a tracepoint and the id of a program.
+fn counted_by_name(
+    links: &[(&'static str, u32)],
+    names: &HashMap<u32, String>,
+) -> Vec<ForeignProgram> {
+    let mut counts = BTreeMap::new();
+    for (tracepoint, program) in links {
+        // A program may have been unloaded since its link was read, and need not have a name.
+        let name = names.get(program).filter(|name| !name.is_empty());
+        let name = name.cloned().unwrap_or_else(|| format!("id {program}"));
+        *counts.entry((*tracepoint, name)).or_default() += 1;
+    }
+    let row = |((tracepoint, program), count)| ForeignProgram {
+        tracepoint,
+        program,
+        count,
+    };
+    counts.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::btf::Btf;
+
+    use super::super::VMLINUX_BTF;
+    use super::super::hook::typedef_of;
+    use super::super::trial::{attach, load_return_zero};
+    use super::*;
+
+    /// No other program has this name, whoever else records meanwhile.
+    #[test]
+    #[ignore = "needs root"]
+    fn root_a_program_is_listed_while_it_is_attached() {
+        let count = || {
+            let mut rows = foreign_programs().into_iter();
+            rows.find(|row| row.program == "a_test_of_swtch")
+                .map(|row| (row.tracepoint, row.count))
+        };
+        let btf = Btf::from_path(VMLINUX_BTF).unwrap();
+        let tracepoint = typedef_of(&btf, "sched_wakeup").unwrap();
+        let program = load_return_zero(tracepoint, c"a_test_of_swtch").unwrap();
+        assert_eq!(
+            count(),
+            None,
+            "a program that is not attached costs nothing"
+        );
+        let links = [attach(&program).unwrap(), attach(&program).unwrap()];
+        assert_eq!(count(), Some(("sched_wakeup", 2)));
+        drop(links);
+        assert_eq!(count(), None);
+    }
+
+    #[test]
+    fn programs_are_counted_by_tracepoint_and_name() {
+        let links = [
+            ("sched_waking", 3),
+            ("sched_switch", 1),
+            ("sched_switch", 2),
+            ("sched_switch", 9),
+        ];
+        let names = HashMap::from([(1, "a".to_owned()), (2, "a".to_owned()), (3, String::new())]);
+        let rows: Vec<_> = counted_by_name(&links, &names)
+            .into_iter()
+            .map(|row| (row.tracepoint, row.program, row.count))
+            .collect();
+        let row = |tracepoint, program: &str, count| (tracepoint, program.to_owned(), count);
+        let expected = [
+            row("sched_switch", "a", 2),
+            row("sched_switch", "id 9", 1),
+            row("sched_waking", "id 3", 1),
+        ];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn other_tracepoints_do_not_count() {
+        assert_eq!(
+            hook_called(OsStr::new("sched_switch")),
+            Some("sched_switch")
+        );
+        assert_eq!(hook_called(OsStr::new("sys_enter")), None);
+    }
+}
