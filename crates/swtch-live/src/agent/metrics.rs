@@ -1,7 +1,7 @@
 //! All metrics of the agent. `docs/AGENT.md` has them as a table.
 //!
 //! ```text
-//! AgentTotals ─▶ families: name, type, series ─▶ OpenMetrics text
+//! AgentTotals ─▶ families: name, type, series ─▶ text of OpenMetrics or Prometheus
 //! ```
 //!
 //! Histograms are classic ones: their buckets come ready from the kernel, as powers of two, of which
@@ -9,22 +9,24 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use anyhow::Result;
+use axum::body::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text;
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use rustc_hash::FxHashMap;
 use swtch_core::{CgroupOwner, LengthHistogram, Nanos, Reason};
-use swtch_output::text::escaped;
 use swtch_report::report::live::{BeforeRunq, RowSums};
 
 use super::host::Pressure;
+use super::negotiation::MetricsFormat;
 use super::totals::AgentTotals;
-
-/// The type of the text (`OpenMetrics` 1.0).
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The name under which all cgroups without a name of their own are summed. A path begins with `/`.
 const OTHERS: &str = "(others)";
@@ -34,8 +36,10 @@ const OTHERS: &str = "(others)";
 pub struct AgentMetrics {
     registry: Registry,
     totals: Arc<Mutex<AgentTotals>>,
-    /// The last text, and the number of frames that it holds.
-    made: Option<(u64, axum::body::Bytes)>,
+    /// The number of frames that the last texts hold.
+    frames: u64,
+    /// These texts, by their format and whether they are packed.
+    made: FxHashMap<(MetricsFormat, bool), Bytes>,
 }
 
 impl AgentMetrics {
@@ -46,31 +50,56 @@ impl AgentMetrics {
         Self {
             registry,
             totals,
-            made: None,
+            frames: 0,
+            made: FxHashMap::default(),
         }
     }
 
-    /// The text, which is made anew only if there was another frame.
+    /// The text in this format, packed by gzip if `is_packed`. It is made anew only if there was another frame.
     ///
     /// # Errors
     /// When the encoder fails.
-    pub fn text(&mut self) -> Result<axum::body::Bytes, fmt::Error> {
+    pub fn text(&mut self, format: MetricsFormat, is_packed: bool) -> Result<Bytes> {
         let frames = {
             let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
             totals.scrapes += 1;
             totals.frames
         };
-        if let Some((made, text)) = &self.made
-            && *made == frames
-        {
+        if frames != self.frames {
+            self.made.clear();
+            self.frames = frames;
+        }
+        self.made_text(format, is_packed)
+    }
+
+    fn made_text(&mut self, format: MetricsFormat, is_packed: bool) -> Result<Bytes> {
+        if let Some(text) = self.made.get(&(format, is_packed)) {
             return Ok(text.clone());
         }
-        let mut made = String::new();
-        text::encode(&mut made, &self.registry)?;
-        let made = axum::body::Bytes::from(made);
-        self.made = Some((frames, made.clone()));
+        let made = if is_packed {
+            packed(&self.made_text(format, false)?)?
+        } else {
+            self.encoded(format)?
+        };
+        self.made.insert((format, is_packed), made.clone());
         Ok(made)
     }
+
+    fn encoded(&self, format: MetricsFormat) -> Result<Bytes, fmt::Error> {
+        let mut made = String::new();
+        match format {
+            MetricsFormat::OpenMetrics => text::encode(&mut made, &self.registry)?,
+            MetricsFormat::PrometheusText => prometheus_text::encode(&mut made, &self.registry)?,
+        }
+        Ok(made.into())
+    }
+}
+
+/// Packs quickly: a text of a megabyte becomes twenty times smaller, and hardly more by an effort.
+fn packed(text: &[u8]) -> Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text)?;
+    Ok(encoder.finish()?.into())
 }
 
 #[derive(Debug)]
@@ -191,13 +220,11 @@ impl<'a> MetricsPage<'a> {
     fn layers(&mut self, totals: &'a AgentTotals) {
         self.gauges(
             "swtch_layer_up",
-            "1 if this layer of the metrics is there; else why it is not",
-            totals.layers().into_iter().map(|(layer, missing)| {
-                let labels = vec![
-                    ("layer", Cow::Borrowed(layer)),
-                    ("why", escaped(missing.unwrap_or_default())),
-                ];
-                (labels, u64::from(missing.is_none()))
+            "1 if this layer of the metrics is there; else what it lacks",
+            totals.layers().into_iter().map(|(layer, lacks)| {
+                let lacking = lacks.map(|lacks| ("lacks", lacks.into()));
+                let labels = [("layer", layer.into())].into_iter().chain(lacking);
+                (labels.collect(), u64::from(lacks.is_none()))
             }),
         );
     }

@@ -23,7 +23,8 @@ use swtch_loopback::{TokenProof, connections, is_same, values_of};
 use swtch_store::input;
 
 use super::AgentRequest;
-use super::metrics::{AgentMetrics, CONTENT_TYPE};
+use super::metrics::AgentMetrics;
+use super::negotiation::{MetricsFormat, takes_gzip};
 use super::totals::AgentTotals;
 
 /// Most connections that are open at once: for one more, the oldest is closed. So a scraper that
@@ -164,13 +165,21 @@ async fn guard(
     next.run(request).await
 }
 
-async fn metrics(State(served): State<Arc<ServedMetrics>>) -> Response {
+async fn metrics(State(served): State<Arc<ServedMetrics>>, headers: HeaderMap) -> Response {
+    let (format, is_packed) = (MetricsFormat::of(&headers), takes_gzip(&headers));
     let mut metrics = served
         .metrics
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    match metrics.text() {
-        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+    match metrics.text(format, is_packed) {
+        Ok(text) => {
+            let kind = [
+                (header::CONTENT_TYPE, format.content_type()),
+                (header::VARY, "Accept, Accept-Encoding"),
+            ];
+            let packing = is_packed.then_some([(header::CONTENT_ENCODING, "gzip")]);
+            (kind, packing, text).into_response()
+        }
         Err(_) => refused(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the metrics could not be written",

@@ -53,13 +53,13 @@ pub struct AgentTotals {
     pub scrapes: u64,
     /// The cgroups whose switches are counted.
     counted: CountedCgroups,
-    /// The reason why no switches are counted; `None` if they are.
-    no_switches: Option<String>,
+    /// What this machine lacks for switches to be counted; `None` if they are.
+    no_switches: Option<&'static str>,
 }
 
 impl AgentTotals {
-    /// Nothing is counted yet. Without a session there is the reason why no switches are counted.
-    pub fn new(request: &AgentRequest, session: Result<&TopSession, String>) -> Self {
+    /// Nothing is counted yet. Without a session there is what this machine lacks.
+    pub fn new(request: &AgentRequest, session: Result<&TopSession, &'static str>) -> Self {
         let host = facts::host();
         let tree = match &session {
             Ok(session) => session.cgroup_tree().cloned(),
@@ -82,7 +82,7 @@ impl AgentTotals {
             kernel_ns_per_switch: None,
             own_cpu_s: 0.0,
             own_memory_bytes: 0,
-            has_prices: false,
+            has_prices: session.is_ok_and(TopSession::has_prices),
             absent_hooks: session
                 .as_ref()
                 .map_or_else(|_| Vec::new(), |session| session.absent_hooks()),
@@ -101,9 +101,17 @@ impl AgentTotals {
         self.no_switches.is_none()
     }
 
-    /// The layers, each with the reason why it is not there.
-    pub fn layers(&self) -> [(&'static str, Option<&str>); 2] {
-        [("host", None), ("switches", self.no_switches.as_deref())]
+    /// The layers, each with what it lacks, in a word.
+    pub fn layers(&self) -> [(&'static str, Option<&'static str>); 3] {
+        let no_prices = (!self.has_prices).then_some("price_list");
+        [
+            ("host", None),
+            ("switches", self.no_switches),
+            (
+                "prices",
+                self.no_switches.and(Some("switches")).or(no_prices),
+            ),
+        ]
     }
 
     /// Adds a frame.
@@ -117,7 +125,6 @@ impl AgentTotals {
         self.lost_names = lost_names;
         self.groups = made.groups;
         self.cgroups.add(frame.rows(LiveView::Cgroup), self.counted);
-        self.has_prices = made.has_prices;
         self.kernel_ns_per_switch = made.kernel_ns_per_switch;
         self.look_at_host();
     }

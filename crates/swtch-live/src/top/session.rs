@@ -250,7 +250,7 @@ impl TopSession {
             kernel_ns_per_switch: kernel_cost.map(|cost| cost.ns_per_switch),
             groups: (self.groups, self.reader.in_use()),
             spans: self.spans.take_counted(),
-            has_prices: self.billing.is_some(),
+            has_prices: self.has_prices(),
             places,
             frame,
         })
@@ -263,6 +263,11 @@ impl TopSession {
             cgroups: self.cgroups.limits(),
             user_level: self.schedulers.rates(),
         }
+    }
+
+    /// Returns true if switches have a price.
+    pub const fn has_prices(&self) -> bool {
+        self.billing.is_some()
     }
 
     /// The hierarchy in which cgroups have their names; `None` where there is none.

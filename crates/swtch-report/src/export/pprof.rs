@@ -5,7 +5,7 @@
 //! the run-queue time in it. Its labels are the process, the thread, the reason and the cgroup. The sum of all samples is
 //! that of `swtch report` with the same filter.
 
-mod message;
+pub mod message;
 
 use std::io::Write;
 
@@ -24,26 +24,60 @@ use message::{Function, Label, Location, PprofLine, PprofSample, Profile, ValueT
 /// The function of a sample of which no stack is known.
 const NO_STACK: &str = "(no stack)";
 
+/// The keys of the labels.
+#[derive(Clone, Copy, Debug)]
+pub struct LabelKeys {
+    /// Name of the process.
+    pub process: &'static str,
+    /// Process id.
+    pub pid: &'static str,
+    /// Name of the thread.
+    pub thread: &'static str,
+    /// Thread id.
+    pub tid: &'static str,
+    /// Why it did not run.
+    pub reason: &'static str,
+    /// Path of the cgroup.
+    pub cgroup: &'static str,
+}
+
+const KEYS: LabelKeys = LabelKeys {
+    process: "process",
+    pid: "pid",
+    thread: "thread",
+    tid: "tid",
+    reason: "reason",
+    cgroup: "cgroup",
+};
+
 /// Writes the profile.
 ///
 /// # Errors
 /// When the trace cannot be read or `out` not be written.
 pub fn write(rows: &mut ExportRows<'_>, out: &mut dyn Write) -> Result<()> {
+    let profile = profile(rows, KEYS)?;
+    out.write_all(&profile.encode_to_vec())?;
+    Ok(())
+}
+
+/// Makes the profile, with labels of these keys.
+///
+/// # Errors
+/// When the trace cannot be read.
+pub fn profile(rows: &mut ExportRows<'_>, keys: LabelKeys) -> Result<Profile> {
     let places = wait_places::sum(rows)?;
     let (names, cgroups) = (rows.names(), rows.cgroups()?);
     let mut profile = ProfileInMaking::of(rows.stacks()?);
     for ((task, reason, cgroup), divided) in places.by_group() {
         let path = cgroups.get(cgroup).map_or("", String::as_str);
-        let labels = profile.labels(&names, *task, reason, path);
+        let labels = profile.labels(&keys, &names, *task, (reason, path));
         for (stacks, _, times) in divided.into_parts() {
             if times[0] > Nanos::ZERO {
                 profile.add(stacks.unwrap_or_default(), times, labels.clone());
             }
         }
     }
-    let bytes = profile.finish(rows.meta()).encode_to_vec();
-    out.write_all(&bytes)?;
-    Ok(())
+    Ok(profile.finish(rows.meta()))
 }
 
 /// Texts, each with its number in the profile. The first is empty.
@@ -95,7 +129,13 @@ impl ProfileInMaking {
         }
     }
 
-    fn labels(&mut self, names: &Names, task: usize, reason: &str, cgroup: &str) -> Vec<Label> {
+    fn labels(
+        &mut self,
+        keys: &LabelKeys,
+        names: &Names,
+        task: usize,
+        (reason, cgroup): (&str, &str),
+    ) -> Vec<Label> {
         let (thread, process) = (names.thread(task), names.process_of(task));
         let text = |texts: &mut TextTable, key, text: &str| Label {
             key: texts.number(key),
@@ -109,14 +149,14 @@ impl ProfileInMaking {
         };
         let texts = &mut self.texts;
         let mut labels = vec![
-            text(texts, "process", &process.comm),
-            text(texts, "thread", &thread.comm),
-            text(texts, "reason", reason),
+            text(texts, keys.process, &process.comm),
+            text(texts, keys.thread, &thread.comm),
+            text(texts, keys.reason, reason),
         ];
-        labels.extend(process.pid.map(|pid| number(texts, "pid", pid.get())));
-        labels.extend(thread.tid.map(|tid| number(texts, "tid", tid.get())));
+        labels.extend(process.pid.map(|pid| number(texts, keys.pid, pid.get())));
+        labels.extend(thread.tid.map(|tid| number(texts, keys.tid, tid.get())));
         if !cgroup.is_empty() {
-            labels.push(text(texts, "cgroup", cgroup));
+            labels.push(text(texts, keys.cgroup, cgroup));
         }
         labels
     }

@@ -26,6 +26,13 @@ fn free_port() -> u16 {
 
 /// An answer: its status, and its text.
 fn get(port: u16, path: &str, headers: &[&str]) -> std::io::Result<(u16, String)> {
+    let (head, body) = get_bytes(port, path, headers)?;
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
+    Ok((status.unwrap(), String::from_utf8(body).unwrap()))
+}
+
+/// An answer: its head, and its body as it was sent.
+fn get_bytes(port: u16, path: &str, headers: &[&str]) -> std::io::Result<(String, Vec<u8>)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(SOON))?;
     let mut request =
@@ -34,20 +41,22 @@ fn get(port: u16, path: &str, headers: &[&str]) -> std::io::Result<(u16, String)
         request += &format!("{header}\r\n");
     }
     stream.write_all((request + "\r\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
-    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
-    Ok((status.unwrap(), body.to_owned()))
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let head_ends = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+    let body = answer.split_off(head_ends.unwrap() + 4);
+    Ok((String::from_utf8(answer).unwrap(), body))
 }
 
-struct TestAgent {
+const TAKES_OPEN_METRICS: &str = "Accept: application/openmetrics-text;version=1.0.0";
+
+pub struct TestAgent {
     process: TestProcess,
     port: u16,
 }
 
 impl TestAgent {
-    fn start(words: &[&str]) -> Self {
+    pub fn start(words: &[&str]) -> Self {
         Self::start_by(swtch(["agent"]), words)
     }
 
@@ -62,14 +71,14 @@ impl TestAgent {
     }
 
     fn metrics(&self) -> Metrics {
-        let (status, text) = get(self.port, "/metrics", &[]).unwrap();
+        let (status, text) = get(self.port, "/metrics", &[TAKES_OPEN_METRICS]).unwrap();
         assert_eq!(status, 200, "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
         Metrics(text)
     }
 
     /// The metrics when two more readings are in them. Each reading takes over how often it was asked.
-    fn next_metrics(&self) -> Metrics {
+    pub fn next_metrics(&self) -> Metrics {
         let mut metrics = self.metrics();
         for _ in 0..2 {
             let asked = metrics.sum("swtch_agent_scrapes_total", &[]);
@@ -82,7 +91,7 @@ impl TestAgent {
         metrics
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.process.signal(libc::SIGTERM);
         let status = self.process.ends_within(SOON);
         assert!(status.success(), "{status}");
@@ -90,11 +99,11 @@ impl TestAgent {
 }
 
 /// The text of all metrics.
-struct Metrics(String);
+pub struct Metrics(String);
 
 impl Metrics {
     /// The sum of all series of this name whose labels hold all of these.
-    fn sum(&self, name: &str, labels: &[&str]) -> f64 {
+    pub fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         let series = self.0.lines().filter_map(|line| {
             let (series, value) = line.rsplit_once(' ')?;
             let named = series.strip_prefix(name)?;
@@ -361,6 +370,75 @@ fn root_prometheus_reads_the_metrics() {
     agent.end();
 }
 
+/// Who asks for `OpenMetrics` gets it, everybody else the text that all scrapers read, and both packed if they like.
+#[test]
+#[ignore = "needs root"]
+fn root_each_scraper_gets_the_format_and_the_packing_that_it_takes() {
+    let _machine = beside_others();
+    let agent = TestAgent::start(&[]);
+    let place = TraceDir::new();
+    let packed = place.dir().join("metrics.gz");
+    let names = |text: &str| {
+        let heads = text.lines().filter(|line| line.starts_with("# "));
+        heads.map(str::to_owned).collect::<Vec<_>>()
+    };
+    // More metrics come with the first reading.
+    agent.next_metrics();
+    let open = (
+        "application/openmetrics-text; version=1.0.0",
+        "# TYPE swtch_switches counter",
+    );
+    let text = (
+        "text/plain; version=0.0.4",
+        "# TYPE swtch_switches_total counter",
+    );
+    for (accept, (kind, metric)) in [
+        (TAKES_OPEN_METRICS, open),
+        ("Accept: text/plain;version=0.0.4", text),
+        ("User-Agent: curl", text),
+    ] {
+        let (head, plain) = get_bytes(agent.port, "/metrics", &[accept]).unwrap();
+        let plain = String::from_utf8(plain).unwrap();
+        assert!(head.contains(&format!("content-type: {kind}; charset=utf-8\r\n")));
+        assert!(head.contains("vary: Accept, Accept-Encoding\r\n"), "{head}");
+        assert!(!head.contains("content-encoding"), "{head}");
+        assert!(names(&plain).iter().any(|line| line == metric), "{plain}");
+        assert_eq!(plain.ends_with("# EOF\n"), accept == TAKES_OPEN_METRICS);
+        let takes = [accept, "Accept-Encoding: gzip"];
+        let (head, body) = get_bytes(agent.port, "/metrics", &takes).unwrap();
+        assert!(head.contains(&format!("content-type: {kind}; charset=utf-8\r\n")));
+        assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
+        assert!(2 * body.len() < plain.len(), "{} bytes", body.len());
+        fs::write(&packed, body).unwrap();
+        let unpacked = Command::new("gunzip").arg("-c").arg(&packed).output();
+        let unpacked = String::from_utf8(unpacked.unwrap().stdout).unwrap();
+        assert_eq!(names(&unpacked), names(&plain));
+    }
+    agent.end();
+}
+
+/// Prometheus' own check finds nothing to say about names, types and help.
+#[test]
+#[ignore = "needs root"]
+fn root_promtool_has_nothing_against_the_metrics() {
+    let _machine = beside_others();
+    if Command::new("promtool").arg("--version").output().is_err() {
+        swtch_test::skip!("promtool is not installed (apt install prometheus)");
+    }
+    let agent = TestAgent::start(&[]);
+    agent.next_metrics();
+    let (_, text) = get(agent.port, "/metrics", &[]).unwrap();
+    let place = TraceDir::new();
+    let path = place.dir().join("metrics");
+    fs::write(&path, text).unwrap();
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]);
+    let checked = check.stdin(fs::File::open(&path).unwrap()).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    agent.end();
+}
+
 /// Scrapers that ask and never read, and one that comes all the time, keep nobody away.
 #[test]
 #[ignore = "needs root"]
@@ -405,8 +483,9 @@ fn root_sixty_four_scrapers_at_once_are_served() {
                 // Connections of all of them are open before the first one asks.
                 let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
                 all_at_once.wait();
-                let request =
-                    "GET /metrics HTTP/1.1\r\nHost: LOCALHOST\r\nConnection: close\r\n\r\n";
+                let request = format!(
+                    "GET /metrics HTTP/1.1\r\nHost: LOCALHOST\r\n{TAKES_OPEN_METRICS}\r\nConnection: close\r\n\r\n"
+                );
                 stream.write_all(request.as_bytes()).unwrap();
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).unwrap();
@@ -480,7 +559,12 @@ fn root_without_rights_the_counters_of_the_kernel_are_served() {
     let metrics = agent.next_metrics();
     let up = |layer: &str| metrics.sum("swtch_layer_up", &[&format!("layer=\"{layer}\"")]);
     assert!(up("host") > 0.5 && up("switches") < 0.5, "{}", metrics.0);
-    assert!(metrics.0.contains("loading eBPF programs is not permitted"));
+    for lacking in [
+        "layer=\"switches\",lacks=\"rights\"",
+        "layer=\"prices\",lacks=\"switches\"",
+    ] {
+        assert!(metrics.0.contains(lacking), "{}", metrics.0);
+    }
     assert!(metrics.sum("swtch_host_context_switches_total", &[]) > 1e3);
     assert!(!metrics.0.contains("swtch_switches_total") && !metrics.0.contains("(others)"));
     let name = cgroup.path().file_name().unwrap().to_str().unwrap();

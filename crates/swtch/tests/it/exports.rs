@@ -23,7 +23,16 @@ use swtch_store::{ClockSample, Counts, Meta, RecordingState, TraceHost, Writer};
 
 use crate::recording::{TraceDir, stderr, swtch};
 
-const FORMATS: [&str; 6] = ["perfetto", "firefox", "folded", "pprof", "csv", "parquet"];
+pub const FORMATS: [&str; 8] = [
+    "perfetto",
+    "firefox",
+    "folded",
+    "perf-script",
+    "pprof",
+    "otlp-profile",
+    "csv",
+    "parquet",
+];
 const START: u64 = 5_000_000_000;
 pub const HOSTILE: &str = "<svg onload=a>;b 12,\"\n\u{1b}[2J";
 
@@ -412,6 +421,26 @@ fn folded_lines_come_to_the_off_cpu_time_of_the_report() {
     assert!(text.contains("Web Content;Web Content;[futex] "), "{text}");
 }
 
+/// Each wait is a sample whose period is its length, and nothing in a name makes a line of its own.
+#[test]
+fn samples_as_of_perf_come_to_the_off_cpu_time_of_the_report() {
+    let drawn = SyntheticTrace::new();
+    let text = String::from_utf8(drawn.exported("perf-script", &[])).unwrap();
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for sample in text.split_terminator("\n\n") {
+        let (head, frames) = sample.split_once('\n').unwrap();
+        let words: Vec<_> = head.split_whitespace().collect();
+        let [comm, _, _, _, period, "offcpu-time:"] = words[..] else {
+            panic!("{head}")
+        };
+        assert!(frames.ends_with("] ([swtch])"), "{frames}");
+        *sums.entry(comm).or_default() += period.parse::<u64>().unwrap();
+    }
+    assert_eq!(sums.values().sum::<u64>(), drawn.sums(&[]).off);
+    let web = drawn.sums(&["--comm", "Web Content"]).off;
+    assert_eq!(sums["Web_Content"], web);
+}
+
 /// The times of its samples come to those of the report, and texts of others are escaped.
 #[test]
 fn a_profile_comes_to_the_times_of_the_report() {
@@ -667,6 +696,7 @@ fn a_trace_of_no_switch_has_exports() {
     let drawn = SyntheticTrace { place };
     for to in FORMATS {
         let bytes = drawn.exported(to, &[]);
-        assert!(to == "folded" || !bytes.is_empty(), "{to}");
+        let has_no_head = ["folded", "perf-script"].contains(&to);
+        assert!(has_no_head || !bytes.is_empty(), "{to}");
     }
 }

@@ -14,6 +14,7 @@ use swtch_core::{
 use swtch_fixtures::seen;
 use swtch_store::{Meta, RecordingState, Writer};
 
+use crate::exports::FORMATS;
 use crate::recording::{TraceDir, report, stderr, stdout, swtch};
 
 /// A command that takes longer than this hangs, even on a machine with other work.
@@ -216,7 +217,7 @@ fn every_way_out_says_what_is_missing_of_a_torn_trace() {
         let output = report(&place.trace(), &["--by", by, "--format", "csv"]);
         outputs.push((format!("report by {by}"), output));
     }
-    for to in ["perfetto", "firefox", "folded", "pprof", "csv", "parquet"] {
+    for to in FORMATS {
         let mut command = swtch(["export", "--to", to, "-o", "out"]);
         let output = command.arg(place.trace()).current_dir(place.dir()).output();
         outputs.push((format!("export to {to}"), output.unwrap()));

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - `agents`: metrics are those of a recording beside them; Prometheus reads them.
+//! - `containers`: those of Podman are named, and the one that another waits for.
 //! - `truth`: every workload's switches have the reasons that follow from how it is built.
 //! - `counts`: rows are as many as the kernel counted, in every scope.
 //! - `endings`: exit codes, signals, kills, time limits.
@@ -59,6 +60,7 @@ mod attackers;
 mod callers;
 mod claims;
 mod coming_from;
+mod containers;
 mod contexts;
 mod cost;
 mod counts;

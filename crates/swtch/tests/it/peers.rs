@@ -10,6 +10,7 @@
 
 mod firefox;
 mod flames;
+mod otlp;
 mod perfetto;
 
 use std::collections::BTreeMap;

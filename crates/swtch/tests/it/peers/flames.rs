@@ -1,5 +1,5 @@
-//! Flame graphs: Brendan Gregg's `flamegraph.pl` and speedscope must show the off-CPU time of the
-//! report, whatever the names of threads are.
+//! Flame graphs: Brendan Gregg's `flamegraph.pl`, his `stackcollapse-perf.pl`, and speedscope must show the
+//! off-CPU time of the report, whatever the names of threads are.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -40,6 +40,27 @@ fn a_flame_graph_is_as_wide_as_the_report_is_long() {
         .replace('"', "&quot;");
     assert!(frames.iter().any(|frame| frame.0 == name), "{frames:?}");
     assert!(!svg.contains("<svg onload"));
+}
+
+/// His script folds what `perf script` prints: it takes periods for counts.
+#[test]
+fn samples_as_of_perf_fold_to_the_off_cpu_time_of_the_report() {
+    let Some(flamegraph) = reader("SWTCH_FLAMEGRAPH") else {
+        return;
+    };
+    let drawn = SyntheticTrace::new();
+    let (samples, _) = drawn.export("perf-script", &[]);
+    let collapse = Path::new(&flamegraph).with_file_name("stackcollapse-perf.pl");
+    let output = Command::new("perl").arg(collapse).arg(samples).output();
+    let output = output.unwrap();
+    assert_eq!(stderr(&output), "");
+    let folded = String::from_utf8(output.stdout).unwrap();
+    let lines = folded.lines().map(|line| line.rsplit_once(' ').unwrap());
+    let sums: Vec<(&str, u64)> = lines.map(|(at, ns)| (at, ns.parse().unwrap())).collect();
+    let total = sums.iter().map(|(_, ns)| ns).sum::<u64>();
+    assert_eq!(total, drawn.sums(&[]).off);
+    let web = drawn.sums(&["--comm", "Web Content"]).off;
+    assert!(sums.contains(&("Web_Content;[futex]", web)), "{folded}");
 }
 
 /// Name and width of a frame: `NAME (1,234 ns, 5.67%)`.
