@@ -31,13 +31,13 @@ async function choosePiece(steps: number): Promise<void> {
 }
 
 /** The middle of the first lane of that name; something happens there at every moment. */
-async function middleOfLane(name: string): Promise<{ x: number; y: number }> {
+async function middleOfLane(name: string | RegExp): Promise<{ x: number; y: number }> {
   const lanes = await lanesBox(page);
   const label = await page
     .locator(".lane-label:not(.group)", { hasText: name })
     .first()
     .boundingBox();
-  if (label === null) throw new Error(`${name} has no lane`);
+  if (label === null) throw new Error(`${String(name)} has no lane`);
   return { x: lanes.x + lanes.width / 2, y: label.y + label.height * 0.7 };
 }
 
@@ -197,6 +197,12 @@ test("the slowest span leads to its critical path, whose parts are as long as th
   expect(cells.slice(0, heads.length), report).toEqual(cellsOf(lines[rule + 1] ?? ""));
   await first.getByRole("button", { name: "request" }).click();
   await settled(page);
+  const tid = cells[heads.indexOf("tid")] ?? "";
+  const lane = await middleOfLane(new RegExp(`${tid}$`));
+  await page.mouse.move(lane.x, lane.y);
+  const hovered = (): Promise<string> => page.getByRole("tooltip").innerText({ timeout: 2000 });
+  await expect.poll(hovered).toContain("in the span request, ");
+  await picture(page, "7-span-hovered");
   await detail().getByRole("button", { name: "Critical path" }).click();
   await detail().locator(".by-thread li").first().waitFor();
   await picture(page, "7-span");

@@ -35,6 +35,13 @@ export const placeOfTask = derived([threads], (columns) => {
   return places;
 });
 
+/** The task with this tid; the last one, when the kernel has used the number again. */
+export function taskOf(tid: unknown): number | null {
+  const columns = threads.get();
+  const place = columns?.tid.lastIndexOf(Number(tid)) ?? -1;
+  return tid === null || place < 0 ? null : (columns?.task[place] ?? null);
+}
+
 /** Says that an answer came, or none: whoever asks tells it here. */
 export function noteAnswer(error: unknown): void {
   if (error instanceof api.ApiError && error.unreachable) {

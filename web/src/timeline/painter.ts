@@ -15,6 +15,7 @@ import type { LaneRow, Row } from "./lanes";
 import * as overlay from "./overlay";
 import { type Palette, paletteOf } from "./palette";
 import { Raster } from "./raster";
+import { drawSpans, slowestSpans } from "./spans";
 import { nameOfTask } from "./words";
 
 /** Ground above and below what is drawn of a lane. */
@@ -198,6 +199,8 @@ export class LanePainter {
     const picture = { context, scale, height, scroll, palette, lanes: lanes.get() };
     // In a dimmed picture words of what is dimmed would stand out most.
     if (criticalOverlay.get() === null) this.paintWords(picture, rows);
+    const spans = slowestSpans.get();
+    for (const row of rows) if (row.kind === "thread") drawSpans(picture, row, spans);
     const range = selectedRange.get();
     if (range !== null) overlay.drawRange(picture, range);
     const critical = criticalOverlay.get();

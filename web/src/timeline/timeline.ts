@@ -24,6 +24,7 @@ import { MINIMAP_PX, drawMinimap, minimapCounts } from "./minimap";
 import { LanePainter } from "./painter";
 import { Requests } from "./requests";
 import { RULER_PX, drawRuler } from "./ruler";
+import { slowestSpans } from "./spans";
 import { type Spot, spotAt } from "./spot";
 
 export interface Elements {
@@ -61,7 +62,16 @@ export class Timeline {
     };
     this.painter = new LanePainter(this.contexts.canvas, (lane) => this.partsOf(lane));
     this.watch(
-      [viewRange, lanes, selectedPiece, selectedRange, focusSpot, chainOverlay, connection],
+      [
+        viewRange,
+        lanes,
+        selectedPiece,
+        selectedRange,
+        focusSpot,
+        chainOverlay,
+        connection,
+        slowestSpans,
+      ],
       () => this.redraw(),
     );
     this.watch(

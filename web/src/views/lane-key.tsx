@@ -2,9 +2,13 @@
 import type { ComponentChildren } from "preact";
 import { useAtom } from "../lib/use-atom";
 import { trace } from "../state/trace";
+import { grouped } from "../lib/format";
+import { MOST_SPANS } from "../timeline/spans";
 
 export function LaneKey() {
-  const hasEveryTask = useAtom(trace)?.every_task ?? true;
+  const known = useAtom(trace);
+  const hasEveryTask = known?.every_task ?? true;
+  const hasSpans = known?.has_spans ?? false;
   return (
     <dl class="lane-key">
       <Sample kind="running">On the lane of a thread: it has a CPU.</Sample>
@@ -27,6 +31,11 @@ export function LaneKey() {
           ? "The CPU was idle."
           : "The CPU was idle, or others had it whom nobody recorded: the recording is not of the whole machine."}
       </Sample>
+      {hasSpans && (
+        <Sample kind="bracket">
+          A span of this thread, from begin to end: of the {grouped(MOST_SPANS)} slowest.
+        </Sample>
+      )}
       <Sample kind="gap">Records were lost here.</Sample>
     </dl>
   );

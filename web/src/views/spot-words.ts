@@ -4,6 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { detailOf } from "../state/details";
 import { placeOfTask, reasons, threads, trace } from "../state/trace";
 import { type LanePiece, laneKind, stateOf } from "../timeline/piece";
+import { slowestSpans, spanWords } from "../timeline/spans";
 import type { Spot } from "../timeline/spot";
 import { type Told, type Words, spotWords } from "../timeline/words";
 
@@ -58,5 +59,6 @@ export function useSpotWords(spot: Spot | null): SpotWords | null {
   };
   const isKnown = known?.spot === spot;
   const words = spotWords(spot, names, isKnown ? known.told : null);
-  return { ...words, loading: spot.kind === "piece" && !isKnown };
+  const lines = [...words.lines, ...spanWords(spot, slowestSpans.get())];
+  return { ...words, lines, loading: spot.kind === "piece" && !isKnown };
 }

@@ -9,6 +9,7 @@ import { threads, trace, wholeRange } from "../state/trace";
 import { viewRange } from "../state/view";
 import { attachKeys } from "../timeline/keyboard";
 import { watchMinimap } from "../timeline/minimap";
+import { watchSpans } from "../timeline/spans";
 import { LanePointer } from "../timeline/pointer";
 import { isOfCpus } from "../timeline/lanes";
 import { attachMinimap, attachRuler } from "../timeline/strips";
@@ -41,6 +42,7 @@ export function TimelineArea() {
       attachMinimap(timeline, elements.minimap),
       attachKeys(timeline, elements.scroller),
       watchMinimap(),
+      watchSpans(),
       scrollToWanted(timeline),
     ];
     return () => cleanups.forEach((cleanUp) => cleanUp());

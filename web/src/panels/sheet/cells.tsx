@@ -1,7 +1,7 @@
 // Cells that say more than their text: reasons with the colour of their category, threads as links.
 import type { ComponentChildren } from "preact";
 import { CATEGORIES, type Category } from "../../api/types";
-import { reasons, threads } from "../../state/trace";
+import { reasons, taskOf } from "../../state/trace";
 import { rangeOf } from "../../lib/units";
 import { showStretch, showThread } from "../../state/navigate";
 import { Swatch } from "../names";
@@ -35,13 +35,6 @@ const NAMES_OF_THREADS: Readonly<Record<string, string>> = {
   waker: "waker_tid",
   woken: "woken_tid",
 };
-
-/** The task with this tid; the last one, when the kernel has used the number again. */
-function taskOf(tid: unknown): number | null {
-  const columns = threads.get();
-  const place = columns?.tid.lastIndexOf(Number(tid)) ?? -1;
-  return tid === null || place < 0 ? null : (columns?.task[place] ?? null);
-}
 
 /** A span leads to its thread and its stretch of time. */
 function spanCell(column: Column, row: Row): ComponentChildren | undefined {

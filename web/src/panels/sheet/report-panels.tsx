@@ -11,6 +11,7 @@ import { spanOfRange, useRangeAnswer } from "../use-answer";
 import { linkedCell } from "./cells";
 import { columnsOf, type Row } from "./columns";
 import { type More, SheetTable } from "./sheet-table";
+import { MOST_SPANS } from "../../timeline/spans";
 
 /** What the tables of the report by reason are called here, by their titles on the command line. */
 const REASON_TABLES: Readonly<Record<string, string>> = {
@@ -121,16 +122,13 @@ export function PreemptorsPanel() {
   );
 }
 
-/** The slowest spans that are shown. */
-const SLOWEST_SPANS = 1_000;
-
 /** Spans are told of the whole trace, so that the list stays while one of them is looked at. */
 const wholeTrace = derived([wholeRange], (range) => ({ range, which: "whole trace" as const }));
 
 export function SpansPanel() {
   const answer = useRangeAnswer(
     "report span",
-    (range, signal) => api.report("span", range, { top: SLOWEST_SPANS }, signal),
+    (range, signal) => api.report("span", range, { top: MOST_SPANS }, signal),
     wholeTrace,
   );
   return (
