@@ -89,6 +89,15 @@ def install() -> int:
     return subprocess.run(["swtch", "--version"], check=False).returncode
 
 
+def results_place() -> Path:
+    """The directory for traces and results. Outputs are lines, and its name is a part of some."""
+    results = Path(asked("RESULTS"))
+    if not str(results).isprintable():
+        raise Refusal(f"results: {str(results)!r} has characters that a line cannot have")
+    results.mkdir(parents=True, exist_ok=True)
+    return results
+
+
 def record() -> int:
     """Records runs of both sides, in turns: a machine drifts."""
     commands = {"base": asked("BASE"), "head": asked("HEAD")}
@@ -96,12 +105,13 @@ def record() -> int:
         raise Refusal("base-command and head-command belong together: one of them is missing")
     if not asked("RUNS").isdecimal() or int(asked("RUNS")) < 1:
         raise Refusal(f"runs: {asked('RUNS')!r} is no number of runs; 5 is a good one")
-    results = Path(asked("RESULTS"))
-    results.mkdir(parents=True, exist_ok=True)
+    results = results_place()
+    # A machine that is used again may have more runs of a former job.
+    for former in [*results.glob("base-*.swtch"), *results.glob("head-*.swtch")]:
+        shutil.rmtree(former)
     for run in range(1, int(asked("RUNS")) + 1):
         for side, command in commands.items():
             trace = str(results / f"{side}-{run}.swtch")
-            shutil.rmtree(trace, ignore_errors=True)
             words = ["swtch", "record", "-o", trace, "--", *as_caller("sh", "-c", command)]
             ended = subprocess.run(as_root(*words), check=False).returncode
             if ended != 0:
@@ -114,8 +124,10 @@ def record() -> int:
 
 def traces(name: str, recorded: str) -> list[str]:
     """The traces of a side: those that the input names, or what `record` has made."""
-    patterns = asked(name).split() or [f"{glob.escape(asked('RESULTS'))}/{recorded}-*.swtch"]
+    patterns = asked(name).split() or [f"{glob.escape(str(results_place()))}/{recorded}-*.swtch"]
     found = [path for pattern in patterns for path in sorted(glob.glob(pattern))]  # noqa: PTH207
+    # A file of a pull request is no option, whatever its name.
+    found = [f"./{path}" if path.startswith("-") else path for path in found]
     if not found:
         raise Refusal(
             f"there are no traces {' '.join(patterns)}: name some in before and after, or give"
@@ -170,8 +182,7 @@ def junit(rows: list[dict[str, Any]]) -> ET.ElementTree:
 
 def compare() -> int:
     """Compares both sides, and says so wherever somebody may look."""
-    results = Path(asked("RESULTS"))
-    results.mkdir(parents=True, exist_ok=True)
+    results = results_place()
     page, comment, tests = results / "diff.html", results / "diff.md", results / "junit.xml"
     status, answer = diff("-o", str(page))
     told = json.loads(diff("--format", "json")[1])
@@ -198,7 +209,7 @@ def main() -> int:
         return 2
     try:
         return steps[sys.argv[1]]()
-    except Refusal as refusal:
+    except (Refusal, OSError) as refusal:
         annotate("swtch", str(refusal))
     except subprocess.CalledProcessError as failure:
         annotate("swtch", f"{' '.join(failure.cmd)} ended with {failure.returncode}, see above")

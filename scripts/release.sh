@@ -46,6 +46,7 @@ run() {
     fi
 }
 
+before=$(git rev-parse HEAD)
 current=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
 check() {
@@ -55,6 +56,8 @@ check() {
     ! git rev-parse --quiet --verify "refs/tags/v$version" >/dev/null || die "the tag v$version exists already: take another version"
     [ -n "$(notes_of Unreleased | grep '^- ')" ] || die "CHANGELOG.md has no entries under [Unreleased]: say there what is new"
     [ "$dry_run" = yes ] || [ -n "$key" ] || die "--key names the key that signs: the file of an ssh key, or the id of a gpg key"
+    [ -z "$key" ] || [ -f "$key" ] || gpg --batch --list-secret-keys "$key" >/dev/null 2>&1 ||
+        die "$key is no file (seen from $root_dir), and gpg has no secret key of that id"
 }
 
 # What CHANGELOG.md says of a version, without its head.
@@ -97,12 +100,12 @@ if [ "$dry_run" = yes ]; then
     key=${key:-KEY}
 fi
 packages=$(target_dir)/packages
+[ "$dry_run" = yes ] || trap 'say "there is no tag; to go back: git reset --hard $before"' EXIT
 set_version
 stale=$(git grep -il "nothing has been released yet" -- '*.md')
 [ -z "$stale" ] || say "note: these pages still say that nothing has been released: $(paste -sd ' ' <<<"$stale")"
 git commit --quiet --all --message "Release $version" || die "git could not commit the version"
 git --no-pager show --format=%s --stat -p --no-color HEAD
-[ "$dry_run" = yes ] || trap 'say "there is no tag; to go back: git reset --hard HEAD~1"' EXIT
 run scripts/dist.sh "$@" || die "the packages could not be built (see above)"
 if [ "$dry_run" = yes ]; then
     say "the notes:"

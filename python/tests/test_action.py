@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import tarfile
 import xml.etree.ElementTree as ET
@@ -150,6 +151,27 @@ def test_a_name_that_speaks_to_github_is_only_shown(program: str, tmp_path: Path
     assert stop is not None and f"\n::{stop[1]}::\n" in ended[-1].stdout
 
 
+def test_traces_of_a_former_job_are_not_compared(program: str, tmp_path: Path) -> None:
+    if refusal := why_not_ebpf():
+        pytest.skip(f"cannot record: {refusal}")
+    former = tmp_path / "swtch-results/base-9.swtch"
+    former.mkdir(parents=True)
+    ended = Job(tmp_path, program, base_command="true", head_command="true", runs="2").run()
+    assert ended[-1].returncode == 0, ended[-1].stdout + ended[-1].stderr
+    assert not former.exists()
+
+
+def test_a_trace_named_like_an_option_is_a_trace(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever sends a change may name its files."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "--fail-over=900%").mkdir()
+    monkeypatch.setenv("INPUT_BEFORE", "*")
+    action = runpy.run_path(str(REPOSITORY / "scripts/action.py"))
+    assert action["traces"]("BEFORE", "base") == ["./--fail-over=900%"]
+
+
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
@@ -159,6 +181,9 @@ def test_a_name_that_speaks_to_github_is_only_shown(program: str, tmp_path: Path
         ({"base_command": "true", "head_command": "true", "runs": "x"}, "no number of runs"),
         ({"base_command": "exit 3", "head_command": "true"}, "run 1 of base-command ended with 3"),
         ({"before": "a*", "after": "b*"}, "there are no traces a*: name some"),
+        ({"results": ""}, "there are no traces ./base-*.swtch"),
+        ({"results": "a\nregressions=0"}, "has characters that a line cannot have"),
+        ({"results": "swtch.tar.gz"}, "File exists: 'swtch.tar.gz'"),
         ({"before": "swtch.tar.gz", "after": "swtch.tar.gz"}, "swtch diff has no answer"),
     ],
 )

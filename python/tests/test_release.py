@@ -120,9 +120,24 @@ def test_a_failed_build_leaves_no_tag(clone: Path, key: Path) -> None:
     git(clone, "commit", "--quiet", "--all", "--message", "Packages that cannot be built")
     before = state(clone)
     answer = release(clone, "7.8.9", "--key", str(key))
-    assert answer.returncode == 2 and "to go back: git reset --hard HEAD~1" in answer.stderr
-    git(clone, "reset", "--quiet", "--hard", "HEAD~1")
+    assert answer.returncode == 2
+    go_back(clone, answer)
     assert state(clone) == before
+
+
+def test_a_version_that_cargo_refuses_can_be_taken_back(clone: Path, key: Path) -> None:
+    before = state(clone)
+    answer = release(clone, "07.8.9", "--key", str(key))
+    assert answer.returncode == 2 and "cargo could not write the lock file" in answer.stderr
+    go_back(clone, answer)
+    assert state(clone) == before
+
+
+def go_back(place: Path, answer: Answer) -> None:
+    """Does what the script has said."""
+    said = re.search("to go back: git (.*)$", answer.stderr, re.M)
+    assert said is not None, answer.stderr
+    git(place, *said[1].split())
 
 
 def dirty(place: Path) -> None:
@@ -143,6 +158,7 @@ def nothing_new(place: Path) -> None:
     ("spoil", "words", "said"),
     [
         (None, ["7.8.9"], "--key names the key that signs"),
+        (None, ["7.8.9", "--key", "none"], "none is no file"),
         (None, ["7.8"], "name the version"),
         (None, ["0.0.1", "--dry-run"], "version 0.0.1 is older than"),
         (dirty, ["7.8.9", "--dry-run"], "changes that are not committed"),

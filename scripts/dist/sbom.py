@@ -135,8 +135,9 @@ def system() -> Iterator[Component]:
     (release,) = re.findall(r"^rustc ([^ ]+)", answer("rustc", "--version"))
     yield component("generic", "rust-std", release, "required", **licence("MIT OR Apache-2.0"))
     for name in LINKED:
-        version = answer("dpkg-query", "--show", "--showformat=${Version}", name)
-        yield component("deb/debian", name, version, "required")
+        # A package of several architectures has the same version for all.
+        versions = answer("dpkg-query", "--show", "--showformat=${Version}\\n", name)
+        yield component("deb/debian", name, versions.split()[0], "required")
 
 
 def bill(machines: list[str]) -> dict[str, Any]:
