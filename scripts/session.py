@@ -5,6 +5,10 @@ scripts/session.py FILE.cast    as root, with swtch in PATH, while PostgreSQL se
 
 `asciinema play FILE.cast` plays it, and a picture of it is made by
 `npx svg-term-cli --in FILE.cast --out FILE.svg --window --no-optimize`: optimised, it loses spaces.
+Who wants no motion sees the 77th step, the whole first answer, after this:
+
+    sed -i 's/}@key/;transform:translateX(-7700px)&/
+    s/}@key/}@media(prefers-reduced-motion){.r{animation:none}&/' FILE.svg
 """
 
 from __future__ import annotations
@@ -46,9 +50,8 @@ def shell() -> int:
     return terminal
 
 
-def shown(terminal: int, seconds: float) -> Iterator[str]:
+def shown(terminal: int, seconds: float, decoder: codecs.IncrementalDecoder) -> Iterator[str]:
     """What the terminal shows meanwhile. A character may come in two parts."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if select.select([terminal], [], [], left)[0]:
@@ -58,11 +61,12 @@ def shown(terminal: int, seconds: float) -> Iterator[str]:
 def main() -> None:
     """Types, and writes down what is shown and when (asciicast, version 2)."""
     terminal, start = shell(), time.monotonic()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     lines: list[object] = [{"version": 2, "width": COLUMNS, "height": LINES}]
     for pause, text in TYPED:
         for key, wait in zip(["", *text], [pause, *[0.04] * len(text)], strict=True):
             os.write(terminal, key.encode())
-            for what in shown(terminal, wait):
+            for what in shown(terminal, wait, decoder):
                 lines.append([round(time.monotonic() - start, 3), "o", what])
     Path(sys.argv[1]).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
