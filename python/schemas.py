@@ -851,7 +851,11 @@ ANSWERS: dict[str, Shape] = {
                 "without": "text",
             }
         ],
-        "foreign_programs": [{"tracepoint": "text", "program": "text", "count": "count"}],
+        # Null where the caller may not list programs.
+        "foreign_programs": [
+            "null",
+            [{"tracepoint": "text", "program": "text", "count": "count"}],
+        ],
         "kernel": ["@fact"],
         "facts": ["@fact"],
     },

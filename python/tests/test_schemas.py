@@ -304,6 +304,16 @@ def test_the_doctor(program: str) -> None:
     valid(done.stdout, "swtch.doctor/1")
 
 
+def test_programs_of_others_that_may_not_be_listed_are_not_said_to_be_none(program: str) -> None:
+    words = [program, "doctor", "--format", "json"]
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not installed")
+        words = ["setpriv", "--inh-caps=-sys_admin", "--bounding-set=-sys_admin", *words]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert valid(done.stdout, "swtch.doctor/1")["foreign_programs"] is None
+
+
 def measured(program: str, *words: str | Path) -> str:
     """What was measured; the exit code is 1 where the machine was not quiet."""
     command = [program, *words, "--format", "json"]

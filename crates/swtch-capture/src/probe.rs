@@ -147,9 +147,9 @@ pub struct Probe {
     pub types: KernelTypes,
     /// Each hook of [`HOOKS`] that this architecture has.
     pub hooks: Vec<HookPresence>,
-    /// The programs of others on the tracepoints of [`HOOKS`]; empty as well where this process may
-    /// not list programs.
-    pub foreign_programs: Vec<ForeignProgram>,
+    /// The programs of others on the tracepoints of [`HOOKS`]; `None` where this process may not list
+    /// programs.
+    pub foreign_programs: Option<Vec<ForeignProgram>>,
     /// True if the kernel lets a program read the stack of a thread that waits.
     pub can_look: bool,
     /// Capabilities and restrictions of this process.

@@ -410,7 +410,7 @@ mod tests {
             release: Ok("6.18.0".to_owned()),
             types: KernelTypes::Present { bytes: 5_000_000 },
             hooks: hooks.collect(),
-            foreign_programs: Vec::new(),
+            foreign_programs: None,
             can_look: true,
             privilege: Ok(privilege(ALL, ALL)),
             lockdown: Ok(Lockdown::None),

@@ -31,7 +31,8 @@ pub struct Diagnosis {
     can_record: bool,
     abilities: Vec<Ability>,
     hooks: Vec<HookRow>,
-    foreign_programs: Vec<ForeignProgram>,
+    /// `None` where this process may not list programs.
+    foreign_programs: Option<Vec<ForeignProgram>>,
     kernel: Vec<Fact>,
     facts: Vec<Fact>,
 }
@@ -104,7 +105,7 @@ impl Diagnosis {
         let host = format!("host {}", self.host.words().to_list());
         let mut page = format!("{}\n\nWhat swtch can do here\n\n", escaped(&host));
         page.extend(self.abilities.iter().map(ability_text));
-        page += &foreign_programs_text(&self.foreign_programs);
+        page += &foreign_programs_text(self.foreign_programs.as_deref().unwrap_or_default());
         if extent == DoctorExtent::Main {
             return page + &self.rest();
         }
@@ -182,6 +183,9 @@ fn hooks_text(rows: &[&HookRow]) -> String {
     head + &rows.iter().map(line).collect::<String>()
 }
 
+/// How many names of programs the text has for each tracepoint.
+const NAMED_PROGRAMS: usize = 8;
+
 /// Says nothing where there are no such programs.
 fn foreign_programs_text(rows: &[ForeignProgram]) -> String {
     if rows.is_empty() {
@@ -196,13 +200,16 @@ fn foreign_programs_text(rows: &[ForeignProgram]) -> String {
         count => format!("{} ({count} times)", escaped(&row.program)),
     };
     for of_one in rows.chunk_by(|one, next| one.tracepoint == next.tracepoint) {
-        let names: Vec<_> = of_one.iter().map(name).collect();
+        let mut names: Vec<_> = of_one.iter().take(NAMED_PROGRAMS).map(name).collect();
+        if let Some(left_out @ 1..) = of_one.len().checked_sub(NAMED_PROGRAMS) {
+            names.push(format!("and {left_out} more (--format json has all)"));
+        }
         lines += &format!("  {:width$}  {}\n", of_one[0].tracepoint, names.join(", "));
     }
     lines
         + "  The kernel calls the only program of a tracepoint directly. From the second on it goes \
            through a list,\n  and each program becomes dearer: those of others, and ours while we \
-           record.\n"
+           record.\n  `bpftool link show` says which process holds each.\n"
 }
 
 fn ability_text(ability: &Ability) -> String {
@@ -289,6 +296,27 @@ mod tests {
         assert!(text.starts_with("\n3 eBPF programs of others on"), "{text}");
         let names = "\n  sched_switch  oncpu (2 times), \\x1b[2J\n";
         assert!(text.contains(names), "{text}");
+    }
+
+    #[test]
+    fn programs_of_others_do_not_fill_the_screen() {
+        let row = |number| ForeignProgram {
+            tracepoint: "sched_switch",
+            program: format!("program_{number:03}"),
+            count: 1,
+        };
+        let text = foreign_programs_text(&(0..500).map(row).collect::<Vec<_>>());
+        assert!(
+            text.starts_with("\n500 eBPF programs of others on"),
+            "{text}"
+        );
+        assert!(
+            text.contains("program_007, and 492 more (--format json has all)\n"),
+            "{text}"
+        );
+        assert!(!text.contains("program_008"), "{text}");
+        let text = foreign_programs_text(&(0..8).map(row).collect::<Vec<_>>());
+        assert!(text.contains("program_007\n"), "{text}");
     }
 
     #[test]

@@ -6,11 +6,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
 
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, PerfEventType, ProgInfoIter};
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo, PerfEventType, ProgInfoIter};
 use serde::Serialize;
 
 use super::hook::HOOKS;
+use super::trial::own;
 
 /// Programs of one name on one tracepoint, which a recorder that starts now has beside its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,26 +26,40 @@ pub struct ForeignProgram {
     pub count: u64,
 }
 
-/// Lists the programs that are attached now. Call it while none of our own is.
-pub(super) fn foreign_programs() -> Vec<ForeignProgram> {
-    let links = LinkInfoIter::default().filter_map(|link| {
-        let tracepoint = match &link.info {
-            LinkTypeInfo::RawTracepoint(link) => OsStr::new(&link.name),
-            LinkTypeInfo::PerfEvent(link) => match &link.event_type {
-                PerfEventType::Tracepoint { name, .. } => name.as_deref()?,
-                _ => return None,
-            },
+/// Lists the programs that are attached now; `None` if this process may not. Call it while none of
+/// our own is.
+pub(super) fn foreign_programs() -> Option<Vec<ForeignProgram>> {
+    let (mut links, mut id) = (Vec::new(), 0);
+    loop {
+        // SAFETY: the kernel writes a number there, during the call.
+        match unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } {
+            0 => links.extend(link_to_hook(id)),
+            error if error == -libc::ENOENT => break,
             _ => return None,
-        };
-        Some((hook_called(tracepoint)?, link.prog_id))
-    });
-    let links: Vec<_> = links.collect();
+        }
+    }
     if links.is_empty() {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let programs = ProgInfoIter::default();
     let names = programs.map(|program| (program.id, program.name.to_string_lossy().into_owned()));
-    counted_by_name(&links, &names.collect())
+    Some(counted_by_name(&links, &names.collect()))
+}
+
+/// The tracepoint and the program of a link; `None` if it is to something else, or gone meanwhile.
+fn link_to_hook(id: u32) -> Option<(&'static str, u32)> {
+    // SAFETY: the call takes a number, and returns a descriptor or an error.
+    let link = own(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }).ok()?;
+    let link = LinkInfo::from_fd(link.as_fd()).ok()?;
+    let tracepoint = match &link.info {
+        LinkTypeInfo::RawTracepoint(link) => OsStr::new(&link.name),
+        LinkTypeInfo::PerfEvent(link) => match &link.event_type {
+            PerfEventType::Tracepoint { name, .. } => name.as_deref()?,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((hook_called(tracepoint)?, link.prog_id))
 }
 
 fn hook_called(tracepoint: &OsStr) -> Option<&'static str> {
@@ -84,7 +101,7 @@ mod tests {
     #[ignore = "needs root"]
     fn root_a_program_is_listed_while_it_is_attached() {
         let count = || {
-            let mut rows = foreign_programs().into_iter();
+            let mut rows = foreign_programs().expect("root may").into_iter();
             rows.find(|row| row.program == "a_test_of_swtch")
                 .map(|row| (row.tracepoint, row.count))
         };

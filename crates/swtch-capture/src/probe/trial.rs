@@ -138,7 +138,7 @@ pub(super) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Turns the result of libbpf into a descriptor or an error: it is negative for an error number.
-fn own(fd: i32) -> io::Result<OwnedFd> {
+pub(super) fn own(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
