@@ -77,6 +77,16 @@ set_version() {
     done
 }
 
+# Adds the files that scripts/dist.sh made but did not sum, symbols and images: all that is published is signed.
+sum_the_rest() (
+    cd "$packages" || exit
+    for file in ./*; do
+        if [ -f "$file" ] && [ "$file" != ./SHA256SUMS ]; then
+            sum=$(sha256sum "$file") && { grep -qxF "$sum" SHA256SUMS || echo "$sum" >>SHA256SUMS; } || exit
+        fi
+    done
+)
+
 # Signs a file: FILE.sig by ssh (ssh-keygen -Y verify -n file), FILE.asc by gpg.
 sign() {
     if [ -f "$key" ]; then
@@ -113,6 +123,7 @@ if [ "$dry_run" = yes ]; then
 else
     notes_of "$version" >"$packages/NOTES.md" || die "no room for the notes"
 fi
+run sum_the_rest || die "no room for the checksums"
 sign "$packages/SHA256SUMS" || die "$key could not sign the checksums (see above)"
 sign_tag || die "$key could not sign the tag (see above)"
 [ "$dry_run" = yes ] || trap - EXIT

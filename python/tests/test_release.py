@@ -15,7 +15,8 @@ from conftest import LIMIT_S, REPOSITORY
 
 # What stands for scripts/dist.sh: packages take minutes of compiling.
 STAND_IN = """#!/bin/sh
-mkdir -p target/packages && echo "packages $*" >target/packages/SHA256SUMS
+mkdir -p target/packages && cd target/packages && echo "$*" >swtch.deb && echo >swtch.debug
+sha256sum ./*.deb >SHA256SUMS
 """
 
 # For git, in place of what the user has: the tree may belong to another user.
@@ -91,7 +92,10 @@ def test_a_release_is_versioned_built_and_signed(clone: Path, key: Path) -> None
         assert told.returncode == 0, told.stderr
         assert {one["version"] for one in json.loads(told.stdout)["packages"]} == {"7.8.9"}
     made = clone / "target/packages"
-    assert (made / "SHA256SUMS").read_text() == "packages --native\n"
+    assert (made / "swtch.deb").read_text() == "--native\n"
+    summed = [line.split()[1] for line in (made / "SHA256SUMS").read_text().splitlines()]
+    assert summed == ["./swtch.deb", "./NOTES.md", "./swtch.debug"], "each file once"
+    assert call(made, "sha256sum", "--check", "SHA256SUMS").returncode == 0
     assert (made / "NOTES.md").read_text().strip() == "### Added\n\n- A new thing."
     log = (clone / "CHANGELOG.md").read_text()
     assert re.search(r"\[Unreleased\]\n\n## \[7\.8\.9\] - \d{4}-\d\d-\d\d\n\n### Added\n", log)
