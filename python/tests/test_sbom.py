@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import shutil
 import subprocess
 from typing import Any
@@ -55,3 +56,18 @@ def test_what_is_inside_is_told_from_what_builds_or_tests(bill: dict[str, Any]) 
 def test_no_name_is_taken_for_ours_that_is_not_registered(bill: dict[str, Any]) -> None:
     ours = [one for one in bill["components"] if one["name"].startswith("swtch")]
     assert ours and not any("purl" in one for one in ours)
+
+
+def test_a_library_for_two_architectures_has_one_version() -> None:
+    """dpkg-query answers once for each architecture of which the package is installed."""
+
+    def answer(*words: str) -> str:
+        if words[0] == "rustc":
+            return "rustc 1.90.0 (1159e78c4 2025-09-14)"
+        shape = words[2].removeprefix("--showformat=")
+        return 2 * shape.replace("${Version}", "2.36-9").replace("\\n", "\n")
+
+    system = runpy.run_path(str(REPOSITORY / "scripts/dist/sbom.py"))["system"]
+    system.__globals__["answer"] = answer
+    versions = {one["name"]: one["version"] for one in system()}
+    assert [versions[name] for name in LIBRARIES] == ["2.36-9"] * 3
