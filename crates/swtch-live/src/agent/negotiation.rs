@@ -13,14 +13,16 @@ pub enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// The format that a request prefers.
+    /// The format that a request prefers: `OpenMetrics` only where it has that name.
     pub fn of(headers: &HeaderMap) -> Self {
         let weight = |name, version| weight_of(headers, header::ACCEPT, name, version);
-        let open = weight("application/openmetrics-text", "1.0.0");
-        if open > 0.0 && open >= weight("text/plain", "0.0.4") {
-            Self::OpenMetrics
-        } else {
-            Self::PrometheusText
+        let text = [("text/plain", "0.0.4"), ("text/*", ""), ("*/*", "")];
+        let text = text
+            .iter()
+            .find_map(|(name, version)| weight(name, version));
+        match weight("application/openmetrics-text", "1.0.0") {
+            Some(open) if open > 0.0 && open >= text.unwrap_or(0.0) => Self::OpenMetrics,
+            _ => Self::PrometheusText,
         }
     }
 
@@ -33,14 +35,21 @@ impl MetricsFormat {
     }
 }
 
-/// Returns true if a request takes an answer packed by gzip.
+/// Returns true if a request takes an answer packed by gzip, and does not prefer one that is not packed.
 pub fn takes_gzip(headers: &HeaderMap) -> bool {
-    weight_of(headers, header::ACCEPT_ENCODING, "gzip", "") > 0.0
+    let weight = |name| weight_of(headers, header::ACCEPT_ENCODING, name, "");
+    let gzip = ["gzip", "x-gzip", "*"].into_iter().find_map(weight);
+    gzip.is_some_and(|gzip| gzip > 0.0 && gzip >= weight("identity").unwrap_or(0.0))
 }
 
-/// The weight that a request gives to a name: 1 where it says none, 0 where it does not have the name, or only
+/// The weight that a request gives to a name: 1 where it says none; `None` where it does not have the name, or only
 /// in other versions. The greatest counts. A weight that is no number is 0.
-fn weight_of(headers: &HeaderMap, list: header::HeaderName, name: &str, version: &str) -> f32 {
+fn weight_of(
+    headers: &HeaderMap,
+    list: header::HeaderName,
+    name: &str,
+    version: &str,
+) -> Option<f32> {
     let elements = values_of(headers, list).flat_map(|value| value.split(','));
     let weights = elements.filter_map(|element| {
         let mut words = element.split(';').map(str::trim);
@@ -55,7 +64,7 @@ fn weight_of(headers: &HeaderMap, list: header::HeaderName, name: &str, version:
         }
         is_it.then_some(weight)
     });
-    weights.fold(0.0, f32::max)
+    weights.reduce(f32::max)
 }
 
 #[cfg(test)]
@@ -76,6 +85,7 @@ mod tests {
              application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;q=0.3,*/*;q=0.1",
             "application/openmetrics-text",
             "text/plain;q=0.3, Application/OpenMetrics-Text; Version=\"1.0.0\"; Q=0.3",
+            "application/openmetrics-text;q=0.5, text/plain;q=0.4, */*",
         ];
         let text = [
             "*/*",
@@ -85,6 +95,8 @@ mod tests {
             "application/openmetrics-text;q=many",
             "application/openmetrics-text;version=2.0.0",
             "text/plain;version=0.0.4;q=0.5,application/openmetrics-text;version=1.0.0;q=0.4",
+            "application/openmetrics-text;q=0.5, text/*",
+            "application/openmetrics-text;q=0.5, */*;q=0.6",
             "",
             ";;,,=",
         ];
@@ -104,6 +116,9 @@ mod tests {
     fn only_who_takes_gzip_gets_it() {
         let takes = |value| takes_gzip(&headers(header::ACCEPT_ENCODING, value));
         assert!(takes("gzip") && takes("deflate, GZIP;q=0.5, br"));
+        assert!(takes("*") && takes("identity;q=0, *;q=0.1") && takes("x-gzip"));
+        assert!(takes("gzip;q=0.5, *;q=0") && takes("identity;q=0.5, gzip"));
+        assert!(!takes("gzip;q=0.1, identity") && !takes("gzip;q=0, *") && !takes("*;q=0"));
         assert!(!takes("gzip;q=0") && !takes("identity") && !takes("") && !takes("gzipped"));
         assert!(!takes_gzip(&HeaderMap::new()));
     }
