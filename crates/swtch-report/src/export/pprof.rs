@@ -148,16 +148,17 @@ impl ProfileInMaking {
             num: i64::from(number),
         };
         let texts = &mut self.texts;
-        let mut labels = vec![
-            text(texts, keys.process, &process.comm),
-            text(texts, keys.thread, &thread.comm),
-            text(texts, keys.reason, reason),
+        // An empty text would be read as the number 0: a program may take its threads' names away.
+        let told = [
+            (keys.process, &*process.comm),
+            (keys.thread, &*thread.comm),
+            (keys.reason, reason),
+            (keys.cgroup, cgroup),
         ];
+        let told = told.into_iter().filter(|(_, told)| !told.is_empty());
+        let mut labels: Vec<_> = told.map(|(key, told)| text(texts, key, told)).collect();
         labels.extend(process.pid.map(|pid| number(texts, keys.pid, pid.get())));
         labels.extend(thread.tid.map(|tid| number(texts, keys.tid, tid.get())));
-        if !cgroup.is_empty() {
-            labels.push(text(texts, keys.cgroup, cgroup));
-        }
         labels
     }
 
@@ -263,6 +264,7 @@ fn in_i64(number: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use swtch_core::TaskKey;
 
     fn frame(id: u32, symbol: Option<&str>) -> Frame {
         Frame {
@@ -276,6 +278,28 @@ mod tests {
             file: Some("server.c".to_owned()).filter(|_| symbol.is_some()),
             line: Some(7),
         }
+    }
+
+    /// A label of which neither text nor number is there would be read as the number 0.
+    #[test]
+    fn a_thread_without_a_name_has_no_label_of_it() {
+        let task = TaskKey::new(1);
+        let names = Names::new(&[swtch_fixtures::seen(1, 10, 11, "")]);
+        let mut profile = ProfileInMaking::of(ExportedStacks {
+            stacks: FxHashMap::default(),
+            frames: FxHashMap::default(),
+        });
+        let labels = profile.labels(&KEYS, &names, names.index(task), ("futex", ""));
+        let keys = labels.iter().map(|label| usize::try_from(label.key));
+        let keys: Vec<_> = keys
+            .map(|key| profile.texts.texts[key.unwrap()].as_str())
+            .collect();
+        assert_eq!(keys, ["reason", "pid", "tid"]);
+        assert!(
+            labels
+                .iter()
+                .all(|label| (label.str == 0) != (label.num == 0))
+        );
     }
 
     #[test]

@@ -147,6 +147,7 @@ pub fn differences(a: &[MeasuredRun], b: &[MeasuredRun], per: Per) -> Vec<SideDi
     found.extend(host_share(a, b, &PRESSURE));
     found.extend(host_share(a, b, &STEAL));
     found.extend(losses(a, b));
+    found.extend(lost_names(a, b));
     found.extend(untold_spans(a, b, per));
     found.extend(incomplete(a, b));
     found.extend(order(a, b));
@@ -296,13 +297,35 @@ fn host_share(a: &[MeasuredRun], b: &[MeasuredRun], share: &HostShare) -> Option
 }
 
 fn losses(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
-    let lost = |runs: &[MeasuredRun]| runs.iter().map(|run| run.lost).sum::<u64>();
-    let [of_a, of_b] = [a, b].map(lost);
+    lost(
+        (a, b),
+        "lost records",
+        |run| run.lost,
+        "what was lost is in no figure, so those of that side are too low",
+    )
+}
+
+fn lost_names(a: &[MeasuredRun], b: &[MeasuredRun]) -> Option<SideDifference> {
+    lost(
+        (a, b),
+        "lost names",
+        |run| run.meta.counts.lost_names,
+        "threads without a name, or with an old one, are in the figures of no program or of another one",
+    )
+}
+
+fn lost(
+    (a, b): (&[MeasuredRun], &[MeasuredRun]),
+    what: &'static str,
+    number: fn(&MeasuredRun) -> u64,
+    why: &str,
+) -> Option<SideDifference> {
+    let [of_a, of_b] = [a, b].map(|runs| runs.iter().map(number).sum::<u64>());
     (of_a + of_b > 0).then(|| SideDifference {
-        what: "lost records",
+        what,
         a: grouped(of_a),
         b: grouped(of_b),
-        why: "what was lost is in no figure, so those of that side are too low".to_owned(),
+        why: why.to_owned(),
     })
 }
 

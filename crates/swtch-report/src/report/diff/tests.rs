@@ -362,6 +362,7 @@ fn every_difference_says_why_it_matters() {
             };
             run.meta.counts.filtered = 50_000;
             run.meta.counts.lost = 3;
+            run.meta.counts.lost_names = 2;
         }));
     }
     let json = json(&mut request(a, b));
@@ -380,6 +381,7 @@ fn every_difference_says_why_it_matters() {
             "CPU pressure",
             "stolen time",
             "lost records",
+            "lost names",
             "order"
         ]
     );
