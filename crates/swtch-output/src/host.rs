@@ -58,8 +58,11 @@ impl<'a> HostWords<'a> {
         format!("Linux {}", self.kernel_release)
     }
 
-    /// The host, what is in between, and the CPUs.
+    /// The host, what is in between, and the CPUs. An imported file may tell nothing of its host.
     fn joined(self, separator: &str, between: [Option<String>; 2]) -> String {
+        if self.hostname.is_empty() && self.kernel_release.is_empty() {
+            return "not told".to_owned();
+        }
         let cpus = self.cpus.map(|cpus| counted(cpus, "CPU"));
         let parts = std::iter::once(self.hostname.to_owned());
         let build = self.is_light.then(|| "light build of swtch".to_owned());

@@ -38,7 +38,7 @@ use swtch_output::text::escaped;
 
 use crate::opening;
 use crate::report::Filter;
-pub(crate) use perfetto::message as perfetto_message;
+pub(crate) use perfetto::{UNKNOWN_STATE, is_not_recorded, message as perfetto_message};
 use rows::ExportRows;
 pub use sink::{ExportEncoding, Packing, Sink};
 

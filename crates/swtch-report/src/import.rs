@@ -51,9 +51,9 @@ use unpack::UnpackedFile;
 /// A file to import, and the place for its trace.
 #[derive(Clone, Debug)]
 pub struct ImportRequest {
-    /// The file that perf wrote.
+    /// The file that the other tool wrote.
     pub file: PathBuf,
-    /// The path of the trace. `None` means this directory, with the file's name and `.swtch` in place of `.data`.
+    /// The path of the trace. `None` means this directory, with the file's name and `.swtch` in place of its ending.
     pub output: Option<PathBuf>,
 }
 
@@ -182,7 +182,7 @@ struct ImportPipeline {
 impl ImportPipeline {
     /// Notes the moment of an event.
     fn see(&mut self, ts: Timestamp) {
-        self.first.get_or_insert(ts);
+        self.first = Some(self.first.map_or(ts, |first| first.min(ts)));
         self.last = self.last.max(ts);
     }
 
@@ -302,8 +302,8 @@ impl ImportPipeline {
     }
 }
 
-/// `perf.data` becomes `perf.swtch`, in the current directory. Only the ending `.data` is dropped, and what tells that it
-/// is packed: the names `run.1` and `run.2`, or `perf.data.old`, are needed in full.
+/// `perf.data` becomes `perf.swtch`, in the current directory. Only endings that tell the format are dropped, and what
+/// tells that it is packed: the names `run.1` and `run.2`, or `perf.data.old`, are needed in full.
 fn default_output(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().as_bytes();
     for ending in [

@@ -18,7 +18,7 @@ use swtch_output::format::Format;
 use swtch_record::dump::DumpRequest;
 use swtch_report::export::{self, ExportFormat};
 use swtch_report::import;
-use swtch_report::report::{ALL_COLUMNS, Asker, BillBy, By, Filter, Moment, Per};
+use swtch_report::report::{ALL_COLUMNS, Asker, BillBy, By, Filter, LeastWait, Moment, Per};
 
 use crate::built_for::long_version;
 use crate::user_switch;
@@ -276,7 +276,7 @@ pub struct FilterArgs {
     pub until: Option<Moment>,
     /// Only waits that took at least so long (1ms); their switches are counted all the same.
     #[arg(long, value_name = "LENGTH")]
-    pub min_wait: Option<Moment>,
+    pub min_wait: Option<LeastWait>,
 }
 
 impl FilterArgs {
@@ -288,7 +288,7 @@ impl FilterArgs {
             reasons: self.reason.clone(),
             since: self.since,
             until: self.until,
-            min_wait: self.min_wait,
+            min_wait: self.min_wait.clone(),
             only_span: None,
             asker: Asker::default(),
         }

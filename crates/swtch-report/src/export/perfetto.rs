@@ -31,6 +31,9 @@ use swtch_output::text::counted;
 
 use super::life::{LastSwitchOuts, Moments, was_woken};
 use super::rows::{ExportRows, ExportedParts};
+pub use ftrace_state::UNKNOWN_STATE;
+pub use threads::is_not_recorded;
+
 use cpu_chains::{Continuation, CpuChains, CpuOccupant, IdleSpan};
 use message::{FtraceEvent, SchedProcessFree, SchedWaking, TaskState, TracePacket};
 use packets::Packets;

@@ -121,7 +121,8 @@ impl<'t> ExportRows<'t> {
     pub fn takes_open(&self, left: &Switch) -> bool {
         let task = self.filtered.names().index(left.task);
         let selection = self.filtered.selection();
-        selection.counts_open(left.rule.reason, task, left.ts)
+        let end = Timestamp::from_ns(self.meta().end_ns);
+        selection.counts_open(left.rule.reason, task, left.ts, end.since(left.ts))
     }
 
     /// Gaps in the recording, at both levels.

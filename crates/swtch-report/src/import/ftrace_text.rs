@@ -13,7 +13,8 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use rustc_hash::FxHashMap;
 use swtch_core::{CpuId, Timestamp};
 use swtch_store::Meta;
 
@@ -53,6 +54,7 @@ impl ImportSource for TextSource {
     fn read(&mut self, pipeline: &mut ImportPipeline) -> Result<()> {
         let mut reader = BufReader::new(&mut self.file);
         let mut bytes = Vec::new();
+        let mut lanes = FxHashMap::<CpuId, Timestamp>::default();
         loop {
             bytes.clear();
             (&mut reader)
@@ -61,9 +63,18 @@ impl ImportSource for TextSource {
             if bytes.is_empty() {
                 return Ok(());
             }
+            ensure!(
+                bytes.ends_with(b"\n") || bytes.len() as u64 == MOST_LINE_BYTES,
+                "it is cut short, in the middle of a line"
+            );
             let line = String::from_utf8_lossy(&bytes);
             if let Some(event) = TextEvent::parse(line.trim_end()) {
-                pipeline.odd += u64::from(event.hand_on(pipeline).is_none());
+                // What a CPU did cannot be earlier than what it did before.
+                let last = lanes.entry(event.at.cpu).or_default();
+                let is_in_order = event.at.ts >= *last;
+                *last = event.at.ts.max(*last);
+                let is_taken = is_in_order && event.hand_on(pipeline).is_some();
+                pipeline.odd += u64::from(!is_taken);
             } else if let Some((cpu, lost)) = losses(&line) {
                 let ts = pipeline.last;
                 let gap = pipeline.scheduler.lose(ts, Some(cpu), lost);
@@ -84,9 +95,14 @@ pub struct TextEvent<'l> {
 }
 
 impl<'l> TextEvent<'l> {
-    /// The event of a line; `None` if it has none.
+    /// The event of a line; `None` if it has none. A task's name may have brackets as the number of its CPU has.
     pub fn parse(line: &'l str) -> Option<Self> {
-        let (task, rest) = line.split_once(" [")?;
+        let mut brackets = line.match_indices(" [");
+        brackets.find_map(|(at, _)| Self::parse_around(line.get(..at)?, line.get(at + 2..)?))
+    }
+
+    /// The event of what is before and behind the bracket of the CPU.
+    fn parse_around(task: &'l str, rest: &'l str) -> Option<Self> {
         let (cpu, rest) = rest.split_once(']')?;
         let (columns, rest) = rest.split_once(": ")?;
         let mut columns = columns.split_ascii_whitespace();
@@ -127,7 +143,7 @@ impl<'l> TextEvent<'l> {
         pipeline.see(self.at.ts);
         match self.name {
             "sched_switch" => {
-                let (prev, next) = self.fields.split_once(" ==> ")?;
+                let (prev, next) = sides(self.fields)?;
                 let (prev, state) = side(prev, "prev_")?;
                 let (next, _) = side(next, "next_")?;
                 pipeline
@@ -154,6 +170,14 @@ impl<'l> TextEvent<'l> {
     }
 }
 
+/// Who leaves, and who comes. A task may be named `a ==> b`.
+fn sides(fields: &str) -> Option<(&str, &str)> {
+    match fields.find(" ==> next_comm=") {
+        Some(at) => Some((fields.get(..at)?, fields.get(at + 5..)?)),
+        None => fields.rsplit_once(" ==> "),
+    }
+}
+
 /// A task, and the text behind it: `prev_comm=NAME prev_pid=1 prev_prio=120 prev_state=S`, or `NAME:1 [120] S`. Names may
 /// have spaces.
 fn side<'l>(text: &'l str, prefix: &str) -> Option<(SwitchSide<'l>, &'l str)> {
@@ -163,13 +187,13 @@ fn side<'l>(text: &'l str, prefix: &str) -> Option<(SwitchSide<'l>, &'l str)> {
         .and_then(|t| t.strip_prefix("comm="))
     {
         Some(text) => {
-            let (comm, rest) = text.split_once(&format!(" {prefix}pid="))?;
+            let (comm, rest) = text.rsplit_once(&format!(" {prefix}pid="))?;
             let (tid, rest) = rest.split_once(&format!(" {prefix}prio="))?;
             let (prio, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             (comm, tid, prio, rest)
         }
         None => {
-            let (task, rest) = text.split_once(" [")?;
+            let (task, rest) = text.rsplit_once(" [")?;
             let (comm, tid) = task.rsplit_once(':')?;
             let (prio, rest) = rest.split_once(']')?;
             (comm, tid, prio, rest)
@@ -272,6 +296,30 @@ mod tests {
         assert!(
             TextEvent::parse("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION").is_none()
         );
+    }
+
+    /// Anybody can name a thread so.
+    #[test]
+    fn a_name_like_the_rest_of_the_line_is_a_name() {
+        let name = "x:7 [1] S ==> y";
+        for fields in [
+            format!("{name}:12 [120] S ==> b:8 [120]"),
+            format!(
+                "prev_comm={name} prev_pid=12 prev_prio=120 prev_state=S ==> next_comm={name} next_pid=8 next_prio=120"
+            ),
+        ] {
+            let line = format!("{name}-12 [003] 7.000123: sched_switch: {fields}");
+            let event = TextEvent::parse(&line).unwrap_or_else(|| panic!("{line}"));
+            assert_eq!((event.at.cpu.get(), event.at.current.1), (3, 12), "{line}");
+            let (prev, next) = sides(event.fields).unwrap();
+            let (prev, state) = side(prev, "prev_").unwrap();
+            let (next, _) = side(next, "next_").unwrap();
+            assert_eq!(
+                (prev.tid, prev.comm, state_number(state)),
+                (12, name.as_bytes(), Some(1))
+            );
+            assert_eq!(next.tid, 8);
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ const ATTR_BYTES: std::ops::RangeInclusive<u64> = 64..=65536;
 /// Limit for all features; descriptions of all tracepoints and symbols of a kernel take some 20 MB.
 pub const MOST_FEATURE_BYTES: u64 = 256 << 20;
 /// Limit for one buffer of a hardware trace: perf maps 4 MB for it unless told otherwise.
-const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
+pub const MOST_AUXTRACE_BYTES: u64 = 1 << 30;
 /// The record type `PERF_RECORD_AUXTRACE`, and the size of a record's head.
 const AUXTRACE: u32 = 71;
 const RECORD_HEAD_BYTES: u16 = 8;

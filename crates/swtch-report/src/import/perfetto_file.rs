@@ -18,6 +18,7 @@ use swtch_store::Meta;
 use super::scheduler::{EventContext, SwitchSide};
 use super::{ImportPipeline, ImportSource, meta_of};
 use crate::export::perfetto_message::{CompactSched, FtraceEventBundle, TracePacket};
+use crate::export::{UNKNOWN_STATE, is_not_recorded};
 
 /// The command that records enough.
 const RECORD_ENOUGH: &str = "perfetto -o FILE -t 5s sched/sched_switch sched/sched_waking";
@@ -343,14 +344,17 @@ impl PacketEvents {
             match event.what {
                 PacketEventKind::Switch { prev, state, next } => {
                     running.insert(event.cpu, next);
-                    let prev = prev.or(current);
+                    let prev = prev.or(current).filter(|prev| !is_not_recorded(prev.tid));
                     let at = at(prev.map(|prev| prev.tid), 0);
                     match prev {
                         Some(prev) => {
                             let (prev, next) = (self.side(prev), self.side(next));
                             pipeline.scheduler.switch(at, prev, state, next);
+                            if state == UNKNOWN_STATE {
+                                pipeline.scheduler.forget_wait(prev.tid);
+                            }
                         }
-                        // Nothing tells who leaves first.
+                        // Nothing tells who leaves first, nor what an export of ours has no row for.
                         None => pipeline.scheduler.come(at, next.tid),
                     }
                 }

@@ -17,7 +17,7 @@ use linux_perf_data::Feature;
 use linux_perf_event_reader::Endianness;
 
 use super::cursor::Cursor;
-use super::layout::{HEAD_BYTES, MOST_FEATURE_BYTES};
+use super::layout::{HEAD_BYTES, MOST_AUXTRACE_BYTES, MOST_FEATURE_BYTES};
 
 /// Size of the attributes that the head names; nothing reads them there.
 const ATTR_BYTES: u64 = 144;
@@ -73,7 +73,8 @@ pub fn to_file(pipe: File) -> Result<PipedFile> {
                 features.add(Feature(feature), body.get(8..).unwrap_or_default())?;
             }
             TRACING_DATA => {
-                let size = cursor.count().unwrap_or(0).into();
+                // One byte more than the limit is refused below.
+                let size = u64::from(cursor.count().unwrap_or(0)).min(MOST_FEATURE_BYTES + 1);
                 let mut bytes = Vec::new();
                 (&mut pipe).take(size).read_to_end(&mut bytes)?;
                 features.add(Feature::TRACING_DATA, &bytes)?;
@@ -81,6 +82,10 @@ pub fn to_file(pipe: File) -> Result<PipedFile> {
             AUXTRACE => {
                 file.write_all(&record.bytes)?;
                 let size = cursor.long().unwrap_or(0);
+                anyhow::ensure!(
+                    size <= MOST_AUXTRACE_BYTES,
+                    "it is damaged: a hardware trace of {size} bytes"
+                );
                 std::io::copy(&mut (&mut pipe).take(size), &mut file)?;
             }
             _ => file.write_all(&record.bytes)?,

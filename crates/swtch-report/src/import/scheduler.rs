@@ -267,6 +267,13 @@ impl SchedulerState {
         }
     }
 
+    /// The file does not tell what follows the last switch-out of this thread.
+    pub fn forget_wait(&mut self, tid: u32) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.wait = WaitEvidence::default();
+        }
+    }
+
     /// Takes a `sched_migrate_task` of this thread.
     pub fn migrate(&mut self, at: EventContext, tid: u32) {
         if let Some(task) = self.tasks.get_mut(&tid) {

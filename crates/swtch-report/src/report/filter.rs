@@ -33,7 +33,7 @@ pub struct Filter {
     /// Only switches before this moment, counted from the start of the trace.
     pub until: Option<Moment>,
     /// Only waits that took at least so long. Switches count whatever the wait before them took.
-    pub min_wait: Option<Moment>,
+    pub min_wait: Option<LeastWait>,
     /// Only the request of which a published id begins with these digits.
     pub only_span: Option<String>,
     /// The asker. Reading ends with [`GivenUp`] when nobody waits for the answer any more.
@@ -96,7 +96,11 @@ impl Filter {
         );
         words.extend(self.since.map(|moment| format!("--since {moment}")));
         words.extend(self.until.map(|moment| format!("--until {moment}")));
-        words.extend(self.min_wait.map(|least| format!("--min-wait {least}")));
+        words.extend(
+            self.min_wait
+                .iter()
+                .map(|least| format!("--min-wait {least}")),
+        );
         let only_span = self.only_span.iter();
         words.extend(only_span.map(|id| format!("--only-span {id}")));
         (!words.is_empty()).then(|| words.join(" "))
@@ -131,6 +135,31 @@ impl fmt::Display for Moment {
     #[expect(clippy::cast_precision_loss, reason = "exact up to 104 days")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.0.as_ns() as f64 / 1e9).fmt(f)
+    }
+}
+
+/// The shortest wait that counts, in the words of the person who gave it: `1ms`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeastWait {
+    length: Nanos,
+    words: String,
+}
+
+impl FromStr for LeastWait {
+    type Err = String;
+
+    fn from_str(words: &str) -> Result<Self, String> {
+        let refusal = || format!("`{words}` is no length: give seconds (1.5) or a unit (250ms)");
+        let Moment(length) = words.parse().map_err(|_: String| refusal())?;
+        let has_unit = words.ends_with(char::is_alphabetic);
+        let words = format!("{words}{}", if has_unit { "" } else { "s" });
+        Ok(Self { length, words })
+    }
+}
+
+impl fmt::Display for LeastWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.words.fmt(f)
     }
 }
 
@@ -211,7 +240,7 @@ impl Selection {
             reasons,
             from: filter.since.map_or(Timestamp::default(), after),
             to: filter.until.map_or(Timestamp::from_ns(u64::MAX), after),
-            min_wait: filter.min_wait.map(|least| least.0),
+            min_wait: filter.min_wait.as_ref().map(|least| least.length),
             request: None,
         }
     }
@@ -251,12 +280,21 @@ impl Selection {
         }
     }
 
-    /// Returns true if a wait for this reason of this task, still open at the end, counts.
-    pub fn counts_open(&self, reason: Reason, task: usize, since: Timestamp) -> bool {
+    /// Returns true if a wait for this reason of this task, still open at the end, counts; `lasted` is its length, if
+    /// that is known.
+    pub fn counts_open(
+        &self,
+        reason: Reason,
+        task: usize,
+        since: Timestamp,
+        lasted: Option<Nanos>,
+    ) -> bool {
+        let is_long = |least| lasted.is_none_or(|lasted| lasted >= least);
         let is_followed = |request: &FollowedRequest| request.has(task, since);
         self.tasks[task]
             && self.reasons & bit(reason) != 0
             && since < self.to
+            && self.min_wait.is_none_or(is_long)
             && self.request.as_ref().is_none_or(is_followed)
     }
 
@@ -472,7 +510,7 @@ mod tests {
             min_wait: Some("1ms".parse().unwrap()),
             ..Filter::default()
         };
-        assert_eq!(filter.to_words().unwrap(), "--min-wait 0.001");
+        assert_eq!(filter.to_words().unwrap(), "--min-wait 1ms");
         let selection = Selection::new(&filter, &names, Timestamp::default());
         let mut row = row(1, Reason::Futex);
         for (off, expected) in [
@@ -484,6 +522,25 @@ mod tests {
             let counted = selection.counts(&row, names.index(row.task));
             assert_eq!((counted.switch, counted.wait), (true, expected), "{off:?}");
         }
+        let (since, task) = (Timestamp::default(), names.index(row.task));
+        for (lasted, expected) in [
+            (Some(999_999), false),
+            (Some(1_000_000), true),
+            (None, true),
+        ] {
+            let lasted = lasted.map(Nanos::from_ns);
+            let counts = selection.counts_open(Reason::Futex, task, since, lasted);
+            assert_eq!(counts, expected, "open for {lasted:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_is_told_as_it_was_typed() {
+        let told = |words: &str| words.parse::<LeastWait>().map(|least| least.to_string());
+        for (typed, expected) in [("1ms", "1ms"), ("1500us", "1500us"), ("2", "2s")] {
+            assert_eq!(told(typed).unwrap(), expected);
+        }
+        assert!(told("1h").unwrap_err().contains("no length"));
     }
 
     #[test]

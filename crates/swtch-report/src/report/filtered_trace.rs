@@ -83,6 +83,7 @@ impl<'t> FilteredTrace<'t> {
                 meta: meta.clone(),
                 rows: trace.row_count(),
                 filter: filter.to_words(),
+                min_wait: filter.min_wait.clone(),
                 incomplete: incomplete(trace),
                 gaps: trace.gaps().context("reading the gaps of the trace")?,
                 duration: Nanos::ZERO,
@@ -250,7 +251,8 @@ impl<'t> FilteredTrace<'t> {
         let mut opens = self.trace.opens().context("reading the open waits")?;
         opens.retain(|open| {
             let task = self.names.index(open.task);
-            let counts = |reason| self.selection.counts_open(reason, task, open.since);
+            let (since, lasted) = (open.since, Some(open.lasted));
+            let counts = |reason| self.selection.counts_open(reason, task, since, lasted);
             reason_of_open(open).is_some_and(counts)
         });
         Ok(opens)

@@ -16,7 +16,7 @@ pub use losses::{lost_names_in_words, lost_records};
 
 use std::path::PathBuf;
 
-use crate::report::Selection;
+use crate::report::{LeastWait, Selection};
 use swtch_core::{Gap, Nanos, Timestamp};
 use swtch_output::built::{LIGHT_IN_WORDS, is_light};
 use swtch_output::host::HostWords;
@@ -36,6 +36,8 @@ pub struct TraceHead {
     pub rows: u64,
     /// The filter, in the words of the command line; `None` when everything is counted.
     pub filter: Option<String>,
+    /// The shortest wait that counts.
+    pub min_wait: Option<LeastWait>,
     /// The reason why the trace is incomplete; `None` for a finished one.
     pub incomplete: Option<String>,
     /// The places and times at which records were lost.
@@ -269,10 +271,16 @@ impl TraceHead {
                  are inferred"
             ));
         }
-        if let Some(filter) = &self.filter {
+        let has_all = self.min_wait.is_some() && rows.counted == self.rows;
+        if let Some(filter) = self.filter.as_ref().filter(|_| !has_all) {
             let (reported, all) = (grouped(rows.counted), grouped(self.rows));
             lines.push(format!(
                 "only {filter}: {reported} of the trace's {all} rows"
+            ));
+        }
+        if let Some(least) = &self.min_wait {
+            lines.push(format!(
+                "waits shorter than {least} are left out (--min-wait); the switches around them are counted all the same"
             ));
         }
         lines
@@ -361,7 +369,7 @@ pub fn host_words(host: &TraceHost) -> HostWords<'_> {
         kernel_release: &host.kernel_release,
         machine: Some(&host.machine),
         cpu_model: None,
-        cpus: Some(host.cpus.into()),
+        cpus: (host.cpus > 0).then(|| host.cpus.into()),
         // A note says it, of the recording.
         is_light: false,
     }

@@ -90,7 +90,7 @@ pub use diff::{
 };
 pub use empty::{is_failure, why_empty};
 pub use explain::{BESIDES, ExplainAsked, ExplainPageParts, Extent, FindingText, explain, parts};
-pub use filter::{Asker, EmptySpan, Filter, GivenUp, Moment, Selection, takes_task};
+pub use filter::{Asker, EmptySpan, Filter, GivenUp, LeastWait, Moment, Selection, takes_task};
 pub use filtered_trace::{FilteredTrace, coverage};
 pub use flame::{FlameNaming, FlameNode, FrameKind};
 pub use group::RowSyscall;

@@ -294,6 +294,46 @@ fn text_of_ftrace_is_read_in_both_of_its_forms() {
     }
 }
 
+/// The number at the torn end would be another priority, and a CPU cannot go back in time.
+#[test]
+fn a_text_that_is_cut_or_goes_back_in_time_is_said() {
+    let place = TraceDir::new();
+    let line = |us: u32, prev: &str, next: &str| {
+        format!(
+            "{} [000] 1.{us:06}: sched_switch: {prev} [120] S ==> {next} [120]\n",
+            prev.replace(':', "-")
+        )
+    };
+    let whole = [
+        line(10, "a:0", "b:7"),
+        line(30, "b:7", "a:0"),
+        line(20, "a:0", "b:7"),
+    ]
+    .concat();
+    fs::write(place.dir().join("t.txt"), &whole).unwrap();
+    let (rows, said) = imported_rows(&place, "t.txt");
+    assert_eq!(rows.switches.len(), 1);
+    assert_eq!(rows.meta.imported.unwrap().unreadable_records, 1);
+    assert!(
+        said.contains("1 record of the file could not be understood"),
+        "{said}"
+    );
+    assert!(import(&place, "t.txt").status.success());
+    let page = stdout(&report(&place.trace(), &["--min-wait", "1ms"]));
+    assert!(page.starts_with("host   not told\n"), "{page}");
+    assert!(
+        page.contains("waits shorter than 1ms are left out"),
+        "{page}"
+    );
+    fs::remove_dir_all(place.trace()).unwrap();
+    fs::write(place.dir().join("t.txt"), &whole[..whole.len() - 1]).unwrap();
+    let (_, said) = imported_rows(&place, "t.txt");
+    assert!(
+        said.contains("cut short, in the middle of a line"),
+        "{said}"
+    );
+}
+
 /// An export of an import is imported again: no row is lost, no length changes.
 #[test]
 fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
@@ -315,6 +355,33 @@ fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
             .collect()
     };
     assert_eq!(lengths(&after), lengths(&before));
+}
+
+/// What our export writes for time of which it has no row becomes neither a thread nor the length of a wait.
+#[test]
+fn what_an_export_does_not_tell_is_not_told_again() {
+    let place = TraceDir::new();
+    // c left CPU 0 without having come, and b came to CPU 1 without having left CPU 0.
+    let text = "<idle>-0 [000] 1.000010: sched_switch: idle:0 [120] R ==> b:7 [120]\n\
+        b-7 [000] 1.000020: sched_switch: b:7 [120] R ==> a:6 [120]\n\
+        c-8 [000] 1.000040: sched_switch: c:8 [120] S ==> b:7 [120]\n\
+        b-7 [001] 1.000060: sched_switch: b:7 [120] S ==> idle:0 [120]\n\
+        b-7 [000] 1.000070: sched_switch: b:7 [120] S ==> idle:0 [120]\n";
+    fs::write(place.dir().join("t.txt"), text).unwrap();
+    assert!(import(&place, "t.txt").status.success());
+    let written = swtch(["export", "--to", "perfetto", "-o"])
+        .arg(place.dir().join("t.pftrace"))
+        .arg(place.trace())
+        .output();
+    assert!(written.unwrap().status.success());
+    let before = TraceContents::new(Trace::open(&place.trace()).unwrap());
+    fs::remove_dir_all(place.trace()).unwrap();
+    let (after, _) = imported_rows(&place, "t.pftrace");
+    let told = |rows: &TraceContents| -> Vec<_> {
+        let rows = rows.switches.iter();
+        rows.map(|row| (row.ts, row.cpu, row.wait.off)).collect()
+    };
+    assert_eq!(told(&after), told(&before));
 }
 
 /// Perfetto's usual form: switches in columns, of which each says only who comes.

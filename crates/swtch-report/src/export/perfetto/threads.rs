@@ -21,6 +21,11 @@ const NOT_RECORDED: i32 = BEYOND_IDS + 1;
 /// Tasks that have no name in the trace, numbered by key.
 const UNNAMED: i32 = BEYOND_IDS + (1 << 17);
 
+/// Returns true if this thread id stands for runs which are not recorded.
+pub fn is_not_recorded(tid: u32) -> bool {
+    i32::try_from(tid).is_ok_and(|tid| (NOT_RECORDED..UNNAMED).contains(&tid))
+}
+
 /// Ranges of track ids, by what the tracks are for.
 const THREAD_TRACKS: u64 = 1 << 40;
 const PROCESS_TRACKS: u64 = 2 << 40;
