@@ -3,12 +3,15 @@
  * Publishes which request a thread works on, for whoever looks at the process from outside: `swtch
  * record --span otel`, OpenTelemetry's profiler and others (OTEP 4947, thread context).
  *
- *	static __thread struct swtch_context context;
+ *	struct swtch_context context;
  *
  *	swtch_context_set(&context, trace_id, span_id);
  *	struct swtch_context *outer = swtch_context_attach(&context);
  *	serve(request);
  *	swtch_context_attach(outer);
+ *
+ * A request within another one needs a context of its own. Whatever leaves the block, an exception
+ * of C++ too, has to attach the outer one: readers look at this memory until then.
  *
  * This file is all that is needed: nothing is linked or started, no system call is made, and to
  * attach takes two stores. A reader stops the thread, or reads when it leaves its CPU, so it is
@@ -16,7 +19,8 @@
  *
  * Readers find the variable by its name among the dynamic symbols. A program has it there if it is
  * linked with -Wl,--export-dynamic-symbol=otel_thread_ctx_v1 (or -rdynamic); a library has it. On
- * x86-64, compile a library with -mtls-dialect=gnu2, as OTEP 4947 asks; swtch reads either way.
+ * x86-64, compile a library with -mtls-dialect=gnu2 (GCC, Clang 19), as OTEP 4947 asks; swtch reads
+ * either way.
  */
 #ifndef SWTCH_CONTEXT_H
 #define SWTCH_CONTEXT_H
@@ -59,6 +63,7 @@ static inline void swtch_context_set(struct swtch_context *context, const uint8_
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	memcpy(context->trace_id, trace_id, sizeof(context->trace_id));
 	memcpy(context->span_id, span_id, sizeof(context->span_id));
+	context->reserved = 0;
 	context->attributes_size = 0;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	*(volatile uint8_t *)&context->valid = 1;

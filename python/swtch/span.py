@@ -15,9 +15,9 @@ runs meanwhile: `await swtch.span(trace_id=…).run(coroutine)` carries it with 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import platform
-import random
 import re
 import struct
 import tempfile
@@ -38,6 +38,8 @@ _MACHINES = {"x86_64": (62, 36), "aarch64": (183, 1031)}
 
 # The record: trace id, span id, valid, reserved, size of attributes.
 _RECORD = struct.Struct("16s8sBBH")
+
+_REMEDY = "set XDG_CACHE_HOME to a directory of your own that may be written to and executed from"
 
 _Answer = TypeVar("_Answer")
 
@@ -141,38 +143,88 @@ def _loaded() -> ctypes.CDLL:
     machine = platform.machine()
     if machine not in _MACHINES:
         raise Error(f"swtch.span knows no {machine}, only {' and '.join(_MACHINES)}")
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swtch"
-    path, library = caches / f"{_VARIABLE}-{machine}.so", _library(machine)
+    file = f"{_VARIABLE}-{machine}.so"
     try:
-        if not path.is_file() or path.read_bytes() != library:
-            caches.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=caches, delete=False) as file:
-                file.write(library)
-            Path(file.name).replace(path)
-        return ctypes.CDLL(str(path))
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "swtch"
+    except RuntimeError as why:
+        raise Error(f"swtch.span has no place for {file}: {why}", _REMEDY) from why
+    try:
+        return _load(caches, file, _library(machine))
     except OSError as why:
         raise Error(
-            f"swtch.span cannot make or load {escaped(str(path))}: {why}",
-            "set XDG_CACHE_HOME to a directory that may be written to and executed from",
+            f"swtch.span cannot make or load {escaped(str(caches / file))}: {why}", _REMEDY
         ) from why
 
 
-class _Thread(threading.local):
-    """Where the calling thread has the variable: the dynamic linker tells each its own."""
+def _load(caches: Path, name: str, library: bytes) -> ctypes.CDLL:
+    """Loads the file, and makes it first where it is not what it should be.
+
+    Who can change the file can run code in this process. So the directory must be the user's alone,
+    and is held open meanwhile. It is locked: a file that another process has loaded must not be
+    replaced by an equal one, or readers would look for one that is deleted.
+    """
+    caches.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = os.open(caches, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        status = os.fstat(directory)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            raise PermissionError("other users can write to the directory")
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        path = Path(f"/proc/self/fd/{directory}", name)
+        if not path.is_file() or path.read_bytes() != library:
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(library)
+            Path(file.name).replace(path)
+        return ctypes.CDLL(str(path))
+    finally:
+        os.close(directory)
+
+
+class _Block:
+    """A `with` block of a thread."""
+
+    __slots__ = ("is_open", "outer", "span", "thread")
+
+    def __init__(self, span: PublishedSpan, thread: _Thread) -> None:
+        # Held for as long as it may be published: readers look at its memory.
+        self.span = span
+        self.thread = thread
+        self.outer: int | None = thread.variable.value
+        self.is_open = True
+
+
+class _Thread:
+    """Where a thread has the variable, and the blocks that began there, the newest last."""
 
     def __init__(self) -> None:
         self.variable = ctypes.c_void_p.in_dll(_loaded(), _VARIABLE)
+        self.blocks: list[_Block] = []
+
+    def leave_ended(self) -> None:
+        """Publishes the newest block that is open. Called on the thread itself.
+
+        Blocks of generators end in any order, and on any thread.
+        """
+        while self.blocks and not self.blocks[-1].is_open:
+            self.variable.value = self.blocks.pop().outer
 
 
-@cache
-def _threads() -> _Thread:
-    return _Thread()
+_LOCAL = threading.local()
+
+
+def _thread() -> _Thread:
+    """The calling one: the dynamic linker tells each where it has the variable."""
+    try:
+        thread: _Thread = _LOCAL.thread
+    except AttributeError:
+        thread = _LOCAL.thread = _Thread()
+    return thread
 
 
 def _id(name: str, text: str | None, size: int) -> bytes:
     """The bytes of an id; random ones if none is given."""
     if text is None:
-        return random.randbytes(size)
+        return os.urandom(size)
     if re.fullmatch(f"[0-9a-fA-F]{{{2 * size}}}", text) is None or int(text, 16) == 0:
         raise Error(
             f"{escaped(text)} is no {name}",
@@ -199,21 +251,36 @@ class PublishedSpan:
         record = _RECORD.pack(*ids, 1, 0, 0)
         self._record = ctypes.create_string_buffer(record, len(record))
         self._address = ctypes.addressof(self._record)
-        # For each block that is open: the variable of its thread, and what was published before.
-        self._outer: list[tuple[ctypes.c_void_p, int | None]] = []
+        self._blocks: list[_Block] = []
 
     def __enter__(self) -> PublishedSpan:
-        variable = _threads().variable
-        self._outer.append((variable, variable.value))
-        variable.value = self._address
+        thread = _thread()
+        thread.leave_ended()
+        block = _Block(self, thread)
+        self._blocks.append(block)
+        thread.blocks.append(block)
+        thread.variable.value = self._address
         return self
 
     def __exit__(self, *error: object) -> None:
-        variable, outer = self._outer.pop()
-        variable.value = outer
+        thread, block = _thread(), self._blocks[-1]
+        if block.thread is not thread:
+            own = (other for other in reversed(self._blocks) if other.thread is thread)
+            block = next(own, block)
+        self._blocks.remove(block)
+        block.is_open = False
+        thread.leave_ended()
 
     async def run(self, coroutine: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Runs a coroutine, which carries the ids wherever it waits; what it returns."""
+        """Runs a coroutine, which carries the ids wherever it waits; what it returns.
+
+        Tasks that it starts do not: each needs a `run` of its own.
+        """
+        if not isinstance(coroutine, Coroutine):
+            raise Error(
+                f"swtch.span runs coroutines, and {escaped(repr(coroutine))} is none",
+                "call an `async def`, and wait for whatever else within it",
+            )
         return await _carried(self, coroutine)
 
 

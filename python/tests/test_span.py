@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import LIMIT_S, why_not_ebpf
 
 import swtch
-from swtch.span import _threads
+from swtch.span import _thread
 
 # Two threads serve requests, and the loop of a third two coroutines, for three seconds. Of each
 # stretch in which a thread served one: thread, begin, end (ns, CLOCK_MONOTONIC), id.
@@ -71,7 +72,7 @@ LEFT JOIN stored.span AS spans
 
 def seen() -> bytes | None:
     """The trace id that a reader would see of this thread."""
-    address = _threads().variable.value
+    address = _thread().variable.value
     return None if address is None else ctypes.string_at(address, 16)
 
 
@@ -108,6 +109,55 @@ def test_blocks_within_each_other_and_threads_have_their_own() -> None:
     assert seen() is None
 
 
+def test_a_block_may_be_open_on_several_threads() -> None:
+    shared = swtch.span(trace_id="11" * 16)
+    first, second = (threading.Event() for _ in range(2))
+    after: list[bytes | None] = []
+
+    def begins_first() -> None:
+        with shared:
+            first.set()
+            second.wait(LIMIT_S)
+        after.append(seen())
+
+    thread = threading.Thread(target=begins_first)
+    thread.start()
+    first.wait(LIMIT_S)
+    with shared:
+        second.set()
+        thread.join()
+        assert seen() == bytes.fromhex("11" * 16)
+    after.append(seen())
+    assert after == [None, None]
+
+
+def test_blocks_of_generators_end_in_any_order_and_on_any_thread() -> None:
+    def answers(id: str) -> Iterator[bytes | None]:
+        with swtch.span(trace_id=id):
+            yield seen()
+
+    one, other, elsewhere = (answers(digit * 32) for digit in "567")
+    assert (next(one), next(other)) == (b"\x55" * 16, b"\x66" * 16)
+    one.close()
+    assert seen() == b"\x66" * 16
+    other.close()
+    assert seen() is None
+    thread = threading.Thread(target=lambda: next(elsewhere))
+    thread.start()
+    thread.join()
+    elsewhere.close()
+    assert seen() is None
+
+
+def test_what_is_no_coroutine_is_refused() -> None:
+    async def wait() -> None:
+        future = asyncio.get_running_loop().create_future()
+        await swtch.span().run(future)  # type: ignore[arg-type]
+
+    with pytest.raises(swtch.Error, match="runs coroutines"):
+        asyncio.run(wait())
+
+
 def test_a_coroutine_carries_its_own() -> None:
     async def answer(id: str) -> str:
         for _ in range(3):
@@ -126,22 +176,56 @@ def test_a_coroutine_carries_its_own() -> None:
     assert seen() is None
 
 
+def test_ids_neither_follow_nor_change_the_seed_of_the_program() -> None:
+    random.seed(1)
+    one = swtch.span().trace_id
+    drawn = random.random()
+    random.seed(1)
+    assert swtch.span().trace_id != one
+    random.seed(1)
+    assert random.random() == drawn
+
+
 @pytest.mark.parametrize("id", ["", "12", "0" * 32, "g" * 32, "1" * 33])
 def test_what_is_no_id_is_refused(id: str) -> None:
     with pytest.raises(swtch.Error, match="is no trace id\ngive 32 hexadecimal digits"):
         swtch.span(trace_id=id)
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    script = "import swtch\nwith swtch.span(): pass"
-    (tmp_path / "swtch").write_text("in the way", encoding="utf-8")
+def publishes_with_cache(cache: Path) -> str:
+    """What a process that publishes with that cache says of it: nothing if it can."""
     answer = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": ":".join(sys.path)},
+        [sys.executable, "-c", "import swtch\nwith swtch.span(): pass"],
+        env={"XDG_CACHE_HOME": str(cache), "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
     )
-    assert "swtch.span cannot make or load" in answer.stderr
-    assert "set XDG_CACHE_HOME" in answer.stderr
+    return answer.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "swtch").write_text("in the way", encoding="utf-8")
+    said = publishes_with_cache(tmp_path)
+    assert "swtch.span cannot make or load" in said
+    assert "set XDG_CACHE_HOME" in said
+
+
+def test_a_library_that_others_can_change_is_not_loaded(tmp_path: Path) -> None:
+    cache = tmp_path / "swtch"
+    assert publishes_with_cache(tmp_path) == ""
+    assert cache.stat().st_mode & 0o777 == 0o700
+    cache.chmod(0o777)
+    said = publishes_with_cache(tmp_path)
+    assert "other users can write to the directory" in said
+    assert "set XDG_CACHE_HOME" in said
+
+
+def test_a_library_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
+    assert publishes_with_cache(tmp_path) == ""
+    (library,) = (tmp_path / "swtch").iterdir()
+    whole = library.read_bytes()
+    library.write_bytes(whole[:100])
+    assert publishes_with_cache(tmp_path) == ""
+    assert library.read_bytes() == whole
