@@ -8,14 +8,14 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from conftest import LIMIT_S, why_not_ebpf
 
 import swtch
-from swtch.span import _thread
+from swtch.span import _loaded, _thread
 
 # Two threads serve requests, and the loop of a third two coroutines, for three seconds. Of each
 # stretch in which a thread served one: thread, begin, end (ns, CLOCK_MONOTONIC), id.
@@ -132,7 +132,7 @@ def test_a_block_may_be_open_on_several_threads() -> None:
 
 
 def test_blocks_of_generators_end_in_any_order_and_on_any_thread() -> None:
-    def answers(id: str) -> Iterator[bytes | None]:
+    def answers(id: str) -> Generator[bytes | None, None, None]:
         with swtch.span(trace_id=id):
             yield seen()
 
@@ -229,3 +229,13 @@ def test_a_library_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
     library.write_bytes(whole[:100])
     assert publishes_with_cache(tmp_path) == ""
     assert library.read_bytes() == whole
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(swtch.Error, match=r"has no place for .*\nset XDG_CACHE_HOME"):
+        _loaded.__wrapped__()
