@@ -1,8 +1,11 @@
-//! The eBPF programs of others on the tracepoints of the recorder.
+//! Lists the eBPF programs of other tools on the tracepoints that the recorder attaches to.
 //!
-//! The kernel's list of links names them, and shows them to those with `CAP_SYS_ADMIN` only. It
-//! does not have what perf and ftrace attach without eBPF, nor what is attached by the older
-//! `PERF_EVENT_IOC_SET_BPF`.
+//! They matter because the kernel calls the only program of a tracepoint directly, and goes through
+//! a list when there are several: then each call is dearer, also those of our programs.
+//!
+//! The programs are found by the kernel's list of links, which only processes with `CAP_SYS_ADMIN`
+//! may read. That list lacks what perf and ftrace attach without eBPF, and programs that are
+//! attached by the older `PERF_EVENT_IOC_SET_BPF`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -15,29 +18,24 @@ use serde::Serialize;
 use super::hook::HOOKS;
 use super::trial::own;
 
-/// Programs of one name on one tracepoint, which a recorder that starts now has beside its own.
+/// All foreign programs that have the same name and are attached to the same tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForeignProgram {
     /// Name of the tracepoint, one of [`HOOKS`].
     pub tracepoint: &'static str,
-    /// Name of the program, of which the kernel keeps 15 bytes; not yet escaped.
+    /// Name of the program, of which the kernel keeps 15 bytes, or `id N` if it has none. Others
+    /// chose it, so it must be escaped before it is shown.
     pub program: String,
     /// Number of programs with this name on the tracepoint.
     pub count: u64,
 }
 
-/// Lists the programs that are attached now; `None` if this process may not. Call it while none of
-/// our own is.
+/// Lists the programs that are attached now; `None` if this process may not list them.
+///
+/// Our own programs cannot be told from those of others, so none of them may be attached during the
+/// call.
 pub(super) fn foreign_programs() -> Option<Vec<ForeignProgram>> {
-    let (mut links, mut id) = (Vec::new(), 0);
-    loop {
-        // SAFETY: the kernel writes a number there, during the call.
-        match unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } {
-            0 => links.extend(link_to_hook(id)),
-            error if error == -libc::ENOENT => break,
-            _ => return None,
-        }
-    }
+    let links = links_to_hooks()?;
     if links.is_empty() {
         return Some(Vec::new());
     }
@@ -46,11 +44,28 @@ pub(super) fn foreign_programs() -> Option<Vec<ForeignProgram>> {
     Some(counted_by_name(&links, &names.collect()))
 }
 
-/// The tracepoint and the program of a link; `None` if it is to something else, or gone meanwhile.
+/// Returns the tracepoint and the id of the program of each link to one of [`HOOKS`]; `None` if this
+/// process may not list links.
+fn links_to_hooks() -> Option<Vec<(&'static str, u32)>> {
+    let mut links = Vec::new();
+    let mut id = 0;
+    loop {
+        // SAFETY: `id` is a live local variable, and the kernel writes to it only during the call.
+        match unsafe { libbpf_sys::bpf_link_get_next_id(id, &raw mut id) } {
+            0 => links.extend(link_to_hook(id)),
+            // No link has a higher id.
+            error if error == -libc::ENOENT => return Some(links),
+            _ => return None,
+        }
+    }
+}
+
+/// Returns the tracepoint and the id of the program of a link; `None` if the link is to something
+/// else, or has been removed since it was listed.
 fn link_to_hook(id: u32) -> Option<(&'static str, u32)> {
-    // SAFETY: the call takes a number, and returns a descriptor or an error.
-    let link = own(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }).ok()?;
-    let link = LinkInfo::from_fd(link.as_fd()).ok()?;
+    // SAFETY: the call takes a number and no pointer, and returns a descriptor or an error.
+    let descriptor = own(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }).ok()?;
+    let link = LinkInfo::from_fd(descriptor.as_fd()).ok()?;
     let tracepoint = match &link.info {
         LinkTypeInfo::RawTracepoint(link) => OsStr::new(&link.name),
         LinkTypeInfo::PerfEvent(link) => match &link.event_type {
@@ -62,12 +77,14 @@ fn link_to_hook(id: u32) -> Option<(&'static str, u32)> {
     Some((hook_called(tracepoint)?, link.prog_id))
 }
 
+/// Returns the name as it stands in [`HOOKS`]; `None` if the recorder does not use this tracepoint.
 fn hook_called(tracepoint: &OsStr) -> Option<&'static str> {
     let mut names = HOOKS.iter().map(|hook| hook.name);
     names.find(|&name| tracepoint == name)
 }
 
-/// Counts links, each of a tracepoint and the id of a program.
+/// Counts the links of each tracepoint by the name of their program. `names` has the names by the
+/// programs' ids.
 fn counted_by_name(
     links: &[(&'static str, u32)],
     names: &HashMap<u32, String>,
@@ -96,7 +113,7 @@ mod tests {
     use super::super::trial::{attach, load_return_zero};
     use super::*;
 
-    /// No other program has this name, whoever else records meanwhile.
+    /// The test looks only for a name of its own, because others may record meanwhile.
     #[test]
     #[ignore = "needs root"]
     fn root_a_program_is_listed_while_it_is_attached() {

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A process without a scheduler is inspected a few times and then left alone. The contents of a
-//! page are checked in `swtch_observe`; here they are only converted to rows. Losses at this
-//! level are counted apart: they are not losses of the kernel's switches.
+//! page are checked in `swtch_observe`; here they are only converted to events, and `timeline` makes
+//! rows of those. Losses at this level are counted apart, because they are not losses of the kernel's
+//! switches.
 
 mod finder;
 mod wait_types;
@@ -25,10 +26,11 @@ use watched::WatchedProcess;
 
 pub use finder::{Finder, FinderReport, find_schedulers};
 
-/// The time between two rounds that take over new pages, renew leases and look up threads.
+/// The time between two rounds that take over new pages, renew leases and look up threads. A lease
+/// lasts a second, so it survives if several rounds are late.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// At most this many reasons why a scheduler could not be watched are kept.
+/// The recorder keeps at most this many reasons why a scheduler could not be watched.
 pub const MOST_REFUSED: usize = 20;
 
 /// The user-mode schedulers of all recorded processes.
@@ -36,30 +38,34 @@ pub(crate) struct UserLevel {
     finder: Finder,
     watched: Vec<WatchedProcess>,
     wait_types: WaitTypes,
+    /// The first stream of the merge that is free for schedulers; those before are the kernel's.
     first_stream: usize,
-    streams: usize,
+    /// Number of streams that schedulers have taken so far.
+    stream_count: usize,
     counts: UserCounts,
+    /// Gaps that [`Self::take_gaps`] has not returned yet.
     gaps: Vec<Gap>,
-    looked: Instant,
+    /// The start of the last round, which [`EVERY`] is measured from.
+    last_round: Instant,
 }
 
 impl UserLevel {
-    /// Watches the processes that `finder` finds. Their events go to streams of the merge, from
-    /// `first_stream` on.
+    /// Watches the processes that `finder` finds. Each of their schedulers gets a stream of the
+    /// merge, from `first_stream` on.
     pub fn new(finder: Finder, first_stream: usize) -> Self {
         Self {
             finder,
             watched: Vec::new(),
             wait_types: WaitTypes::default(),
             first_stream,
-            streams: 0,
+            stream_count: 0,
             counts: UserCounts::default(),
             gaps: Vec::new(),
-            looked: Instant::now(),
+            last_round: Instant::now(),
         }
     }
 
-    /// Notes an event of a task: its process may have, or soon start, a scheduler.
+    /// Notes a task's event, which may hint that its process has a scheduler or will soon start one.
     pub fn meet(&mut self, task: &TaskEvent) {
         self.finder.meet(task);
     }
@@ -71,12 +77,26 @@ impl UserLevel {
     /// When the kernel side has no room for more threads.
     pub fn look(&mut self, capture: &mut Capture) -> Result<(), swtch_capture::Error> {
         self.finder.pass_on();
-        if self.looked.elapsed() < EVERY {
+        if self.last_round.elapsed() < EVERY {
             return Ok(());
         }
-        self.looked = Instant::now();
-        for met in self.finder.found() {
-            match met {
+        self.last_round = Instant::now();
+        self.take_over_found();
+        self.open_rings();
+        for watched in &mut self.watched {
+            watched.renew_lease();
+            watched.tell_words(capture)?;
+        }
+        // A process is over only when it has ended and its rings have been read to the end, so no
+        // event is lost here.
+        self.watched.retain(|watched| !watched.is_over());
+        Ok(())
+    }
+
+    /// Begins to watch the processes that the finder has found since the last round.
+    fn take_over_found(&mut self) {
+        for report in self.finder.found() {
+            match report {
                 FinderReport::Page(page) => {
                     self.counts.processes += 1;
                     let (watched, refusal) = WatchedProcess::new(*page);
@@ -86,17 +106,10 @@ impl UserLevel {
                 FinderReport::Refused(why) => self.refuse(Some(why)),
             }
         }
-        self.open_rings();
-        for watched in &mut self.watched {
-            watched.renew_lease();
-            watched.tell_words(capture)?;
-        }
-        // All that an ended process had left in its rings has been read.
-        self.watched.retain(|watched| !watched.is_over());
-        Ok(())
     }
 
-    /// Returns true if any scheduler is watched. Its ring is smaller than those of the kernel side.
+    /// Returns true if any process with a scheduler is watched. The rings must then be drained more
+    /// often, because a scheduler's ring is smaller than those of the kernel side.
     pub const fn is_watching(&self) -> bool {
         !self.watched.is_empty()
     }
@@ -105,10 +118,10 @@ impl UserLevel {
     /// [`Self::drain`] reads them.
     pub fn open_rings(&mut self) {
         for watched in &mut self.watched {
-            let streams = &mut self.streams;
             watched.open_rings(|| {
-                *streams += 1;
-                self.first_stream + *streams - 1
+                let stream = self.first_stream + self.stream_count;
+                self.stream_count += 1;
+                stream
             });
         }
     }
@@ -129,20 +142,20 @@ impl UserLevel {
         drained
     }
 
-    /// The gaps since the last call.
+    /// Returns the gaps since the last call.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
         std::mem::take(&mut self.gaps)
     }
 
-    /// Names of wait types that are new since the last call.
+    /// Returns the names of the wait types that are new since the last call.
     pub fn take_wait_types(&mut self) -> Vec<WaitTypeRow> {
         self.wait_types.take_fresh()
     }
 
-    /// The counts so far; `None` if no scheduler was found.
+    /// Returns the counts so far; `None` if no scheduler was found and nothing was refused.
     pub fn counts(&self) -> Option<UserCounts> {
-        let is_any = self.counts.processes > 0 || !self.counts.refused.is_empty();
-        is_any.then(|| self.counts.clone())
+        let has_any = self.counts.processes > 0 || !self.counts.refused.is_empty();
+        has_any.then(|| self.counts.clone())
     }
 
     /// The process that looks for schedulers, whose cost is part of the overhead.
@@ -153,6 +166,10 @@ impl UserLevel {
     /// Keeps a reason why something at this level is not recorded, if there is one.
     pub fn refuse(&mut self, why: Option<String>) {
         let refused = &mut self.counts.refused;
-        refused.extend(why.filter(|_| refused.len() < MOST_REFUSED));
+        if let Some(why) = why
+            && refused.len() < MOST_REFUSED
+        {
+            refused.push(why);
+        }
     }
 }
