@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 use swtch_core::{Coverage, Level, Open, TaskKey, Timestamp};
 use swtch_report::opening::{self, LIST_OF_FILES};
@@ -52,12 +52,12 @@ pub struct Loaded {
     /// Waits and runs that were open when the trace ended.
     opens: FxHashMap<TaskKey, Open>,
     /// Tasks that are threads of the kernel.
-    pub kernel_threads: rustc_hash::FxHashSet<TaskKey>,
+    pub kernel_threads: FxHashSet<TaskKey>,
     /// The begin and end of tasks.
     pub lives: FxHashMap<TaskKey, TaskLifetime>,
     /// True if the capture was asked for every task that it names.
     pub everything_in_scope: bool,
-    /// Computed when they are first asked for.
+    // The fields below are computed when they are first asked for.
     facts: OnceLock<Value>,
     threads: OnceLock<Value>,
     symbols: OnceLock<Symbols>,
@@ -119,12 +119,11 @@ impl Loaded {
     /// When it cannot be read.
     pub fn read_again(&self, path: &Path) -> Result<Self> {
         let now = Self::read(path, self.generation + 1)?;
-        let grown = |level: usize| {
-            let level = Level::ALL[level];
-            let ids = &self.ids[level.index()];
-            ids.after_growth(self.levels.of(level), now.levels.of(level))
-        };
-        let ids = std::array::from_fn(grown);
+        let ids = std::array::from_fn(|index| {
+            let level = Level::ALL[index];
+            self.ids(level)
+                .after_growth(self.levels.of(level), now.levels.of(level))
+        });
         Ok(Self { ids, ..now })
     }
 
@@ -138,7 +137,8 @@ impl Loaded {
         self.ids(level).id(row)
     }
 
-    /// The number of the row of a task, of the kernel's level, that ended at a moment.
+    /// Returns the number of the row at the kernel's level that ended at this moment and is of this
+    /// task; `None` if there is none.
     pub fn id_ended(&self, task: TaskKey, ended_ns: u64) -> Option<u32> {
         let row = self.levels.os.row_ended(task, ended_ns)?;
         Some(self.id(Level::Os, row))
@@ -179,7 +179,7 @@ impl Loaded {
         self.opens.get(&task)
     }
 
-    /// Tracks of the kernel's level whose tasks a report with this filter counts.
+    /// Returns the tracks of the kernel's level whose tasks a report with this filter counts.
     pub fn tracks(&self, filter: &Filter) -> Vec<Track> {
         let takes = |track: &&Track| takes_task(filter, &self.names, self.names.index(track.task));
         let tracks = self.levels.os.tracks().iter();
@@ -201,11 +201,12 @@ impl Loaded {
             .any(|track| !self.ended_in(track, span).is_empty())
     }
 
+    /// Returns the rows of a track that ended in a span.
     fn ended_in(&self, track: &Track, span: Span) -> Range<usize> {
         let rows = self.levels.os.rows();
         let first = rows.partition(track.rows(), |ended| ended < span.from_ns);
         let last = rows.partition(track.rows(), |ended| ended < span.to_ns);
-        // An empty span may end before it begins.
+        // A span may end before it begins. Without `max` the range would be reversed.
         track.first + first..track.first + last.max(first)
     }
 
@@ -244,10 +245,11 @@ impl Loaded {
         age.is_some_and(|age| age < SILENT)
     }
 
-    /// Returns true if the recorder may still be writing. A recorder that ends writes the facts first, and the list of
-    /// the final files some milliseconds later. In between, the facts say that the trace is finished, although it is
-    /// not.
+    /// Returns true if the recorder may still be writing.
     pub fn is_growing(&self) -> bool {
+        // A recorder that ends writes the facts first, and the list of the final files some
+        // milliseconds later. In between, the facts say that the trace is finished, although it is
+        // not.
         let may_write = match self.trace.meta().state {
             RecordingState::Recording => true,
             _ => self.is_fresh(),

@@ -21,25 +21,29 @@ use crate::error::Error;
 use crate::page::{self, ThreadSlot};
 use crate::stack::overflow;
 
-/// Default limit of helpers per runtime. A thread costs some 10 kB and 2 of the 65,530 mappings;
-/// tokio allows as many threads for blocking calls.
+/// Default limit of helpers per runtime. A thread costs some 10 kB and 2 of the 65,530 mappings that
+/// a process may have (`vm.max_map_count`). Tokio allows as many threads for blocking calls.
 pub(crate) const MOST: usize = 512;
 
-/// If no helper has become free for this long while sections wait, a report is made.
+/// The monitor makes a report if no helper has become free for this long while sections wait.
 pub(crate) const LONG: Duration = Duration::from_secs(5);
 
 /// A helper without work ends after this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Work for a helper: the closure to call, and the word of the worker that waits for it.
+/// A preemptive section that a helper runs.
 pub(crate) struct Job {
+    /// The section itself. It catches its panics and wakes the worker that waits for it.
     pub(crate) body: Box<dyn FnOnce() + Send>,
+    /// The word of that worker, by which a recorder knows whose work the helper does.
     pub(crate) word: u64,
+    /// The index of that worker's scheduler.
     pub(crate) scheduler: u32,
 }
 
 impl Job {
-    /// Keeps the number of waiting jobs in the scheduler's record.
+    /// Adds `more` to the number of waiting jobs in the scheduler's record. A negative number is
+    /// subtracted, because the addition wraps.
     fn count_queued(&self, more: i32) {
         if let Some(page) = page::page_if_there() {
             let queued = &page.scheduler(self.scheduler).queued_preemptive_count;
@@ -55,7 +59,7 @@ pub(crate) struct HelperPool {
     name: String,
     state: Mutex<PoolState>,
     work_or_end: Condvar,
-    /// Limit of helpers at a time.
+    /// The most helpers that may live at a time.
     most: usize,
 }
 
@@ -97,7 +101,7 @@ pub(crate) struct Queued {
 }
 
 impl HelperPool {
-    /// Starts no helper yet; allows `most` at a time.
+    /// Creates a pool of at most `most` helpers, none of which is started yet.
     pub(crate) fn new(name: &str, most: usize) -> Self {
         Self {
             name: name.into(),
@@ -131,6 +135,14 @@ impl HelperPool {
         if state.living >= self.most {
             return Ok(());
         }
+        self.start_helper(&mut state)
+    }
+
+    /// Starts a helper for the job that was queued last.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn start_helper(self: &Arc<Self>, state: &mut PoolState) -> Result<(), Error> {
         state.made += 1;
         let name = format!("{}-h{}", self.name, state.made);
         let pool = self.clone();
@@ -166,6 +178,8 @@ impl HelperPool {
         })
     }
 
+    /// Waits for a job and takes it. Returns `None` when the helper must end; it is then no longer
+    /// counted as living.
     fn next_job(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -190,8 +204,8 @@ impl HelperPool {
         }
     }
 
-    /// Ends all helpers and waits for them. No job is left when a runtime ends, since its worker
-    /// would still wait.
+    /// Ends all helpers and waits for them. Called when the runtime ends: no job is left then,
+    /// because the worker that waits for it would keep the runtime alive.
     pub(crate) fn end(&self) {
         let threads = {
             let mut state = self.lock();

@@ -1,5 +1,5 @@
-// What a panel shows while, and after, it has asked: of which range the numbers are, the answer, a hint
-// that a newer one is on its way, or why there is none and what to do about it.
+// The parts of a panel that asks the server: a line with the range that its numbers are about, and the
+// answer. An old answer stays until the newer one is there; a refusal says why and what to do about it.
 import type { ComponentChildren } from "preact";
 import { escaped } from "../lib/escape";
 import { lengthOf, momentAt } from "../lib/format";
@@ -7,7 +7,7 @@ import { spanOf } from "../lib/units";
 import type { RangeInQuestion } from "../state/selection";
 import type { Answer, OfRange, Refusal } from "./use-answer";
 
-/** The answer, or what stands in for it. */
+/** Shows the answer. Where there is none, it shows that the trace is being read, or the refusal. */
 export function Answered<T>({
   answer,
   children,
@@ -45,14 +45,15 @@ function Refused({ refusal, retry }: { readonly refusal: Refusal; readonly retry
   );
 }
 
-/** Words between backticks are commands: the server writes advice as the command line prints it. */
+/** Shows words between backticks as code, because the server marks commands in that way. */
 export function inCode(text: string): ComponentChildren {
   return escaped(text)
     .split("`")
+    // Every second part was between backticks.
     .map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part));
 }
 
-/** Of which part of the trace the numbers below are. */
+/** Shows which part of the trace the numbers below are about. */
 export function RangeLine({
   answer,
   children,
@@ -71,7 +72,7 @@ export function RangeLine({
   );
 }
 
-/** `visible range: 1.20 s – 1.50 s, 300 ms`. */
+/** Names a range, for example `visible range: 1.20 s – 1.50 s, 300 ms`. */
 export function rangeWords({ range, which }: RangeInQuestion): string {
   const span = spanOf(range);
   if (which === "whole trace") return `whole trace: ${lengthOf(span)}`;

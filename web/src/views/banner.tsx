@@ -1,9 +1,11 @@
-// What a person must know before looking: the server is gone, or the trace is not whole.
+// A line above the page for what a person must know first: the server is gone or refuses, or the trace is
+// still being recorded or not whole.
 import { escaped } from "../lib/escape";
 import { useAtom } from "../lib/use-atom";
 import { connection, trace } from "../state/trace";
 import { followNewest, following } from "../state/view";
 
+/** Shows only the most important message, or nothing. */
 export function Banner() {
   const state = useAtom(connection);
   const known = useAtom(trace);

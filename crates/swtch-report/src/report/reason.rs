@@ -17,6 +17,7 @@ use super::{report_sheet, words};
 pub struct ReasonRow<'a, L> {
     reason: Reason,
     of: &'a OneReason<L>,
+    /// Number of switches of all reasons, of which the row shows its share.
     all: u64,
 }
 
@@ -54,7 +55,7 @@ pub fn sums<'a, L: 'a>() -> impl Iterator<Item = Column<ReasonRow<'a, L>>> {
         .chain(tally::times())
 }
 
-/// The percentiles of lengths, in the order of [`Distribution::PERCENTILES`], and the longest.
+/// The columns with the percentiles of lengths and the longest of them.
 fn lengths<'a>() -> impl Iterator<Item = Column<ReasonRow<'a, RowLengths>>> {
     let lengths: [[Column<ReasonRow<'_, RowLengths>>; 5]; 3] = [
         [
@@ -88,10 +89,12 @@ fn lengths<'a>() -> impl Iterator<Item = Column<ReasonRow<'a, RowLengths>>> {
     lengths.into_iter().flatten()
 }
 
+/// The cell of a percentile, by its index in [`Distribution::PERCENTILES`].
 fn percentile(lengths: &Distribution, place: usize) -> Cell {
     Cell::time(lengths.percentile(Distribution::PERCENTILES[place].0))
 }
 
+/// The tables of the report on a terminal, which would be too wide as one.
 const VIEWS: [SheetTable; 4] = [
     SheetTable {
         title: "",
@@ -147,7 +150,9 @@ const VIEWS: [SheetTable; 4] = [
 /// Sums by reason. `L` is what is kept of the lengths of runs and waits.
 #[derive(Debug)]
 pub struct ByReason<L = RowLengths> {
+    /// The sums of each reason, at [`Reason::index`].
     reasons: Vec<OneReason<L>>,
+    /// Number of waits whose reason is not recorded, which count as [`Reason::Unknown`].
     unrecorded: u64,
 }
 
@@ -189,6 +194,7 @@ impl<L> ByReason<L> {
         &mut self.reasons[reason.index()]
     }
 
+    /// Returns the sums of all reasons.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
         for one in &self.reasons {
@@ -197,7 +203,7 @@ impl<L> ByReason<L> {
         total
     }
 
-    /// Reasons of which anything was counted, most switches first.
+    /// Reasons for which a switch or a wait was counted, most switches first.
     fn counted(&self) -> Vec<(Reason, &OneReason<L>)> {
         let counted = Reason::ALL.iter().copied().zip(&self.reasons);
         let mut counted: Vec<_> = counted.filter(|(_, one)| !one.tally.is_empty()).collect();
@@ -205,7 +211,8 @@ impl<L> ByReason<L> {
         counted
     }
 
-    /// Reasons that occur, most switches first.
+    /// Reasons for which there was a switch, most switches first. Unlike [`Self::counted`], this
+    /// leaves out reasons of which there are only waits.
     pub fn ranked(&self) -> Vec<(Reason, Tally)> {
         let occurring = self.counted().into_iter();
         let occurring = occurring.filter(|(_, one)| one.tally.switches > 0);
@@ -214,8 +221,8 @@ impl<L> ByReason<L> {
             .collect()
     }
 
-    /// A table of these columns, the most frequent reason first, with a line of `sums`, which are those of
-    /// all reasons.
+    /// Makes a table of these columns, the most frequent reason first. `sums` are those of all
+    /// reasons, for the line of totals.
     pub fn sheet_of<'a>(
         &'a self,
         columns: &[Column<ReasonRow<'a, L>>],
@@ -227,6 +234,7 @@ impl<L> ByReason<L> {
             all: sums.tally.switches,
         };
         let rows = self.counted().into_iter().map(row);
+        // The line of totals shows the word `total` in place of its reason.
         let mut sheet = report_sheet("reason", columns, rows)
             .with_total(columns, &row((Reason::Unknown, sums)));
         sheet.notes = tally::notes(&sums.tally);
@@ -235,7 +243,7 @@ impl<L> ByReason<L> {
 }
 
 impl ByReason {
-    /// Adds what counts of a row.
+    /// Adds the parts of a row that `counted` names.
     pub fn add(&mut self, row: &Switch, counted: CountedParts) {
         if counted.switch {
             let one = self.of_mut(row.rule.reason);
@@ -262,7 +270,7 @@ impl ByReason {
         self.of_mut(reason).tally.add_open(open);
     }
 
-    /// The report: most frequent reason first.
+    /// Makes the report, the most frequent reason first.
     pub fn sheet(&self) -> Sheet {
         let columns: Vec<_> = sums().chain(lengths()).collect();
         let sums = OneReason {

@@ -1,6 +1,7 @@
-//! A driver: `io_uring` or epoll, made when the first operation needs it.
+//! Does the I/O of one scheduler, by `io_uring` or epoll. The engine is made when the first operation
+//! needs it.
 //!
-//! Only the holder of the scheduler touches it. To keep system calls rare, operations are batched
+//! Only the holder of the scheduler touches its driver. To keep system calls rare, operations are batched
 //! for up to [`PATIENCE`] while others are runnable, and submitted at once when none is.
 
 mod epoll;
@@ -21,8 +22,9 @@ use epoll::Epoll;
 pub(crate) use operation::{IoRequest, Operation};
 use uring::Uring;
 
-/// The time for which operations and readiness events may wait, while other workers run, for one system call that
-/// serves many. A call takes 0.2 to 0.5 µs when it finds nothing: at most 2 % of the time.
+/// The time for which operations and readiness events may wait, while other workers run, for one
+/// system call that serves many. A call takes 0.2 to 0.5 µs when it finds nothing, so looking in
+/// vain takes at most 2.5 % of the time.
 const PATIENCE: Duration = Duration::from_micros(20);
 
 /// The way in which sockets and files are driven.
@@ -49,7 +51,8 @@ impl Io {
             return Ok((Self::Epoll, io_driver::EPOLL));
         }
         match uring::build(mode) {
-            Ok(_works) => Ok((Self::Uring, io_driver::URING)),
+            // The ring is dropped again: this only finds out whether the kernel makes one.
+            Ok(_ring) => Ok((Self::Uring, io_driver::URING)),
             Err(_) if self == Self::Auto => Ok((Self::Epoll, io_driver::EPOLL_SINCE_REFUSED)),
             Err(source) => Err(Error::IoUring { source }),
         }
@@ -68,8 +71,10 @@ pub(crate) enum Interest {
 /// The driver of one scheduler.
 #[derive(Debug)]
 pub(crate) struct Driver {
+    /// The result of [`Io::choose`], so never [`Io::Auto`].
     kind: Io,
     mode: Mode,
+    /// `None` until the first operation is started.
     engine: Option<Engine>,
     /// Operations that were started and have not ended.
     pending: u32,
@@ -102,6 +107,7 @@ impl Driver {
         self.pending == 0 || self.is_quiet()
     }
 
+    /// Kept out of line, so that a switch of a scheduler without I/O inlines only a comparison.
     #[inline(never)]
     fn is_quiet(&self) -> bool {
         match &self.engine {
@@ -111,15 +117,17 @@ impl Driver {
         }
     }
 
-    fn engine(&mut self, alarm: BorrowedFd<'_>) -> io::Result<&mut Engine> {
-        let made = match self.engine.take() {
+    /// Returns the engine, and makes it if there is none. `alarm` becomes readable when another
+    /// thread wants to end [`Self::sleep`].
+    fn engine_or_new(&mut self, alarm: BorrowedFd<'_>) -> io::Result<&mut Engine> {
+        let engine = match self.engine.take() {
             Some(engine) => engine,
             None if self.kind == Io::Uring => {
                 Engine::Uring(Box::new(Uring::new(self.mode, alarm)?))
             }
             None => Engine::Epoll(Box::new(Epoll::new(alarm)?)),
         };
-        Ok(self.engine.insert(made))
+        Ok(self.engine.insert(engine))
     }
 
     /// Starts an operation. It has ended when [`next_completion`](Self::next_completion) names its
@@ -134,7 +142,7 @@ impl Driver {
         operation: &Operation,
         alarm: BorrowedFd<'_>,
     ) -> io::Result<()> {
-        match self.engine(alarm)? {
+        match self.engine_or_new(alarm)? {
             Engine::Uring(uring) => uring.start(request, operation),
             Engine::Epoll(epoll) => epoll.start(&request, operation)?,
         }
@@ -142,7 +150,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives an operation up. True when it has ended already; then no waiter is signalled.
+    /// Gives an operation up. Returns true if it has ended with that, and then no waiter is
+    /// signalled. Otherwise the kernel may still use its buffers until its completion comes.
     pub(super) fn stop(&mut self, operation: &Operation) -> bool {
         match &mut self.engine {
             Some(Engine::Epoll(epoll)) => {
@@ -167,7 +176,7 @@ impl Driver {
         }
     }
 
-    /// The waiter of an operation that has ended.
+    /// Returns the waiter of an operation that has ended, one at each call.
     pub(super) fn next_completion(&mut self) -> Option<Waiter> {
         let waiter = match &mut self.engine {
             Some(Engine::Uring(uring)) => uring.next_completion(),

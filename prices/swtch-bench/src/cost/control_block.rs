@@ -2,12 +2,12 @@
 //! to a leader, a leader to a peer of its ring, whether threads or processes.
 //!
 //! ```text
-//! who orders   waits for done ───────────┐ order, start ─▶ … waits for done ┐ …   or asks it to end
-//! who serves   ready: result, done ──────┘ waits for start │ obeys │ result, done ┘ waits …
+//! commander   wait for done, read result │ write order, pass start │ wait for done, read result …
+//! member      write result, pass done    │ wait for start          │ obey, write result, pass done …
 //! ```
 //!
-//! Nothing is done with it while an order is obeyed, so that it is no part of what is timed. The
-//! members of a load share another kind of memory (`load/control.rs`): up to a hundred thousand of
+//! The first result says that the member is ready. Nobody touches the block while an order is
+//! obeyed, so that it is no part of what is timed. The members of a load share another kind of memory (`load/control.rs`): up to a hundred thousand of
 //! them are released by a single wake.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,7 @@ use crate::futex::SharedScope;
 use crate::shared::{Shared, SharedNumbers, Zeroed};
 use crate::token::{FutexToken, Token};
 
-/// Orders of `ORDER` numbers, and results of `RESULT` numbers.
+/// The block of one member. An order has `ORDER` numbers, and a result has `RESULT` numbers.
 #[derive(Debug)]
 pub(super) struct ControlBlock<const ORDER: usize, const RESULT: usize>(
     Shared<ControlWords<ORDER, RESULT>>,
@@ -26,11 +26,11 @@ pub(super) struct ControlBlock<const ORDER: usize, const RESULT: usize>(
 
 #[derive(Debug)]
 struct ControlWords<const ORDER: usize, const RESULT: usize> {
-    /// There is an order, or the request to end.
+    /// Passed to the member when there is an order, or when it must end.
     start: FutexToken<SharedScope>,
-    /// The member is ready for its first order, or has obeyed the last one.
+    /// Passed by the member when it is ready for its first order, and when it has obeyed one.
     done: FutexToken<SharedScope>,
-    /// 1 when the member is asked to end.
+    /// 1 when the member must end.
     is_over: AtomicU32,
     order: SharedNumbers<ORDER>,
     result: SharedNumbers<RESULT>,
@@ -63,8 +63,11 @@ impl<const ORDER: usize, const RESULT: usize> ControlBlock<ORDER, RESULT> {
         Ok(self.0.result.get())
     }
 
-    /// As [`Self::wait_for_result`], for a member that may fail. `check` is called at every
-    /// `interval`, and returns an error if the member has ended. After `limit` the member is stuck.
+    /// As [`Self::wait_for_result`], for a member that may fail. `check` is called after every
+    /// `interval`, and returns an error if the member has ended.
+    ///
+    /// # Errors
+    /// The error of `check`; [`Error::Stuck`] when there is no result after `limit`.
     pub(super) fn wait_for_result_and_check(
         &self,
         interval: Duration,

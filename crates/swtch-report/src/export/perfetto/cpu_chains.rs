@@ -46,7 +46,7 @@ pub enum IdleSpan {
 /// Gives the thread id and name that are written to events.
 pub type LabelFn<'a> = &'a dyn Fn(CpuOccupant) -> (i32, String);
 
-/// Knowledge of what followed a switch-out.
+/// Says whether the trace tells what a thread did after a switch-out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuation {
     /// The next row of the thread joins this one, or there is none: the thread stayed in the state
@@ -59,7 +59,9 @@ pub enum Continuation {
 /// The chains of all CPUs.
 #[derive(Debug)]
 pub struct CpuChains {
+    /// The last switch-out of each CPU, until it is known what follows it.
     held: FxHashMap<CpuId, HeldSwitch>,
+    /// The meaning of the time after a switch to idle, until the next row.
     between: IdleSpan,
 }
 
@@ -79,7 +81,7 @@ struct SwitchedTask {
     prio: i32,
 }
 
-/// Takes each event when it is complete.
+/// Takes each event when it is complete, with the CPU on which it happened.
 pub type EventSink<'a> = &'a mut dyn FnMut(CpuId, FtraceEvent);
 
 impl CpuChains {
@@ -106,6 +108,7 @@ impl CpuChains {
         };
         let start = row.ran.map(|ran| row.ts.before(ran));
         match (self.held.remove(&cpu), start) {
+            // The run began where the last one ended, so there is no hole to fill.
             (Some(held), Some(start)) if held.row.ts == start => {
                 held.release(task, names, out);
             }
@@ -117,6 +120,7 @@ impl CpuChains {
                 held.release(filler, names, out);
                 out(cpu, switch(start, filler, RUNNABLE, task, names));
             }
+            // This is the first row of its CPU.
             (None, start) => {
                 let start = start.unwrap_or(row.ts);
                 out(cpu, switch(start, unknown(cpu), RUNNABLE, task, names));
@@ -164,6 +168,7 @@ impl CpuChains {
         }
     }
 
+    /// Returns what occupies the CPU after a switch-out if no row begins there.
     fn filler(&self, left: &Switch) -> SwitchedTask {
         match (left.next_task, self.between) {
             (Some(TaskKey::IDLE), IdleSpan::Idle) => SwitchedTask {
@@ -176,6 +181,7 @@ impl CpuChains {
 }
 
 impl HeldSwitch {
+    /// Writes the switch from the held task to `next`, and then the wakeups that were kept for it.
     fn release(self, next: SwitchedTask, names: LabelFn<'_>, out: EventSink<'_>) {
         let Self { row, then, after } = self;
         let left = SwitchedTask {
@@ -193,6 +199,7 @@ impl HeldSwitch {
     }
 }
 
+/// The filler where the trace does not tell who ran. Its priority is not known either.
 fn unknown(cpu: CpuId) -> SwitchedTask {
     SwitchedTask {
         who: CpuOccupant::NotRecorded(cpu),
