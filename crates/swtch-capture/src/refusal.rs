@@ -5,7 +5,7 @@
 //! loads, and [`Refusal::from_printed`] keeps the name of the program and the last lines.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::PrintLevel;
 
@@ -17,21 +17,22 @@ static PRINTED: Mutex<String> = Mutex::new(String::new());
 /// it lists the instructions that it accepted, thousands of lines.
 const LAST_LINES: usize = 10;
 
-/// Collects libbpf's warnings from here on, and drops the earlier ones.
+/// Collects libbpf's warnings from here on, and drops the earlier ones. It is called before
+/// programs are loaded, so that [`last`] is about this load.
 pub(crate) fn listen() {
-    printed().clear();
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, words| {
-        printed().push_str(&words);
+    lock_printed().clear();
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+        lock_printed().push_str(&text);
     })));
 }
 
-/// The refusal as printed since [`listen`].
+/// Returns the refusal that libbpf has described since [`listen`].
 pub(crate) fn last() -> Refusal {
-    Refusal::from_printed(&printed())
+    Refusal::from_printed(&lock_printed())
 }
 
-fn printed() -> std::sync::MutexGuard<'static, String> {
-    // Text is whole after every push, so a panic elsewhere leaves it valid.
+fn lock_printed() -> MutexGuard<'static, String> {
+    // Each push appends a whole text, so the buffer is valid even after a panic of its holder.
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -40,37 +41,44 @@ fn printed() -> std::sync::MutexGuard<'static, String> {
 pub struct Refusal {
     /// Name of the program; `None` when no single program is the cause, such as for a map.
     pub program: Option<String>,
-    /// At most `LAST_LINES`, as the kernel wrote them; control characters are not escaped.
+    /// The end of the verifier's log, or of libbpf's own messages if there is no log: at most
+    /// `LAST_LINES` lines. Control characters are not escaped; who shows the lines has to do that.
     pub last_lines: Vec<String>,
-    /// True if the verifier wrote them. It then examined the program, so the right to load was there.
+    /// True if the verifier wrote these lines. It examines only programs that this process has the
+    /// right to load, so "Permission denied" then means a forbidden memory access of the program.
     pub is_by_verifier: bool,
 }
 
 impl Refusal {
-    /// Finds program and log in the text that libbpf printed.
+    /// Finds the program and the log in the text that libbpf printed.
     fn from_printed(printed: &str) -> Self {
         let lines = printed
             .lines()
             .map(|line| line.strip_prefix("libbpf: ").unwrap_or(line));
         let lines: Vec<_> = lines.filter(|line| !line.trim().is_empty()).collect();
-        let blamed = lines
-            .iter()
-            .find(|line| line.contains("BPF program load failed"))
-            .or_else(|| lines.iter().find(|line| line.starts_with("prog '")));
-        let program =
-            blamed.and_then(|line| Some(line.strip_prefix("prog '")?.split_once('\'')?.0));
         let log = lines_of_log(&lines);
-        let logged = log.unwrap_or(&lines);
-        let last = &logged[logged.len().saturating_sub(LAST_LINES)..];
+        let explanation = log.unwrap_or(&lines);
+        let last = &explanation[explanation.len().saturating_sub(LAST_LINES)..];
         Self {
-            program: program.map(str::to_owned),
+            program: refused_program(&lines).map(str::to_owned),
             last_lines: last.iter().map(|line| (*line).to_owned()).collect(),
             is_by_verifier: log.is_some(),
         }
     }
 }
 
-/// The lines between libbpf's marks around a verifier's log; `None` without such marks.
+/// Returns the name of the program that was refused; `None` if libbpf blames no program. Where the
+/// kernel refused none, it is the first program that libbpf itself complains about.
+fn refused_program<'a>(lines: &[&'a str]) -> Option<&'a str> {
+    let line = lines
+        .iter()
+        .find(|line| line.contains("BPF program load failed"))
+        .or_else(|| lines.iter().find(|line| line.starts_with("prog '")))?;
+    let (program, _) = line.strip_prefix("prog '")?.split_once('\'')?;
+    Some(program)
+}
+
+/// Returns the lines between libbpf's marks around a verifier's log; `None` if there are no marks.
 fn lines_of_log<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
     let start = lines
         .iter()
@@ -82,7 +90,7 @@ fn lines_of_log<'a>(lines: &'a [&'a str]) -> Option<&'a [&'a str]> {
     Some(&log[..end.unwrap_or(log.len())])
 }
 
-/// Names what was refused, as the subject of a sentence: `the eBPF program sched_switch`.
+/// Writes the subject of a sentence about the refusal: `the eBPF program sched_switch`.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.program {

@@ -1,11 +1,13 @@
-//! Strings that are written once and then referred to by number. The numbers of one sequence of
-//! packets are valid to its end; a new string is written with the packet that uses it first.
+//! Interned strings: each is written once, and packets refer to it by its number, which Perfetto
+//! calls `iid`. A number is valid to the end of its sequence of packets. A new string is written
+//! with the packet that uses it first.
 
 use rustc_hash::FxHashMap;
 
 use super::message::{Interned, InternedData};
 
-/// The strings of one sequence of packets.
+/// The strings of one sequence of packets. Perfetto numbers each kind of string on its own, so there
+/// is a table for each.
 #[derive(Debug, Default)]
 pub struct InternedStrings {
     categories: InternTable,
@@ -17,31 +19,33 @@ pub struct InternedStrings {
 #[derive(Debug, Default)]
 struct InternTable {
     numbers: FxHashMap<String, u64>,
+    /// Strings that have a number, but were not yet written.
     fresh: Vec<Interned>,
 }
 
 impl InternedStrings {
-    /// The number of a category.
-    pub fn category(&mut self, word: &str) -> u64 {
-        self.categories.number(word)
+    /// Returns the number of a category, and assigns one if the category is new. So do the other
+    /// three for their kinds.
+    pub fn category(&mut self, text: &str) -> u64 {
+        self.categories.number(text)
     }
 
-    /// The number of an event's name.
-    pub fn name(&mut self, word: &str) -> u64 {
-        self.names.number(word)
+    /// Returns the number of an event's name.
+    pub fn name(&mut self, text: &str) -> u64 {
+        self.names.number(text)
     }
 
-    /// The number of an argument's name.
-    pub fn argument(&mut self, word: &str) -> u64 {
-        self.arguments.number(word)
+    /// Returns the number of an argument's name.
+    pub fn argument(&mut self, text: &str) -> u64 {
+        self.arguments.number(text)
     }
 
-    /// The number of an argument's value.
-    pub fn value(&mut self, word: &str) -> u64 {
-        self.values.number(word)
+    /// Returns the number of an argument's value.
+    pub fn value(&mut self, text: &str) -> u64 {
+        self.values.number(text)
     }
 
-    /// Strings that are new since the last call; `None` without any.
+    /// Returns the strings that are new since the last call; `None` if there are none.
     pub fn take_fresh(&mut self) -> Option<InternedData> {
         let fresh = InternedData {
             event_categories: std::mem::take(&mut self.categories.fresh),
@@ -54,16 +58,17 @@ impl InternedStrings {
 }
 
 impl InternTable {
-    fn number(&mut self, word: &str) -> u64 {
-        if let Some(number) = self.numbers.get(word) {
+    /// Returns the number of a string, and assigns the next one if the string is new.
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(number) = self.numbers.get(text) {
             return *number;
         }
-        // On the wire, 0 means "not set".
+        // Numbers begin at 1, because Perfetto reads 0 as "not set".
         let number = self.numbers.len() as u64 + 1;
-        self.numbers.insert(word.to_owned(), number);
+        self.numbers.insert(text.to_owned(), number);
         self.fresh.push(Interned {
             iid: Some(number),
-            text: Some(word.to_owned()),
+            text: Some(text.to_owned()),
         });
         number
     }
@@ -73,16 +78,17 @@ impl InternTable {
 mod tests {
     use super::*;
 
+    /// Writing a string with every packet that uses it would undo what interning saves.
     #[test]
-    fn a_word_is_written_once() {
-        let mut words = InternedStrings::default();
+    fn a_string_is_written_once() {
+        let mut strings = InternedStrings::default();
         assert_eq!(
-            [words.name("a"), words.name("b"), words.name("a")],
+            [strings.name("a"), strings.name("b"), strings.name("a")],
             [1, 2, 1]
         );
-        let fresh = words.take_fresh().unwrap();
+        let fresh = strings.take_fresh().unwrap();
         assert_eq!(fresh.event_names.len(), 2);
-        words.name("b");
-        assert!(words.take_fresh().is_none());
+        strings.name("b");
+        assert!(strings.take_fresh().is_none());
     }
 }
