@@ -47,10 +47,12 @@ function Refused({ refusal, retry }: { readonly refusal: Refusal; readonly retry
 
 /** Shows words between backticks as code, because the server marks commands in that way. */
 export function inCode(text: string): ComponentChildren {
-  return escaped(text)
-    .split("`")
-    // Every second part was between backticks.
-    .map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part));
+  return (
+    escaped(text)
+      .split("`")
+      // Every second part was between backticks.
+      .map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part))
+  );
 }
 
 /** Shows which part of the trace the numbers below are about. */
