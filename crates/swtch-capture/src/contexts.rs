@@ -22,6 +22,7 @@ pub use processes::{ContextChange, ContextProcesses};
 use crate::clock::monotonic_ns;
 use crate::error::Error;
 use crate::record_ring::{RecordRing, number, word};
+use crate::refusal;
 use crate::settings::LookedUsers;
 use crate::skeleton::contexts::types::{context_ids, context_place, context_record, open_context};
 use crate::skeleton::contexts::{ContextsLinks, ContextsSkel, ContextsSkelBuilder};
@@ -65,6 +66,7 @@ impl ContextCapture {
     /// # Errors
     /// When the kernel refuses it.
     pub fn attach(users: LookedUsers) -> Result<Self, Error> {
+        refusal::listen();
         // When the skeleton is dropped, only a few bytes of this storage stay allocated.
         let storage: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));

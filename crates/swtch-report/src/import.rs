@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use linux_perf_event_reader::Endianness;
-use swtch_core::{Arch, CpuId, SyscallTable, Timestamp};
+use swtch_core::{Arch, CpuId, Gap, SyscallTable, Timestamp};
 use swtch_output::caller::as_caller;
 use swtch_output::message;
 use swtch_output::text::{counted, escaped, from_bytes};
@@ -230,6 +230,12 @@ impl ImportPipeline {
         if tracepoint != "sched_wakeup" || !self.has_waking {
             self.scheduler.wake(at, woken, target);
         }
+    }
+
+    /// Keeps a gap in which records were lost.
+    fn keep_gap(&mut self, gap: Gap) -> Result<()> {
+        let gap = self.losses.add_records(gap);
+        Ok(self.events.writer_mut().push_gap(&gap)?)
     }
 
     fn hand_on(&mut self) -> Result<()> {

@@ -11,6 +11,7 @@ use libbpf_rs::libbpf_sys;
 use super::VMLINUX_BTF;
 use super::hook::typedef_of;
 use crate::error::Error;
+use crate::refusal;
 
 /// What came of the trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +63,7 @@ impl EmptyProgram {
     /// # Errors
     /// When this process may not, or the kernel does not describe the tracepoint.
     pub fn attach() -> Result<Self, Error> {
+        refusal::listen();
         let btf = Btf::from_path(VMLINUX_BTF).map_err(Error::Load)?;
         let sched_switch = typedef_of(&btf, "sched_switch");
         let sched_switch = sched_switch.ok_or(Error::MissingHook("sched_switch"))?;

@@ -27,17 +27,12 @@ const NO_STACK: &str = "(no stack)";
 /// The keys of the labels.
 #[derive(Clone, Copy, Debug)]
 pub struct LabelKeys {
-    /// Name of the process.
     pub process: &'static str,
-    /// Process id.
     pub pid: &'static str,
-    /// Name of the thread.
     pub thread: &'static str,
-    /// Thread id.
     pub tid: &'static str,
     /// Why it did not run.
     pub reason: &'static str,
-    /// Path of the cgroup.
     pub cgroup: &'static str,
 }
 

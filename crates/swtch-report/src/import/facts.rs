@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use linux_perf_data::{AttributeDescription, Feature, PerfFile};
-use linux_perf_event_reader::{AttrFlags, Endianness, RawEventRecord, SampleFormat, SampleRecord};
+use linux_perf_event_reader::{AttrFlags, Endianness, SampleFormat, SampleRecord};
 use rustc_hash::{FxHashMap, FxHashSet};
 use swtch_core::{CpuId, Timestamp};
-use swtch_store::{ClockSample, Imported, Meta, TraceHost, contained};
+use swtch_store::{ClockSample, Imported, Meta, TraceHost};
 
 use super::fields::{Described, TracepointFormat, described};
 use super::scheduler::EventContext;
@@ -70,21 +70,6 @@ impl PerfHead {
     /// Returns true if the file says where the fields of tracepoints are.
     pub fn describes_tracepoints(&self) -> bool {
         !(self.formats.is_empty() && self.others.is_empty())
-    }
-
-    /// Returns where and when a record about this process and thread was written; `None` if it does not tell.
-    pub fn moment_of(
-        &self,
-        record: &RawEventRecord<'_>,
-        thread: (u32, u32),
-    ) -> Option<EventContext> {
-        let common = contained(|| record.common_data()).ok()?.ok()?;
-        Some(EventContext {
-            ts: Timestamp::from_ns(common.timestamp?),
-            cpu: CpuId::new(u16::try_from(common.cpu?).ok()?),
-            current: thread,
-            flags: 0,
-        })
     }
 
     /// Returns where and when a tracepoint was hit; `None` if the sample lacks it.

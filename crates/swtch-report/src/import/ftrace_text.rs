@@ -78,8 +78,7 @@ impl ImportSource for TextSource {
             } else if let Some((cpu, lost)) = losses(&line) {
                 let ts = pipeline.last;
                 let gap = pipeline.scheduler.lose(ts, Some(cpu), lost);
-                let gap = pipeline.losses.add_records(gap);
-                pipeline.events.writer_mut().push_gap(&gap)?;
+                pipeline.keep_gap(gap)?;
             }
             pipeline.hand_on()?;
         }

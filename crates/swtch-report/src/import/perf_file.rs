@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use linux_perf_data::{Error as PerfError, PerfFileReader, PerfFileRecord};
 use linux_perf_event_reader::{
-    CommOrExecRecord, ContextSwitchRecord, EventRecord, RawEventRecord, RecordType, SampleRecord,
-    TaskWasPreempted,
+    CommOrExecRecord, CommonData, ContextSwitchRecord, EventRecord, RawEventRecord, RecordType,
+    SampleRecord, TaskWasPreempted,
 };
 use swtch_core::{CpuId, Gap, TaskEventKind, Timestamp};
 use swtch_store::{Meta, contained};
@@ -129,21 +129,18 @@ impl PerfStage<'_> {
             }
             EventRecord::Exit(exit) => {
                 let (tid, pid) = (exit.tid.cast_unsigned(), exit.pid.cast_unsigned());
-                let at = self.head.moment_of(record, (pid, tid));
+                let at = common_of(record).and_then(|common| moment_of(&common, (pid, tid)));
                 self.pipeline.scheduler.exit(ts, tid, at);
             }
             EventRecord::ContextSwitch(switch) if self.head.has_switch_records => {
-                let thread = self.thread(record);
-                let at = thread.and_then(|thread| self.head.moment_of(record, thread));
-                match at {
+                match common_of(record).and_then(|common| moment_in_own_thread(&common)) {
                     Some(at) => self.switch(at, switch),
                     None => self.pipeline.odd += 1,
                 }
             }
             EventRecord::Lost(lost) => {
                 let gap = self.lose(record, ts, lost.count);
-                let gap = self.pipeline.losses.add_records(gap);
-                self.pipeline.events.writer_mut().push_gap(&gap)?;
+                self.pipeline.keep_gap(gap)?;
             }
             EventRecord::Raw(record)
                 if record.record_type == RecordType::LOST_SAMPLES
@@ -174,21 +171,11 @@ impl PerfStage<'_> {
     }
 
     fn lose(&mut self, record: &RawEventRecord<'_>, ts: Timestamp, lost: u64) -> Gap {
-        let common = contained(|| record.common_data());
-        let cpu = common
-            .ok()
-            .and_then(Result::ok)
-            .and_then(|common| common.cpu);
+        let cpu = common_of(record).and_then(|common| common.cpu);
         let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok()).map(CpuId::new);
         // Losses that perf counts at the end have no moment (0).
         let ts = ts.max(self.pipeline.first.unwrap_or_default());
         self.pipeline.scheduler.lose(ts, cpu, lost)
-    }
-
-    /// Process and thread that a record ends with.
-    fn thread(&self, record: &RawEventRecord<'_>) -> Option<(u32, u32)> {
-        let common = contained(|| record.common_data()).ok()?.ok()?;
-        Some((common.pid?.cast_unsigned(), common.tid?.cast_unsigned()))
     }
 
     fn switch(&mut self, at: EventContext, switch: ContextSwitchRecord) {
@@ -234,6 +221,27 @@ impl PerfStage<'_> {
         }
         self.pipeline.tracepoint(at, format, &bytes, endian)
     }
+}
+
+/// What every record ends with (`sample_id_all`); `None` if it is damaged.
+fn common_of(record: &RawEventRecord<'_>) -> Option<CommonData> {
+    contained(|| record.common_data()).ok()?.ok()
+}
+
+/// Where and when a record about this process and thread was written; `None` if it does not tell.
+fn moment_of(common: &CommonData, thread: (u32, u32)) -> Option<EventContext> {
+    Some(EventContext {
+        ts: Timestamp::from_ns(common.timestamp?),
+        cpu: CpuId::new(u16::try_from(common.cpu?).ok()?),
+        current: thread,
+        flags: 0,
+    })
+}
+
+/// As [`moment_of`], of a record about the thread in which it was written.
+fn moment_in_own_thread(common: &CommonData) -> Option<EventContext> {
+    let thread = (common.pid?.cast_unsigned(), common.tid?.cast_unsigned());
+    moment_of(common, thread)
 }
 
 /// The message of the crate that reads the file, with what a person can do.

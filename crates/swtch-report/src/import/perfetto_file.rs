@@ -17,7 +17,7 @@ use swtch_store::Meta;
 
 use super::scheduler::{EventContext, SwitchSide};
 use super::{ImportPipeline, ImportSource, meta_of};
-use crate::export::perfetto_message::{CompactSched, FtraceEventBundle, TracePacket};
+use crate::export::perfetto_message::{CompactSched, FtraceEventBundle, ProcessTree, TracePacket};
 use crate::export::{UNKNOWN_STATE, is_not_recorded};
 
 /// The command that records enough.
@@ -182,21 +182,8 @@ impl PacketEvents {
                 }
             }
         }
-        for thread in packet.process_tree.iter().flat_map(|tree| &tree.threads) {
-            if let Some((tid, pid)) = thread.tid.zip(thread.tgid) {
-                let (tid, pid) = (tid.cast_unsigned(), pid.cast_unsigned());
-                self.processes.insert(tid, pid);
-                let name = thread.name.as_deref().unwrap_or_default();
-                let start = Timestamp::default();
-                pipeline
-                    .scheduler
-                    .name(start, tid, pid, name.as_bytes(), TaskEventKind::Rename);
-            }
-        }
-        for process in packet.process_tree.iter().flat_map(|tree| &tree.processes) {
-            if let Some(pid) = process.pid.map(i32::cast_unsigned) {
-                self.processes.insert(pid, pid);
-            }
+        if let Some(tree) = &packet.process_tree {
+            self.take_tree(tree, pipeline);
         }
         if let Some(bundle) = &packet.ftrace_events {
             let understood = self.bundle(bundle);
@@ -207,6 +194,26 @@ impl PacketEvents {
             "it has more than {MOST_EVENTS} events of the scheduler: record for a shorter time"
         );
         Ok(())
+    }
+
+    /// Notes the processes and the names of threads.
+    fn take_tree(&mut self, tree: &ProcessTree, pipeline: &mut ImportPipeline) {
+        for thread in &tree.threads {
+            if let Some((tid, pid)) = thread.tid.zip(thread.tgid) {
+                let (tid, pid) = (tid.cast_unsigned(), pid.cast_unsigned());
+                self.processes.insert(tid, pid);
+                let name = thread.name.as_deref().unwrap_or_default();
+                let start = Timestamp::default();
+                pipeline
+                    .scheduler
+                    .name(start, tid, pid, name.as_bytes(), TaskEventKind::Rename);
+            }
+        }
+        for process in &tree.processes {
+            if let Some(pid) = process.pid.map(i32::cast_unsigned) {
+                self.processes.insert(pid, pid);
+            }
+        }
     }
 
     fn bundle(&mut self, bundle: &FtraceEventBundle) -> Option<()> {
@@ -247,18 +254,12 @@ impl PacketEvents {
             .compact_sched
             .as_ref()
             .map_or(Some(()), |compact| self.compact(cpu, compact));
-        if bundle.lost_events == Some(true) {
-            let first = self
-                .events
-                .get(at..)
-                .unwrap_or_default()
-                .iter()
-                .map(|event| event.ts)
-                .min();
-            if let Some(ts) = first {
-                let what = PacketEventKind::Lost;
-                self.events.insert(at, PacketEvent { ts, cpu, what });
-            }
+        let first = self.events.iter().skip(at).map(|event| event.ts).min();
+        if let Some(ts) = first
+            && bundle.lost_events == Some(true)
+        {
+            let what = PacketEventKind::Lost;
+            self.events.insert(at, PacketEvent { ts, cpu, what });
         }
         understood
     }
@@ -372,11 +373,9 @@ impl PacketEvents {
                 PacketEventKind::Lost => {
                     running.remove(&event.cpu);
                     // How many is not told.
-                    let gap = pipeline
-                        .scheduler
-                        .lose(event.ts, Some(CpuId::new(event.cpu)), 1);
-                    let gap = pipeline.losses.add_records(gap);
-                    pipeline.events.writer_mut().push_gap(&gap)?;
+                    let cpu = CpuId::new(event.cpu);
+                    let gap = pipeline.scheduler.lose(event.ts, Some(cpu), 1);
+                    pipeline.keep_gap(gap)?;
                 }
             }
             pipeline.hand_on()?;

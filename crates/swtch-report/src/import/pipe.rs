@@ -54,12 +54,37 @@ pub fn to_file(pipe: File) -> Result<PipedFile> {
     let file = tempfile::tempfile().context("making a temporary file")?;
     let mut file = BufWriter::new(file);
     file.seek(SeekFrom::Start(HEAD_BYTES))?;
+    let (features, is_cut) = copy_records(&mut pipe, &mut file, endian)?;
+    let data_bytes = file.stream_position()? - HEAD_BYTES;
+    let flags = features.write(&mut file, endian)?;
+    file.rewind()?;
+    file.write_all(&head[..8])?;
+    let places = [
+        HEAD_BYTES, ATTR_BYTES, HEAD_BYTES, 0, HEAD_BYTES, data_bytes, 0, 0,
+    ];
+    for number in places.into_iter().chain(flags) {
+        file.write_all(&long(number, endian))?;
+    }
+    let mut file = file
+        .into_inner()
+        .map_err(std::io::IntoInnerError::into_error)?;
+    file.rewind()?;
+    Ok(PipedFile { file, is_cut })
+}
+
+/// Copies the records that a file has, too. Returns the parts that have a place of their own there, and whether the last
+/// record is torn.
+fn copy_records(
+    mut pipe: &mut BufReader<File>,
+    file: &mut BufWriter<File>,
+    endian: Endianness,
+) -> Result<(Features, bool)> {
     let mut features = Features::default();
-    let is_cut = loop {
-        let record = match next_record(&mut pipe, endian)? {
+    loop {
+        let record = match next_record(pipe, endian)? {
             PipeRecord::Whole(record) => record,
-            PipeRecord::Torn => break true,
-            PipeRecord::None => break false,
+            PipeRecord::Torn => return Ok((features, true)),
+            PipeRecord::None => return Ok((features, false)),
         };
         let body = record.bytes.get(RECORD_HEAD_BYTES..).unwrap_or_default();
         let mut cursor = Cursor::new(body, endian);
@@ -86,26 +111,11 @@ pub fn to_file(pipe: File) -> Result<PipedFile> {
                     size <= MOST_AUXTRACE_BYTES,
                     "it is damaged: a hardware trace of {size} bytes"
                 );
-                std::io::copy(&mut (&mut pipe).take(size), &mut file)?;
+                std::io::copy(&mut (&mut pipe).take(size), file)?;
             }
             _ => file.write_all(&record.bytes)?,
         }
-    };
-    let data_bytes = file.stream_position()? - HEAD_BYTES;
-    let flags = features.write(&mut file, endian)?;
-    file.rewind()?;
-    file.write_all(&head[..8])?;
-    let places = [
-        HEAD_BYTES, ATTR_BYTES, HEAD_BYTES, 0, HEAD_BYTES, data_bytes, 0, 0,
-    ];
-    for number in places.into_iter().chain(flags) {
-        file.write_all(&long(number, endian))?;
     }
-    let mut file = file
-        .into_inner()
-        .map_err(std::io::IntoInnerError::into_error)?;
-    file.rewind()?;
-    Ok(PipedFile { file, is_cut })
 }
 
 struct WholeRecord {

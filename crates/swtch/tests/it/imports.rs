@@ -334,12 +334,8 @@ fn a_text_that_is_cut_or_goes_back_in_time_is_said() {
     );
 }
 
-/// An export of an import is imported again: no row is lost, no length of a run changes.
-#[test]
-fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
-    let place = TraceDir::new();
-    fs::write(place.dir().join("perf.data"), Forged::new(&[]).bytes).unwrap();
-    assert!(import(&place, "perf.data").status.success());
+/// The trace of this place, before and after an export to Perfetto that is imported again.
+fn around_perfetto(place: &TraceDir) -> [TraceContents; 2] {
     let written = swtch(["export", "--to", "perfetto", "-o"])
         .arg(place.dir().join("t.pftrace"))
         .arg(place.trace())
@@ -347,7 +343,17 @@ fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
     assert!(written.unwrap().status.success());
     let before = TraceContents::new(Trace::open(&place.trace()).unwrap());
     fs::remove_dir_all(place.trace()).unwrap();
-    let (after, _) = imported_rows(&place, "t.pftrace");
+    let (after, _) = imported_rows(place, "t.pftrace");
+    [before, after]
+}
+
+/// An export of an import is imported again: no row is lost, no length of a run changes.
+#[test]
+fn a_trace_of_perfetto_has_the_rows_that_were_exported() {
+    let place = TraceDir::new();
+    fs::write(place.dir().join("perf.data"), Forged::new(&[]).bytes).unwrap();
+    assert!(import(&place, "perf.data").status.success());
+    let [before, after] = around_perfetto(&place);
     // What the export writes where nothing is known of a CPU becomes a run without a beginning. Nothing in the file tells
     // who woke a thread, so the export does not tell its waits.
     let lengths = |rows: &TraceContents| -> Vec<_> {
@@ -375,14 +381,7 @@ fn what_an_export_does_not_tell_is_not_told_again() {
         d-9 [002] 1.000089: sched_switch: d:9 [120] S ==> idle:0 [120]\n";
     fs::write(place.dir().join("t.txt"), text).unwrap();
     assert!(import(&place, "t.txt").status.success());
-    let written = swtch(["export", "--to", "perfetto", "-o"])
-        .arg(place.dir().join("t.pftrace"))
-        .arg(place.trace())
-        .output();
-    assert!(written.unwrap().status.success());
-    let before = TraceContents::new(Trace::open(&place.trace()).unwrap());
-    fs::remove_dir_all(place.trace()).unwrap();
-    let (after, _) = imported_rows(&place, "t.pftrace");
+    let [before, after] = around_perfetto(&place);
     let told = |rows: &TraceContents| -> Vec<_> {
         let rows = rows.switches.iter();
         rows.map(|row| (row.ts, row.cpu, row.wait.off)).collect()
